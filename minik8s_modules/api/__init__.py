@@ -1,0 +1,1 @@
+"""Kubernetes objects as data: kinds, defaults, validation, patches, selectors, quantities, errors. Pure."""

@@ -1,0 +1,1 @@
+"""The Kubernetes API over HTTPS: Flask on gunicorn, admission, authentication, watch hub."""

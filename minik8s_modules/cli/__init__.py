@@ -1,0 +1,1 @@
+"""The minik8s command."""

@@ -1,0 +1,1 @@
+"""Typed client and informer for the API."""

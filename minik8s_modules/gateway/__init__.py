@@ -1,0 +1,1 @@
+"""One process a shard: node connections, Docker event streams, image pulls, node leases."""

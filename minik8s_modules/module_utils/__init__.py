@@ -1,0 +1,1 @@
+"""Ansible module_utils search path; its only package is minik8s."""

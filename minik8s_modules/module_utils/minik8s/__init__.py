@@ -1,0 +1,1 @@
+"""Code that is shipped to nodes: standard library and relative imports only."""

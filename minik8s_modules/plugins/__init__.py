@@ -1,0 +1,1 @@
+"""Ansible plugins: strategy, connection, inventory."""

@@ -1,0 +1,1 @@
+"""Work queue, leader election and shards by Lease objects."""

@@ -1,0 +1,1 @@
+"""Chooses a node for each pod and binds it."""
