@@ -1,0 +1,76 @@
+"""Configuration files of the daemons: YAML in, a checked mapping out, errors that name file and key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from minik8s_modules.base.errors import ConfigurationError
+
+
+class Configuration:
+    """A mapping whose lookups name the file and key in their errors."""
+
+    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+        self._data = data
+        self._where = where
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return the string at dotted ``key``."""
+        return str(self._typed(key, (str,), "a string", default))
+
+    def number(self, key: str, default: int | None = None) -> int:
+        """Return the integer at dotted ``key``."""
+        value = self._typed(key, (int,), "an integer", default)
+        if isinstance(value, bool):
+            raise ConfigurationError(f"{self._where}: {key} must be an integer, not {value}")
+        return int(value)
+
+    def texts(self, key: str, default: list[str] | None = None) -> list[str]:
+        """Return the list of strings at dotted ``key``."""
+        value = self._typed(key, (list,), "a list of strings", default)
+        if not all(isinstance(item, str) for item in value):
+            raise ConfigurationError(f"{self._where}: {key} must be a list of strings")
+        return list(value)
+
+    def has(self, key: str) -> bool:
+        """Return whether dotted ``key`` is given and not null."""
+        return self._find(key) is not None
+
+    def _find(self, key: str) -> Any:
+        value: Any = self._data
+        for part in key.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                return None
+            value = value[part]
+        return value
+
+    def _typed(self, key: str, types: tuple[type, ...], wanted: str, default: Any) -> Any:
+        value = self._find(key)
+        if value is None:
+            if default is None:
+                raise ConfigurationError(f"{self._where}: {key} is missing; add it ({wanted})")
+            return default
+        if not isinstance(value, types):
+            raise ConfigurationError(f"{self._where}: {key} must be {wanted}, not {type(value).__name__}")
+        return value
+
+
+def load(path: Path) -> Configuration:
+    """Read the YAML file ``path``.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is no YAML, or is no mapping.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read configuration {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} is no valid YAML: {error}") from error
+    if not isinstance(data, Mapping):
+        raise ConfigurationError(f"{path} must hold a mapping at its top level")
+    return Configuration(data, str(path))

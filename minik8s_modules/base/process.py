@@ -1,0 +1,58 @@
+"""Process life of a daemon: options, logging, signals, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from minik8s_modules.base import config
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.logging import configure
+
+log = logging.getLogger(__name__)
+
+
+def stop_on_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set; call it from the main thread."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        log.info("stopping: received %s", signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    return stop
+
+
+def run_daemon(
+    name: str,
+    summary: str,
+    serve: Callable[[config.Configuration, threading.Event], None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse ``--config`` and ``--log-level``, then call ``serve(configuration, stop)`` until it returns.
+
+    Returns:
+        0 after a clean stop; 2 when the configuration cannot be used (the reason is on standard error).
+    """
+    parser = argparse.ArgumentParser(prog=name, description=summary)
+    parser.add_argument(
+        "--config", type=Path, default=Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml")
+    )
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    options = parser.parse_args(argv)
+    configure(options.log_level)
+    try:
+        configuration = config.load(options.config)
+        serve(configuration, stop_on_signals())
+    except ConfigurationError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return 2
+    return 0
