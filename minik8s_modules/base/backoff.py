@@ -20,7 +20,7 @@ class Backoff(NamedTuple):
         return min(self.maximum_s, self.initial_s * self.factor ** min(failures - 1, 64))
 
 
-# kubelet's container restart back-off: 10 s doubling to 5 minutes (pkg/kubelet/kubelet.go, MaxContainerBackOff)
+# kubelet's container restart back-off: 10 s doubling to 5 minutes (kubelet.go, MaxContainerBackOff)
 CONTAINER_RESTART = Backoff(initial_s=10.0, maximum_s=300.0)
 # kubelet's image pull back-off, same constants (imageBackOff)
 IMAGE_PULL = Backoff(initial_s=10.0, maximum_s=300.0)
