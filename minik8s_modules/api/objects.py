@@ -1,0 +1,161 @@
+"""Objects are plain JSON dictionaries; these accessors read the parts every room asks for and never fail on absence.
+
+A missing map or list reads as an empty one (Kubernetes' zero values). The accessors that return a map return the object's
+own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+JsonObject = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """Namespace and name; the namespace is empty for cluster-scoped objects."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return ``namespace/name``, or ``name`` alone for a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def metadata(obj: JsonObject) -> JsonObject:
+    """Return the object's metadata map, putting an empty one in when there is none."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict):
+        meta = obj["metadata"] = {}
+    return meta
+
+
+def _meta(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    return obj.get("metadata") or {}
+
+
+def name(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.name`` or ""."""
+    return str(_meta(obj).get("name") or "")
+
+
+def namespace(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.namespace`` or ""."""
+    return str(_meta(obj).get("namespace") or "")
+
+
+def uid(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.uid`` or ""."""
+    return str(_meta(obj).get("uid") or "")
+
+
+def key(obj: Mapping[str, Any]) -> Key:
+    """Return namespace and name of the object."""
+    return Key(namespace(obj), name(obj))
+
+
+def resource_version(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.resourceVersion`` or ""."""
+    return str(_meta(obj).get("resourceVersion") or "")
+
+
+def generation(obj: Mapping[str, Any]) -> int:
+    """Return ``metadata.generation`` or 0."""
+    return int(_meta(obj).get("generation") or 0)
+
+
+def labels(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``metadata.labels`` or an empty map."""
+    return _meta(obj).get("labels") or {}
+
+
+def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``metadata.annotations`` or an empty map."""
+    return _meta(obj).get("annotations") or {}
+
+
+def finalizers(obj: Mapping[str, Any]) -> list[str]:
+    """Return ``metadata.finalizers`` or an empty list."""
+    return _meta(obj).get("finalizers") or []
+
+
+def owner_references(obj: Mapping[str, Any]) -> list[JsonObject]:
+    """Return ``metadata.ownerReferences`` or an empty list."""
+    return _meta(obj).get("ownerReferences") or []
+
+
+def controller_of(obj: Mapping[str, Any]) -> JsonObject | None:
+    """Return the owner reference with ``controller: true``, or None."""
+    return next((reference for reference in owner_references(obj) if reference.get("controller")), None)
+
+
+def deletion_timestamp(obj: Mapping[str, Any]) -> str:
+    """Return ``metadata.deletionTimestamp`` or "" when the object is not being deleted."""
+    return str(_meta(obj).get("deletionTimestamp") or "")
+
+
+def is_deleting(obj: Mapping[str, Any]) -> bool:
+    """Return whether the object's deletion was asked for."""
+    return bool(deletion_timestamp(obj))
+
+
+def spec(obj: Mapping[str, Any]) -> JsonObject:
+    """Return ``spec`` or an empty map."""
+    return obj.get("spec") or {}
+
+
+def status(obj: Mapping[str, Any]) -> JsonObject:
+    """Return ``status`` or an empty map."""
+    return obj.get("status") or {}
+
+
+def containers(pod: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the pod's app containers."""
+    return spec(pod).get("containers") or []
+
+
+def init_containers(pod: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the pod's init containers, in order."""
+    return spec(pod).get("initContainers") or []
+
+
+def condition(obj: Mapping[str, Any], kind: str) -> JsonObject | None:
+    """Return the status condition of type ``kind``, or None."""
+    return next((entry for entry in status(obj).get("conditions") or [] if entry.get("type") == kind), None)
+
+
+def object_reference(obj: Mapping[str, Any]) -> JsonObject:
+    """Return a v1 ObjectReference to the object, as Events carry it."""
+    fields = {
+        "apiVersion": obj.get("apiVersion"),
+        "kind": obj.get("kind"),
+        "namespace": namespace(obj),
+        "name": name(obj),
+        "uid": uid(obj),
+        "resourceVersion": resource_version(obj),
+    }
+    return {field: value for field, value in fields.items() if value}
+
+
+def dig(obj: Any, *path: str | int) -> Any:
+    """Return what stands at ``path``, or None where a step is missing or of another shape."""
+    for step in path:
+        try:
+            obj = obj[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return obj
+
+
+def clone(obj: JsonObject) -> JsonObject:
+    """Return a deep copy."""
+    return copy.deepcopy(obj)
+
+
+def all_containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, int, JsonObject]]:
+    """Yield (field name, index, container) of init containers, then app containers."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec(pod).get(field) or []):
+            yield field, index, container
