@@ -1,0 +1,153 @@
+"""The store in etcd: every write is one transaction that compares the key's revision first.
+
+Ranges, transactions and compaction go through etcd3's ``kvstub`` with our own requests, because etcd3 drops
+``limit`` and ``revision``; watches are in etcd_watch.py, connections and fail-over in connection.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from minik8s_modules.store.connection import CALL_TIMEOUT_S, Connections, Tls
+from minik8s_modules.store.errors import (
+    Compacted,
+    FutureRevision,
+    KeyExists,
+    KeyMissing,
+    StaleWrite,
+    StoreError,
+    ValueTooLarge,
+)
+from minik8s_modules.store.etcd_watch import EtcdWatch
+from minik8s_modules.store.interface import Entry, Page
+from minik8s_modules.store.stubs import rpc
+
+# how etcd words what is told apart only by text (api/v3rpc/rpctypes/error.go)
+COMPACTED = "required revision has been compacted"
+TOO_LARGE = ("request is too large", "message larger than max")
+
+
+class EtcdStore:
+    """The Store protocol over one etcd cluster, whose key space is ours alone.
+
+    Args:
+        endpoints: ``https://HOST:PORT`` of the members (``http`` only where ``tls`` is None, for tests).
+        tls: our client certificate and etcd's authority.
+        timeout_s: deadline of every call.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[str], tls: Tls | None = None, *, timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
+        self._connections = Connections(endpoints, tls, timeout_s)
+
+    def get(self, key: str) -> Entry | None:
+        """Return the latest state of ``key``, or None."""
+        answer = self._range(rpc.RangeRequest(key=key.encode()))
+        return _entry(answer.kvs[0]) if answer.kvs else None
+
+    def range(self, prefix: str, *, limit: int = 0, start: str = "", revision: int = 0) -> Page:
+        """Return the entries below ``prefix`` from ``start`` on, at ``revision``."""
+        first, end = bounds(prefix)
+        first = max(first, start.encode())
+        if end != b"\0" and first >= end:
+            return Page([], revision or self.revision(), 0)
+        answer = self._range(rpc.RangeRequest(key=first, range_end=end, limit=limit, revision=revision))
+        entries = [_entry(kv) for kv in answer.kvs]
+        return Page(entries, revision or answer.header.revision, answer.count - len(entries))
+
+    def create(self, key: str, value: bytes) -> int:
+        """Write a new key and return its revision."""
+        put = rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value))
+        answer = self._if_unchanged(key, 0, put)
+        if not answer.succeeded:
+            raise KeyExists(f"cannot create {key}: it exists")
+        return int(answer.header.revision)
+
+    def update(self, key: str, value: bytes, expected: int) -> int:
+        """Replace the value if the key's revision is ``expected``; return the new revision."""
+        put = rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value))
+        return self._expecting("update", key, expected, put)
+
+    def delete(self, key: str, expected: int) -> int:
+        """Remove the key if its revision is ``expected``; return the removal's revision."""
+        delete = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key.encode()))
+        return self._expecting("delete", key, expected, delete)
+
+    def watch(self, prefix: str, after: int) -> EtcdWatch:
+        """Return the changes below ``prefix`` after the revision ``after``."""
+        return EtcdWatch(self._connections, *bounds(prefix), after, self.revision)
+
+    def revision(self) -> int:
+        """Return the store's latest revision; the read goes through etcd's leader."""
+        return int(self._range(rpc.RangeRequest(key=b"\0", count_only=True)).header.revision)
+
+    def compact(self, revision: int) -> None:
+        """Forget what was overwritten or deleted before ``revision``."""
+        request = rpc.CompactionRequest(revision=revision)
+        try:
+            self._connections.read(lambda client, timeout_s: client.kvstub.Compact(request, timeout_s))
+        except grpc.RpcError as error:
+            refusal = _refusal(error)
+            if not isinstance(refusal, Compacted):
+                raise refusal from error
+
+    def close(self) -> None:
+        """Close the connections; running watches end."""
+        self._connections.close()
+
+    def _range(self, request: Any) -> Any:
+        try:
+            return self._connections.read(lambda client, timeout_s: client.kvstub.Range(request, timeout_s))
+        except grpc.RpcError as error:
+            raise _refusal(error) from error
+
+    def _expecting(self, verb: str, key: str, expected: int, operation: Any) -> int:
+        answer = self._if_unchanged(key, expected, operation)
+        if answer.succeeded:
+            return int(answer.header.revision)
+        found = answer.responses[0].response_range.kvs
+        if not found:
+            raise KeyMissing(f"cannot {verb} {key}: it does not exist")
+        raise StaleWrite(
+            f"cannot {verb} {key}: revision {expected} is not the latest {found[0].mod_revision}"
+        )
+
+    def _if_unchanged(self, key: str, revision: int, operation: Any) -> Any:
+        request = rpc.TxnRequest(
+            compare=[rpc.Compare(key=key.encode(), target=rpc.Compare.MOD, mod_revision=revision)],
+            success=[operation],
+            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode(), keys_only=True))],
+        )
+        try:
+            return self._connections.write(lambda client, timeout_s: client.kvstub.Txn(request, timeout_s))
+        except grpc.RpcError as error:
+            raise _refusal(error) from error
+
+
+def bounds(prefix: str) -> tuple[bytes, bytes]:
+    """Return etcd's first key and excluded end for everything below ``prefix``; NUL, NUL is all keys."""
+    first = prefix.encode()
+    if not first:
+        return b"\0", b"\0"
+    # UTF-8 never holds the byte 0xff, so the last byte can always be raised
+    return first, first[:-1] + bytes([first[-1] + 1])
+
+
+def _entry(kv: Any) -> Entry:
+    return Entry(kv.key.decode(), kv.value, kv.mod_revision)
+
+
+def _refusal(error: grpc.RpcError) -> StoreError:
+    """Return our error for an answer of etcd that is no result."""
+    text = error.details() or ""
+    if COMPACTED in text:
+        return Compacted(f"the revision asked for is compacted: {text}")
+    if error.code() is grpc.StatusCode.OUT_OF_RANGE:
+        return FutureRevision(f"the store has not reached the revision asked for: {text}")
+    if any(words in text for words in TOO_LARGE):
+        return ValueTooLarge(f"etcd takes no value of this size: {text}")
+    return StoreError(f"etcd refused the call: {error.code().name}: {text}")

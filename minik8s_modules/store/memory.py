@@ -1,0 +1,211 @@
+"""A store in this process's memory: etcd's revisions, history, compaction and watches, without etcd.
+
+Two structures hold everything: per key the list of its versions (for reads at a revision), and one log of
+changes (for watches). Compaction cuts both, by etcd's rule: reads at the compacted revision itself still
+work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import NamedTuple
+
+from minik8s_modules.store.errors import (
+    Compacted,
+    FutureRevision,
+    KeyExists,
+    KeyMissing,
+    StaleWrite,
+    StoreUnavailable,
+    ValueTooLarge,
+)
+from minik8s_modules.store.interface import Change, Entry, Page
+
+MAX_VALUE_BYTES = 1_572_864  # etcd's default --max-request-bytes
+
+
+class _Version(NamedTuple):
+    revision: int
+    value: bytes | None
+
+
+class MemoryStore:
+    """The Store protocol without a server; ``set_available(False)`` makes it fail as an unreachable etcd."""
+
+    def __init__(self) -> None:
+        self._available = True
+        self._changed = threading.Condition()
+        self._versions: dict[str, list[_Version]] = {}
+        self._log: list[Change] = []
+        self._revision = 1  # an empty etcd stands at 1
+        self._compacted = 0
+        self._closed = False
+
+    def get(self, key: str) -> Entry | None:
+        """Return the latest state of ``key``, or None."""
+        with self._changed:
+            self._check()
+            return self._at(key, self._revision)
+
+    def range(self, prefix: str, *, limit: int = 0, start: str = "", revision: int = 0) -> Page:
+        """Return the entries below ``prefix`` from ``start`` on, at ``revision``."""
+        with self._changed:
+            self._check()
+            shown = revision or self._revision
+            self._check_revision(shown)
+            keys = sorted(k for k in self._versions if k.startswith(prefix) and k >= start)
+            found = [entry for key in keys if (entry := self._at(key, shown))]
+        entries = found[:limit] if limit else found
+        return Page(entries, shown, len(found) - len(entries))
+
+    def create(self, key: str, value: bytes) -> int:
+        """Write a new key and return its revision."""
+        with self._changed:
+            self._check(value)
+            if self._at(key, self._revision):
+                raise KeyExists(f"cannot create {key}: it exists")
+            return self._write(key, value)
+
+    def update(self, key: str, value: bytes, expected: int) -> int:
+        """Replace the value if the key's revision is ``expected``; return the new revision."""
+        with self._changed:
+            self._check(value)
+            self._expect("update", key, expected)
+            return self._write(key, value)
+
+    def delete(self, key: str, expected: int) -> int:
+        """Remove the key if its revision is ``expected``; return the removal's revision."""
+        with self._changed:
+            self._check()
+            self._expect("delete", key, expected)
+            return self._write(key, None)
+
+    def watch(self, prefix: str, after: int) -> MemoryWatch:
+        """Return the changes below ``prefix`` after the revision ``after``."""
+        return MemoryWatch(self, prefix, after)
+
+    def revision(self) -> int:
+        """Return the store's latest revision."""
+        with self._changed:
+            self._check()
+            return self._revision
+
+    def compact(self, revision: int) -> None:
+        """Forget what was overwritten or deleted before ``revision``."""
+        with self._changed:
+            self._check()
+            if revision > self._revision:
+                raise FutureRevision(f"cannot compact to {revision}: the store stands at {self._revision}")
+            if revision <= self._compacted:
+                return
+            self._compacted = revision
+            self._log = [change for change in self._log if change.revision > revision]
+            for key in list(self._versions):
+                self._cut(key)
+
+    def close(self) -> None:
+        """End all watches; later calls raise StoreUnavailable."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def set_available(self, available: bool) -> None:  # noqa: FBT001 - it is the state that is named
+        """Answer again, or fail as an unreachable etcd does: calls raise, watches stand still."""
+        with self._changed:
+            self._available = available
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Make every watch look at its state again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def take(self, watch: MemoryWatch) -> list[Change] | None:
+        """Wait for changes ``watch`` has not seen and move it past them; None when it has ended."""
+        with self._changed:
+            while not (watch.cancelled or self._closed):
+                batch = self._unseen(watch) if self._available else []
+                if batch:
+                    return batch
+                self._changed.wait()
+        return None
+
+    def _unseen(self, watch: MemoryWatch) -> list[Change]:
+        if watch.after < self._compacted:
+            raise Compacted(
+                f"cannot watch after revision {watch.after}: the oldest kept is {self._compacted}"
+            )
+        # revisions have no gaps in the log, so the position is an index, not a search
+        new = self._log[max(0, len(self._log) - (self._revision - watch.after)) :]
+        watch.after = max(watch.after, self._revision)
+        return [change for change in new if change.key.startswith(watch.prefix)]
+
+    def _check(self, value: bytes = b"") -> None:
+        if not self._available or self._closed:
+            raise StoreUnavailable("the store is not available")
+        if len(value) > MAX_VALUE_BYTES:
+            raise ValueTooLarge(
+                f"a value of {len(value)} bytes is over the {MAX_VALUE_BYTES} a request may have"
+            )
+
+    def _check_revision(self, revision: int) -> None:
+        if revision < self._compacted:
+            raise Compacted(f"revision {revision} is compacted; the oldest kept is {self._compacted}")
+        if revision > self._revision:
+            raise FutureRevision(f"revision {revision} is in the future; the latest is {self._revision}")
+
+    def _expect(self, verb: str, key: str, expected: int) -> None:
+        entry = self._at(key, self._revision)
+        if entry is None:
+            raise KeyMissing(f"cannot {verb} {key}: it does not exist")
+        if entry.revision != expected:
+            raise StaleWrite(f"cannot {verb} {key}: revision {expected} is not the latest {entry.revision}")
+
+    def _at(self, key: str, revision: int) -> Entry | None:
+        seen = list(takewhile(lambda version: version.revision <= revision, self._versions.get(key, ())))
+        if not seen or seen[-1].value is None:
+            return None
+        return Entry(key, seen[-1].value, seen[-1].revision)
+
+    def _write(self, key: str, value: bytes | None) -> int:
+        before = self._at(key, self._revision)
+        previous = before.value if before else None
+        self._revision += 1
+        self._versions.setdefault(key, []).append(_Version(self._revision, value))
+        created = value is not None and before is None
+        self._log.append(Change(key, value, previous, self._revision, created))
+        self._changed.notify_all()
+        return self._revision
+
+    def _cut(self, key: str) -> None:
+        versions = self._versions[key]
+        old = [version for version in versions if version.revision <= self._compacted]
+        kept = versions[max(0, len(old) - 1) :]
+        if old and kept[0].value is None:
+            kept = kept[1:]
+        if kept:
+            self._versions[key] = kept
+        else:
+            del self._versions[key]
+
+
+class MemoryWatch:
+    """The Watch protocol over a MemoryStore's log; the store moves ``after`` on under its lock."""
+
+    def __init__(self, store: MemoryStore, prefix: str, after: int) -> None:
+        self._store = store
+        self.prefix = prefix
+        self.after = after
+        self.cancelled = False
+
+    def __iter__(self) -> Iterator[list[Change]]:
+        """Yield the changes as they come; raises Compacted when the log no longer reaches back."""
+        while (batch := self._store.take(self)) is not None:
+            yield batch
+
+    def cancel(self) -> None:
+        """End the iteration."""
+        self.cancelled = True
+        self._store.wake()

@@ -1,0 +1,125 @@
+"""A real etcd for tests: own directory, random free ports, loopback only.
+
+server = EtcdServer(tmp_path).start()
+store = EtcdStore([server.endpoint])
+server.kill9(); server.start()          # same data, same ports
+server.stop()
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+START_TIMEOUT_S = 30.0
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class EtcdServer:
+    """One etcd process with its data below ``directory``.
+
+    Args:
+        directory: made if missing; holds ``data`` and ``log``.
+        data_dir: data to serve instead of ``directory/data`` (a restored snapshot).
+        arguments: further options of etcd (certificates).
+        scheme: of the client endpoint; ``https`` needs certificates among ``arguments``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        data_dir: Path | None = None,
+        arguments: Sequence[str] = (),
+        scheme: str = "http",
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.data_dir = data_dir or directory / "data"
+        self.log = directory / "log"
+        self.port = free_port()
+        self.endpoint = f"{scheme}://127.0.0.1:{self.port}"
+        self._peer = f"http://127.0.0.1:{free_port()}"
+        self._health = f"http://127.0.0.1:{free_port()}"
+        self._arguments = list(arguments)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> EtcdServer:
+        """Start and wait until it answers; returns itself."""
+        program = shutil.which("etcd")
+        assert program, "etcd is not installed: apt-get install etcd-server"
+        argv = [
+            *(program, "--name", "test", "--data-dir", str(self.data_dir)),
+            *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
+            *("--listen-peer-urls", self._peer, "--initial-advertise-peer-urls", self._peer),
+            *("--initial-cluster", f"test={self._peer}", "--listen-metrics-urls", self._health),
+            # tests kill the process, not the machine: the page cache survives, fsync would only cost time
+            *(("--unsafe-no-fsync",) if _knows_no_fsync(program) else ()),
+            *self._arguments,
+        ]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log, env=_environment())
+        self._wait_healthy()
+        return self
+
+    def kill9(self) -> None:
+        """Kill the process and wait for its end; data and ports stay."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the process, if it runs."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _wait_healthy(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            assert self._process is not None
+            assert self._process.poll() is None, f"etcd ended at its start: {self.log.read_text()[-2000:]}"
+            try:
+                with urllib.request.urlopen(f"{self._health}/health", timeout=1) as answer:
+                    if b'"true"' in answer.read():
+                        return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"etcd did not become healthy: {self.log.read_text()[-2000:]}")
+
+
+def _environment() -> dict[str, str]:
+    # etcd reads every ETCD_* variable as an option
+    return {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+
+
+def _knows_no_fsync(program: str) -> bool:
+    answer = subprocess.run([program, "--help"], check=True, capture_output=True, text=True)
+    return "--unsafe-no-fsync" in answer.stdout + answer.stderr
