@@ -1,0 +1,273 @@
+"""Typed calls on the Kubernetes API, for every kind alike: objects in and out are plain JSON.
+
+Paths come from the ``Kind``; errors are the classes of ``api.errors`` that the server raised, rebuilt from
+its ``Status``. Watches live in ``watches.py``, the cache over them in ``informer.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, urlencode
+
+import orjson
+from urllib3.response import BaseHTTPResponse
+
+from minik8s_modules.api.errors import StatusError, from_status
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
+from minik8s_modules.client.transport import Transport
+from minik8s_modules.client.watches import Watch
+
+PatchType = Literal["merge", "json", "strategic", "apply"]
+
+_PATCH_TYPES: dict[PatchType, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_JSON = {"Content-Type": "application/json"}
+_WATCH_TIMEOUT_S = 300
+# The server ends a watch at its timeout; silence beyond it means that the server is gone
+_WATCH_GRACE_S = 30.0
+
+
+class ObjectList(NamedTuple):
+    """The items of a list, each with apiVersion and kind, and the revision they were read at."""
+
+    items: list[JsonObject]
+    resource_version: str
+
+
+class ApiClient:
+    """One identity's access to one API server; thread-safe, keeps connections alive."""
+
+    def __init__(
+        self,
+        server: str,
+        ca: str | Path | None = None,
+        cert: str | Path | None = None,
+        key: str | Path | None = None,
+        *,
+        user_agent: str = "minik8s",
+    ) -> None:
+        self._use(Access(server.rstrip("/"), _file(ca), _file(cert), _file(key)), user_agent)
+
+    @classmethod
+    def from_kubeconfig(cls, path: str | Path, *, user_agent: str = "minik8s") -> ApiClient:
+        """Return a client for the current context of the kubeconfig ``path``.
+
+        Raises:
+            ConfigurationError: the file or its certificates cannot be used.
+        """
+        return cls.of(load_kubeconfig(Path(path)), user_agent=user_agent)
+
+    @classmethod
+    def of(cls, access: Access, *, user_agent: str = "minik8s") -> ApiClient:
+        """Return a client for ``access``."""
+        client = cls(access.server, user_agent=user_agent)
+        client._use(access, user_agent)
+        return client
+
+    def _use(self, access: Access, user_agent: str) -> None:
+        self._transport = Transport(access, user_agent=user_agent)
+        self._manager = user_agent
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object; ``NotFound`` when there is none."""
+        return self._call("GET", resource_path(kind, namespace, name))
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+    ) -> ObjectList:
+        """Return all objects, of every namespace unless one is given; ``limit`` is the size of a page."""
+        items: list[JsonObject] = []
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit or ""}
+        while True:
+            page = self._call("GET", with_query(resource_path(kind, namespace), query))
+            items += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            query["continue"] = metadata.get("continue", "")
+            if not query["continue"]:
+                break
+        for item in items:
+            item.setdefault("apiVersion", kind.api_version)
+            item.setdefault("kind", kind.kind)
+        return ObjectList(items, metadata.get("resourceVersion", ""))
+
+    def create(
+        self,
+        kind: Kind,
+        obj: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        subresource: str = "",
+    ) -> JsonObject:
+        """Create ``obj`` (or post it to its ``subresource``, such as ``binding``) and return the answer."""
+        metadata = obj.get("metadata") or {}
+        name = metadata.get("name", "") if subresource else ""
+        path = resource_path(kind, metadata.get("namespace", ""), name, subresource)
+        return self._call("POST", self._write(path, field_manager, dry_run=dry_run), orjson.dumps(obj), _JSON)
+
+    def update(
+        self,
+        kind: Kind,
+        obj: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> JsonObject:
+        """Replace the object or its ``subresource``; ``Conflict`` when its resourceVersion is old."""
+        metadata = obj["metadata"]
+        path = resource_path(kind, metadata.get("namespace", ""), metadata["name"], subresource)
+        return self._call("PUT", self._write(path, field_manager, dry_run=dry_run), orjson.dumps(obj), _JSON)
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str,
+        body: Any,
+        *,
+        patch_type: PatchType = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> JsonObject:
+        """Patch the object or its ``subresource``; ``force`` takes fields over in an ``apply``."""
+        path = resource_path(kind, namespace, name, subresource)
+        path = self._write(path, field_manager, dry_run=dry_run, force=force)
+        return self._call("PATCH", path, orjson.dumps(body), {"Content-Type": _PATCH_TYPES[patch_type]})
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_s: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+    ) -> JsonObject:
+        """Delete the object if it (still) has ``uid`` and ``resource_version``; return the answer."""
+        options: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        if preconditions := {key: value for key, value in wanted.items() if value is not None}:
+            options["preconditions"] = preconditions
+        return self._call("DELETE", resource_path(kind, namespace, name), orjson.dumps(options), _JSON)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        label_selector: str = "",
+        bookmarks: bool = True,
+        timeout_s: int = _WATCH_TIMEOUT_S,
+    ) -> Watch:
+        """Return the changes after ``resource_version`` as an iterator that another thread may close.
+
+        It ends when the server ends it (``timeout_s``); an ERROR event is raised as its ``StatusError``
+        (410 as the class for code 410).
+        """
+        query = {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "fieldSelector": field_selector,
+            "labelSelector": label_selector,
+            "allowWatchBookmarks": "true" if bookmarks else "",
+            "timeoutSeconds": timeout_s,
+        }
+        path = with_query(resource_path(kind, namespace), query)
+        response = self._transport.stream(path, timeout_s + _WATCH_GRACE_S)
+        if response.status != HTTPStatus.OK:
+            raise error_of(response)
+        return Watch(response)
+
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> BaseHTTPResponse:
+        """Return the answer (``.status``, ``.headers``, ``.data``) to any request, whatever its status."""
+        return self._transport.request(method, path, body, headers)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._transport.close()
+
+    def _write(self, path: str, field_manager: str, *, dry_run: bool, force: bool = False) -> str:
+        query = {"fieldManager": field_manager or self._manager}
+        if dry_run:
+            query["dryRun"] = "All"
+        if force:
+            query["force"] = "true"
+        return with_query(path, query)
+
+    def _call(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> JsonObject:
+        response = self._transport.request(method, path, body, headers)
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise error_of(response)
+        return _decode(response.data, method, path)
+
+
+def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the URL path; without ``namespace`` the collection over all namespaces."""
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    parts = ["namespaces", namespace, kind.plural] if namespace and kind.namespaced else [kind.plural]
+    parts += [name] if name else []
+    parts += [subresource] if subresource else []
+    return "/".join([root, *(quote(part, safe="") for part in parts)])
+
+
+def with_query(path: str, query: Mapping[str, Any]) -> str:
+    """Return ``path`` with the parameters of ``query`` that are not empty."""
+    given = {key: value for key, value in query.items() if value not in ("", None)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def error_of(response: BaseHTTPResponse) -> StatusError:
+    """Return the error an answer of 400 and above stands for, also when its body is no Status."""
+    try:
+        status = orjson.loads(response.data)
+    except orjson.JSONDecodeError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        text = response.data[:500].decode("utf-8", "replace").strip()
+        status = {"kind": "Status", "status": "Failure", "message": text, "reason": ""}
+    status.setdefault("code", response.status)
+    return from_status(status)
+
+
+def _decode(data: bytes, method: str, path: str) -> JsonObject:
+    try:
+        decoded = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ApiUnreachable(f"{method} {path.partition('?')[0]}: the answer is no JSON: {error}") from error
+    if not isinstance(decoded, dict):
+        raise ApiUnreachable(f"{method} {path.partition('?')[0]}: the answer is no JSON object")
+    return decoded
+
+
+def _file(path: str | Path | None) -> bytes:
+    return Path(path).read_bytes() if path else b""

@@ -1,0 +1,255 @@
+"""Leader election on a Lease object, by client-go's rules (``tools/leaderelection/leaderelection.go``).
+
+A candidate writes itself into the Lease when nobody holds it, or when the holder's last renewal, *seen on
+our own clock*, is older than the lease's duration; compare-and-swap on resourceVersion decides between
+candidates. The holder renews every 2 s and gives up leading when it could not for 10 s, before anybody else
+may take over after 15 s.
+
+Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
+is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
+takes the Lease gets a fencing token: the cluster epoch and the resourceVersion of the update that took it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as random_module
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from typing import Any, NamedTuple, Protocol
+
+from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.runtime.identity import holder_is_dead, process_identity
+
+log = logging.getLogger(__name__)
+
+EPOCH_CONFIG_MAP = ("kube-system", "minik8s-cluster", "epoch")
+
+
+class Timings(NamedTuple):
+    """Seconds; defaults of component-base (RecommendedDefaultLeaderElectionConfiguration)."""
+
+    lease_s: int = 15
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+
+class Token(NamedTuple):
+    """Fencing token: the cluster's epoch, then the resourceVersion of the update that took the Lease."""
+
+    epoch: int
+    revision: int
+
+
+class LeaseApi(Protocol):
+    """The part of ``ApiClient`` an election needs."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
+
+    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
+        """Create the object."""
+
+    def update(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
+        """Replace the object if its resourceVersion is the latest."""
+
+
+class _Observed(NamedTuple):
+    spec: JsonObject
+    at: float
+
+
+def lease_is_free(spec: Mapping[str, Any], unchanged_s: float, own_identity: str) -> bool:
+    """Return whether a candidate may take a Lease whose spec has not changed for ``unchanged_s`` seconds."""
+    holder = spec.get("holderIdentity") or ""
+    if not holder or holder == own_identity or holder_is_dead(holder):
+        return True
+    return unchanged_s >= float(spec.get("leaseDurationSeconds") or 0)
+
+
+def next_spec(old: Mapping[str, Any], identity: str, now: str, lease_s: int) -> JsonObject:
+    """Return the Lease spec with which ``identity`` takes or renews it at ``now`` (RFC 3339)."""
+    renewing = old.get("holderIdentity") == identity
+    transitions = int(old.get("leaseTransitions") or 0)
+    return {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": lease_s,
+        "acquireTime": old.get("acquireTime", now) if renewing else now,
+        "renewTime": now,
+        "leaseTransitions": transitions if renewing or not old else transitions + 1,
+    }
+
+
+class LeaderElector:
+    """Holds one Lease while it can.
+
+    Args:
+        client: an ``ApiClient``.
+        lease_name: the Lease in ``namespace``.
+        identity: unique for this process; default ``process_identity()``.
+        annotations: put on the Lease while holding it, such as ``minik8s.io/plan-endpoint``.
+        fenced: read the cluster epoch for the token; without it the token's epoch is 0.
+    """
+
+    def __init__(
+        self,
+        client: LeaseApi,
+        lease_name: str,
+        *,
+        namespace: str = "kube-system",
+        identity: str = "",
+        annotations: Mapping[str, str] | None = None,
+        fenced: bool = False,
+        timings: Timings | None = None,
+        clock: Clock | None = None,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        self._client = client
+        self._name = lease_name
+        self._namespace = namespace
+        self._identity = identity or process_identity()
+        self._annotations = dict(annotations or {})
+        self._fenced = fenced
+        self._timings = timings or Timings()
+        self._clock = clock or SystemClock()
+        self._random = random
+        self._observed = _Observed({}, self._clock.monotonic())
+        self._lease: JsonObject | None = None
+
+    def run(self, stop: threading.Event, lead: Callable[[Token, threading.Event], None]) -> None:
+        """Wait for the Lease, call ``lead(token, lost)``, and start over, until ``stop`` is set.
+
+        ``lead`` runs in this thread and must return soon after ``lost`` is set: the Lease could not be
+        renewed in time, or ``stop`` was set. On stop the Lease is released after ``lead`` has returned.
+        """
+        while not stop.is_set():
+            token = self.acquire(stop)
+            if token is None:
+                return
+            log.info("leading %s with token %s", self._name, tuple(token))
+            lost = threading.Event()
+            renewer = threading.Thread(
+                target=self._renew_until, args=(stop, lost), name=f"lease-{self._name}", daemon=True
+            )
+            renewer.start()
+            try:
+                lead(token, lost)
+            finally:
+                lost.set()
+                renewer.join()
+                self.release()
+
+    def acquire(self, stop: threading.Event) -> Token | None:
+        """Return the token once the Lease is ours; None when ``stop`` was set before."""
+        while not stop.is_set():
+            try:
+                if self.try_acquire_or_renew():
+                    return self._token()
+            except (TemporaryError, StatusError) as error:
+                log.info("cannot take lease %s: %s", self._name, error)
+            self._clock.wait(stop, self._timings.retry_s * (1.0 + 0.2 * self._random()))
+        return None
+
+    def try_acquire_or_renew(self) -> bool:
+        """Make one attempt; return whether the Lease is ours.
+
+        Raises:
+            StatusError: the API refused, for example with a Conflict when another candidate was faster.
+            ApiUnreachable: no answer.
+        """
+        lease = self._read()
+        spec = (lease or {}).get("spec") or {}
+        if spec != self._observed.spec:
+            self._observed = _Observed(spec, self._clock.monotonic())
+        if not lease_is_free(spec, self._clock.monotonic() - self._observed.at, self._identity):
+            self._lease = None
+            return False
+        now = rfc3339_micro(self._clock.now().astimezone(UTC))
+        self._write(lease, next_spec(spec, self._identity, now, self._timings.lease_s))
+        return True
+
+    def release(self) -> None:
+        """Give the Lease back if it is ours, so that a successor need not wait; an error is only logged."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        lease = {**lease, "spec": {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
+        try:
+            self._client.update(LEASE, lease)
+        except (TemporaryError, StatusError) as error:
+            log.info("lease %s was not released: %s", self._name, error)
+
+    def _read(self) -> JsonObject | None:
+        if self._lease is not None:
+            # the holder writes on top of what it wrote last; a Conflict tells that somebody else did
+            return self._lease
+        try:
+            return self._client.get(LEASE, self._name, self._namespace)
+        except NotFound:
+            return None
+
+    def _write(self, lease: JsonObject | None, spec: JsonObject) -> None:
+        base = lease or {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+        }
+        metadata = dict(base["metadata"])
+        if self._annotations:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **self._annotations}
+        self._lease = None
+        call = self._client.create if lease is None else self._client.update
+        self._lease = call(LEASE, {**base, "metadata": metadata, "spec": spec})
+        self._observed = _Observed(self._lease.get("spec") or {}, self._clock.monotonic())
+
+    def _token(self) -> Token:
+        if self._lease is None:
+            raise TemporaryError(f"lease {self._name} was lost before its token was read")
+        revision = int(self._lease["metadata"]["resourceVersion"])
+        try:
+            return Token(read_epoch(self._client) if self._fenced else 0, revision)
+        except (TemporaryError, StatusError):
+            self.release()
+            raise
+
+    def _renew_until(self, stop: threading.Event, lost: threading.Event) -> None:
+        renewed = self._clock.monotonic()
+        while not lost.is_set():
+            self._clock.wait(stop, self._timings.retry_s)
+            if stop.is_set():
+                break
+            if lost.is_set():
+                return
+            try:
+                held = self.try_acquire_or_renew()
+            except (TemporaryError, StatusError) as error:
+                log.info("lease %s was not renewed: %s", self._name, error)
+                held = None
+            if held:
+                renewed = self._clock.monotonic()
+            elif held is False or self._clock.monotonic() - renewed >= self._timings.renew_deadline_s:
+                log.warning("lost lease %s", self._name)
+                break
+        lost.set()
+
+
+def read_epoch(client: LeaseApi) -> int:
+    """Return the cluster epoch.
+
+    Raises:
+        NotFound: the API server has not written it yet.
+        TemporaryError: it is no number.
+    """
+    namespace, name, key = EPOCH_CONFIG_MAP
+    data = client.get(CONFIG_MAP, name, namespace).get("data") or {}
+    try:
+        return int(data.get(key, ""))
+    except ValueError as error:
+        raise TemporaryError(
+            f"ConfigMap {namespace}/{name}: {key} is no number: {data.get(key)!r}"
+        ) from error
