@@ -4,8 +4,6 @@ A missing map or list reads as an empty one (Kubernetes' zero values). The acces
 own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -290,7 +290,7 @@ def _field_requirement(kind: Kind, term: str) -> FieldRequirement:
     read = selectable_fields(kind).get(field)
     if read is None:
         raise BadRequest(
-            f'Unable to find "{kind.group + "/" if kind.group else ""}{kind.version}, Resource={kind.plural}" that match label selector "", '
+            f'Unable to find "{kind.group}/{kind.version}, Resource={kind.plural}" that match label selector "", '
             f'field selector "{term}": field label not supported: {field}'
         )
     return FieldRequirement(field, operator == "!=", re.sub(r"\\([\\,=])", r"\1", value), read)

@@ -1,0 +1,91 @@
+"""What a pod asks of a node, and its quality of service.
+
+A pod's request is the larger of: the sum over its containers, and the largest single init container (they run one after the
+other). An init container with ``restartPolicy: Always`` (a sidecar) would count with the sum; such pods are refused by
+validation, so the rule is not here. Source: k8s.io/component-helpers ``resource/helpers.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from minik8s_modules.api import quantities
+from minik8s_modules.api.objects import JsonObject, containers, init_containers, spec
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """Requests of one pod; ``other`` holds further resources (``ephemeral-storage``, ``example.com/gpu``) in whole units."""
+
+    milli_cpu: int = 0
+    memory_bytes: int = 0
+    pods: int = 1
+    other: Mapping[str, int] = field(default_factory=dict)
+
+
+def pod_requests(pod: JsonObject) -> PodResources:
+    """Return what the pod asks of a node. Raises ValueError when a quantity is none (validation refuses such pods)."""
+    running = _sum(_requests(container) for container in containers(pod))
+    starting = [_requests(container) for container in init_containers(pod)]
+    overhead = _amounts(spec(pod).get("overhead") or {})
+    names = {*running, *overhead, *(name for each in starting for name in each)}
+    total = {
+        name: max([running.get(name, 0), *(each.get(name, 0) for each in starting)]) + overhead.get(name, 0)
+        for name in names
+    }
+    milli_cpu, memory_bytes = total.pop("cpu", 0), total.pop("memory", 0)
+    return PodResources(milli_cpu, memory_bytes, 1, total)
+
+
+def _requests(container: JsonObject) -> dict[str, int]:
+    declared = container.get("resources") or {}
+    return _amounts({**(declared.get("limits") or {}), **(declared.get("requests") or {})})
+
+
+def _amounts(declared: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        name: quantities.to_milli(value) if name == "cpu" else quantities.to_bytes(value)
+        for name, value in declared.items()
+    }
+
+
+def _sum(amounts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def node_allocatable(node: JsonObject) -> PodResources:
+    """Return what a node has for pods: ``status.allocatable``, else ``status.capacity``; 110 pods when it does not say."""
+    status = node.get("status") or {}
+    amounts = _amounts(status.get("allocatable") or status.get("capacity") or {})
+    milli_cpu, memory_bytes = amounts.pop("cpu", 0), amounts.pop("memory", 0)
+    return PodResources(milli_cpu, memory_bytes, amounts.pop("pods", 110), amounts)
+
+
+_COMPUTE = ("cpu", "memory")
+
+
+def qos_class(pod: JsonObject) -> str:
+    """Return ``Guaranteed``, ``Burstable`` or ``BestEffort``, by cpu and memory of all containers."""
+    declared = [container.get("resources") or {} for container in (*containers(pod), *init_containers(pod))]
+    asked = [_positive(each.get(side)) for each in declared for side in ("requests", "limits")]
+    if not any(asked):
+        return "BestEffort"
+    return "Guaranteed" if all(_guaranteed(each) for each in declared) else "Burstable"
+
+
+def _positive(amounts: Mapping[str, Any] | None) -> dict[str, Any]:
+    parsed = {name: quantities.parse((amounts or {})[name]) for name in _COMPUTE if name in (amounts or {})}
+    return {name: amount for name, amount in parsed.items() if amount > 0}
+
+
+def _guaranteed(declared: JsonObject) -> bool:
+    limits, requests = _positive(declared.get("limits")), _positive(declared.get("requests"))
+    return len(limits) == len(_COMPUTE) and all(
+        requests.get(name, limits[name]) == limits[name] for name in _COMPUTE
+    )

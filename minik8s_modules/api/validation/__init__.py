@@ -1,0 +1,47 @@
+"""Validation: whether an object may be stored, in Kubernetes' words.
+
+Pure functions that return a list of ``Cause``; an empty list means yes. Call them after ``schema.type_errors`` (they rely on right
+JSON types) and ``apply_defaults``. ``common`` holds the wordings and syntaxes, ``meta`` what every object must keep, and the other
+modules one family of kinds each; ``fields`` refuses or warns about fields by the data of ``coverage.yml``.
+"""
+
+from __future__ import annotations
+
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.validation import fields, meta
+from minik8s_modules.api.validation.registry import CREATE, UPDATE
+
+__all__ = ["validate_create", "validate_update", "warnings"]
+
+
+def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
+    """Return why ``obj`` may not be created; [] when it may. Names made by generateName must stand in the object already."""
+    causes = meta.validate_metadata(kind, obj)
+    check = CREATE.get(kind.id)
+    if check is not None:
+        causes += check(obj)
+    return causes + fields.refused(kind, obj)
+
+
+def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "") -> list[Cause]:
+    """Return why ``old`` may not become ``new`` through ``subresource`` ("" is the object itself); [] when it may.
+
+    Call it after ``strategy.prepare_update``, with both objects in canonical form.
+    """
+    causes = meta.validate_metadata_update(kind, new, old)
+    if subresource == "status":
+        return causes
+    check_update = UPDATE.get(kind.id)
+    if check_update is not None:
+        causes += check_update(new, old)
+    check = CREATE.get(kind.id)
+    if check is not None and not causes:
+        causes += check(new)
+    return causes + fields.refused(kind, new)
+
+
+def warnings(kind: Kind, obj: JsonObject) -> list[str]:
+    """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with."""
+    return fields.warned(kind, obj)

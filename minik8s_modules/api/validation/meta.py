@@ -1,0 +1,117 @@
+"""What metadata of every object must keep. Source: k8s.io/apimachinery ``api/validation/objectmeta.go``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject, is_deleting, metadata
+from minik8s_modules.api.validation import common
+
+ANNOTATIONS_LIMIT_BYTES = 256 << 10
+_NAME_RULES: dict[tuple[str, str], Callable[[str], list[str]]] = {
+    ("", "Namespace"): common.dns1123_label,
+    ("", "Service"): common.dns1035_label,
+    ("minik8s.io", "PodAddress"): common.ipv4,
+}
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
+
+
+def name_messages(kind: Kind, name: str) -> list[str]:
+    """Return what keeps ``name`` from naming an object of the kind; a name is never a path (no ``/``, no ``..`` alone)."""
+    return _NAME_RULES.get(kind.id, common.dns1123_subdomain)(name)
+
+
+def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
+    """Return what is wrong with the metadata of an object, new or old."""
+    meta = metadata(obj)
+    causes = _names(kind, meta)
+    causes += _labels("metadata.labels", meta.get("labels") or {})
+    causes += _annotations(meta.get("annotations") or {})
+    causes += _owners(meta.get("ownerReferences") or [])
+    for finalizer in meta.get("finalizers") or []:
+        causes += common.all_invalid("metadata.finalizers", finalizer, common.qualified_name(finalizer))
+    return causes
+
+
+def _names(kind: Kind, meta: JsonObject) -> list[Cause]:
+    if not kind.stored:
+        return []
+    causes = []
+    prefix = meta.get("generateName") or ""
+    if prefix:
+        causes += common.all_invalid(
+            "metadata.generateName", prefix, name_messages(kind, prefix.rstrip("-.") or prefix)
+        )
+    name = meta.get("name") or ""
+    if not name:
+        causes.append(common.required("metadata.name", "name or generateName is required"))
+    else:
+        causes += common.all_invalid("metadata.name", name, name_messages(kind, name))
+    namespace = meta.get("namespace") or ""
+    if kind.namespaced and not namespace:
+        causes.append(common.required("metadata.namespace"))
+    elif kind.namespaced:
+        causes += common.all_invalid("metadata.namespace", namespace, common.dns1123_label(namespace))
+    elif namespace:
+        causes.append(common.forbidden("metadata.namespace", "not allowed on this type"))
+    return causes
+
+
+def _labels(field: str, labels: dict[str, str]) -> list[Cause]:
+    causes = []
+    for key, value in labels.items():
+        causes += common.all_invalid(field, key, common.qualified_name(key))
+        causes += common.all_invalid(field, value, common.label_value(value))
+    return causes
+
+
+validate_labels = _labels
+
+
+def _annotations(annotations: dict[str, str]) -> list[Cause]:
+    causes = []
+    for key in annotations:
+        causes += common.all_invalid("metadata.annotations", key, common.qualified_name(key.lower()))
+    total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if total > ANNOTATIONS_LIMIT_BYTES:
+        causes.append(common.too_long("metadata.annotations", ANNOTATIONS_LIMIT_BYTES))
+    return causes
+
+
+def _owners(references: list[JsonObject]) -> list[Cause]:
+    causes = []
+    field = "metadata.ownerReferences"
+    for reference in references:
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(name):
+                causes.append(common.invalid(f"{field}.{name}", "", f"{name} must not be empty"))
+    controllers = [r for r in references if r.get("controller")]
+    if len(controllers) > 1:
+        told = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
+        named = [f"{r.get('kind')}/{r.get('name')}" for r in controllers[:2]]
+        causes.append(common.invalid(field, None, told.format(*named)))
+    return causes
+
+
+def validate_metadata_update(kind: Kind, new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return what is wrong with the new metadata, given the old: identity is immutable, deletion cannot be held up anew."""
+    after, before = metadata(new), metadata(old)
+    causes = [
+        common.immutable(f"metadata.{field}", after.get(field))
+        for field in _IMMUTABLE
+        if (after.get(field) or "") != (before.get(field) or "")
+    ]
+    if is_deleting(old):
+        causes += _new_finalizers(after, before)
+    return causes + validate_metadata(kind, new)
+
+
+def _new_finalizers(after: JsonObject, before: JsonObject) -> list[Cause]:
+    added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
+    if not added:
+        return []
+    told = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{told}}}"
+    return [common.forbidden("metadata.finalizers", detail)]
