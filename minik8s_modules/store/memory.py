@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._available = True
+        self._watchable = True
         self._changed = threading.Condition()
         self._versions: dict[str, list[_Version]] = {}
         self._log: list[Change] = []
@@ -117,6 +119,18 @@ class MemoryStore:
             self._available = available
             self._changed.notify_all()
 
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Let watches stand still inside the block, as if their connections were cut; calls still work."""
+        with self._changed:
+            self._watchable = False
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._watchable = True
+                self._changed.notify_all()
+
     def wake(self) -> None:
         """Make every watch look at its state again."""
         with self._changed:
@@ -126,7 +140,7 @@ class MemoryStore:
         """Wait for changes ``watch`` has not seen and move it past them; None when it has ended."""
         with self._changed:
             while not (watch.cancelled or self._closed):
-                batch = self._unseen(watch) if self._available else []
+                batch = self._unseen(watch) if self._available and self._watchable else []
                 if batch:
                     return batch
                 self._changed.wait()

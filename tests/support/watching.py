@@ -1,10 +1,14 @@
-"""A thread that collects what a store's watch yields."""
+"""Collectors of what a store's watch yields and of what a cache's subscriber is given."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
+import orjson
+
+from minik8s_modules.store.cache import CacheEvent
 from minik8s_modules.store.interface import Change, Watch
 
 
@@ -53,3 +57,37 @@ class Recorder:
             with self._arrived:
                 self.error = error
                 self._arrived.notify_all()
+
+
+class Events:
+    """A callback for a cache's events that remembers them."""
+
+    def __init__(self) -> None:
+        self.seen: list[CacheEvent] = []
+        self._arrived = threading.Condition()
+
+    def __call__(self, event: CacheEvent) -> None:
+        """Remember ``event``."""
+        with self._arrived:
+            self.seen.append(event)
+            self._arrived.notify_all()
+
+    def wait(self, count: int, timeout_s: float = 10.0) -> list[CacheEvent]:
+        """Return all events once there are ``count``; a moment later there must not be more."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: len(self.seen) >= count, timeout_s)
+        time.sleep(0.02)
+        return list(self.seen)
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        """Wait until ``condition`` holds."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come true"
+            time.sleep(0.005)
+
+
+def stored(name: str, labels: dict[str, str] | None = None) -> bytes:
+    """Return a small object's bytes as the store holds them."""
+    metadata = {"name": name, "labels": labels} if labels else {"name": name}
+    return orjson.dumps({"metadata": metadata})

@@ -1,0 +1,142 @@
+"""What the watch cache is made of: objects, their events, and per resource a ring of the latest events."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from minik8s_modules.store.encoding import with_revision
+from minik8s_modules.store.interface import Change, Entry
+
+
+class CachedObject:
+    """One object's final bytes; ``labels`` are parsed at once, ``object`` when first asked for."""
+
+    __slots__ = ("_object", "data", "key", "labels", "revision")
+
+    def __init__(self, key: str, data: bytes, revision: int, labels: Mapping[str, str]) -> None:
+        self.key = key
+        self.data = data
+        self.revision = revision
+        self.labels = labels
+        self._object: dict[str, Any] | None = None
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The parsed object; shared, not to be changed."""
+        if self._object is None:
+            self._object = orjson.loads(self.data)
+        return self._object
+
+
+class CacheList(NamedTuple):
+    """A snapshot: all objects of a prefix as they were at ``revision``."""
+
+    items: list[CachedObject]
+    revision: int
+
+
+class CacheEvent(NamedTuple):
+    """One change for subscribers.
+
+    ``current`` holds the object after the change; of a deletion, the last object with the deletion's
+    resourceVersion. ``previous`` is the object before the change, for selectors that it enters or leaves.
+    """
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    key: str
+    revision: int
+    current: CachedObject
+    previous: CachedObject | None
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of ``current``."""
+        return self.current.data
+
+
+class Resource:
+    """The objects below one ``/registry/<group>/<plural>/`` and its ring of events."""
+
+    def __init__(self, floor: int, ring_events: int) -> None:
+        self.objects: dict[str, CachedObject] = {}
+        self.keys: list[str] = []
+        self.ring: deque[CacheEvent] = deque(maxlen=ring_events)
+        self.floor = floor  # events up to this revision are not in the ring
+
+    def below(self, prefix: str) -> list[CachedObject]:
+        """Return the objects whose key begins with ``prefix``, ordered by key."""
+        first = bisect_left(self.keys, prefix)
+        last = bisect_left(self.keys, prefix + "\U0010ffff", first)
+        return [self.objects[key] for key in self.keys[first:last]]
+
+    def after(self, revision: int) -> list[CacheEvent]:
+        """Return the ring's events after ``revision``, oldest first."""
+        missed: list[CacheEvent] = []
+        for event in reversed(self.ring):
+            if event.revision <= revision:
+                break
+            missed.append(event)
+        return missed[::-1]
+
+    def apply(self, change: Change, made: CachedObject | None) -> CacheEvent | None:
+        """Change the objects; return the event, or None for the deletion of what was never known."""
+        previous = self.objects.get(change.key)
+        if made is None:
+            if previous is None:
+                return None
+            del self.objects[change.key]
+            del self.keys[bisect_left(self.keys, change.key)]
+            data, _ = with_revision(previous.data, change.revision)
+            last = CachedObject(change.key, data, change.revision, previous.labels)
+            return CacheEvent("DELETED", change.key, change.revision, last, previous)
+        self.objects[change.key] = made
+        if previous is None:
+            insort(self.keys, change.key)
+        kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if previous else "ADDED"
+        return CacheEvent(kind, change.key, change.revision, made, previous)
+
+    def remember(self, event: CacheEvent) -> None:
+        """Put the event into the ring; the oldest leaves a full one."""
+        if len(self.ring) == self.ring.maxlen:
+            self.floor = self.ring[0].revision
+        self.ring.append(event)
+
+
+def difference(known: Mapping[str, int], entries: Iterable[Entry], revision: int) -> list[Change]:
+    """Return the changes that lead from what is ``known`` to ``entries``, which were read at ``revision``.
+
+    Args:
+        known: keys and their revisions.
+        entries: all entries as they stand now.
+        revision: given to the deletions, because nobody knows theirs any more.
+
+    Returns:
+        The changes ordered by revision.
+    """
+    found = list(entries)
+    written = [
+        Change(entry.key, entry.value, None, entry.revision, entry.key not in known)
+        for entry in found
+        if known.get(entry.key) != entry.revision
+    ]
+    written.sort(key=lambda change: change.revision)
+    gone = sorted(known.keys() - {entry.key for entry in found})
+    return written + [Change(key, None, None, revision, created=False) for key in gone]
+
+
+def resource_of(root: str, path: str) -> str:
+    """Return the ``<root><group>/<plural>/`` that a key or prefix belongs to.
+
+    Raises:
+        ValueError: ``path`` does not reach that far.
+    """
+    group, slash, rest = path[len(root) :].partition("/")
+    plural, second_slash, _ = rest.partition("/")
+    if not path.startswith(root) or not slash or not second_slash:
+        raise ValueError(f"{path!r} does not begin with {root}<group>/<plural>/")
+    return f"{root}{group}/{plural}/"

@@ -1,0 +1,153 @@
+"""One thread that hands the cache's events to its subscribers, each event once and in order.
+
+Everything goes through one queue: batches of events, subscribers that come (with the events they missed) and
+go.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from minik8s_modules.store.cached import CacheEvent, resource_of
+
+log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """A subscriber's place; made by ``WatchCache.subscribe``."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        prefix: str,
+        after: int,
+        callback: Callable[[CacheEvent], None],
+        on_end: Callable[[], None] | None,
+    ) -> None:
+        self.prefix = prefix
+        self.active = True
+        self._dispatcher = dispatcher
+        self._after = after
+        self._callback = callback
+        self._on_end = on_end
+        self._joined = False
+
+    def cancel(self) -> None:
+        """Stop the callbacks (one may still be running in the dispatcher); may be called again."""
+        self.active = False
+        self._dispatcher.leave(self)
+
+    def progress(self) -> int:
+        """Return a revision up to which every event has been handed to the callback."""
+        return max(self._after, self._dispatcher.progress) if self._joined else self._after
+
+    def join(self, backlog: Iterable[CacheEvent]) -> None:
+        """Hand over the missed events; the dispatcher calls this."""
+        for event in backlog:
+            self.offer(event)
+        self._joined = True
+
+    def offer(self, event: CacheEvent) -> None:
+        """Call the callback if the event is wanted; a callback that raises ends the subscription."""
+        if not self.active or event.revision <= self._after or not event.key.startswith(self.prefix):
+            return
+        try:
+            self._callback(event)
+        except Exception:  # the dispatcher serves all subscribers, one must not end it
+            log.exception("a subscriber of %s failed and is cut off", self.prefix)
+            self.end()
+
+    def end(self) -> None:
+        """Cut the subscriber off and tell it."""
+        was_active = self.active
+        self.cancel()
+        if was_active and self._on_end:
+            self._on_end()
+
+
+class _Batch(NamedTuple):
+    events: list[CacheEvent]
+    revision: int
+
+
+class _Join(NamedTuple):
+    subscription: Subscription
+    resource: str
+    backlog: list[CacheEvent]
+
+
+class _Leave(NamedTuple):
+    subscription: Subscription
+
+
+class _EndAll(NamedTuple):
+    pass
+
+
+class Dispatcher:
+    """The thread, its queue and the subscriptions; those are touched by the thread alone."""
+
+    def __init__(self, root: str) -> None:
+        self.progress = 0  # every joined subscriber has been given all events up to this revision
+        self._root = root
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._queue: queue.SimpleQueue[_Batch | _Join | _Leave | _EndAll | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="cache-dispatcher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Deliver what is queued, then end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def publish(self, events: list[CacheEvent], revision: int) -> None:
+        """Queue events; with them everything up to ``revision`` is told."""
+        self._queue.put(_Batch(events, revision))
+
+    def join(self, subscription: Subscription, resource: str, backlog: list[CacheEvent]) -> None:
+        """Queue a new subscriber with the events it missed."""
+        self._queue.put(_Join(subscription, resource, backlog))
+
+    def leave(self, subscription: Subscription) -> None:
+        """Queue the removal of a subscriber."""
+        self._queue.put(_Leave(subscription))
+
+    def end_all(self) -> None:
+        """Cut all present subscribers off."""
+        self._queue.put(_EndAll())
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            match item:
+                case _Batch():
+                    self._deliver(item)
+                case _Join(subscription, resource, backlog):
+                    subscription.join(backlog)
+                    self._subscriptions.setdefault(resource, []).append(subscription)
+                case _Leave(subscription):
+                    self._drop(subscription)
+                case _EndAll():
+                    self._end_all()
+
+    def _deliver(self, batch: _Batch) -> None:
+        for event in batch.events:
+            for subscription in self._subscriptions.get(resource_of(self._root, event.key), ()):
+                subscription.offer(event)
+        self.progress = batch.revision
+
+    def _drop(self, subscription: Subscription) -> None:
+        for subscriptions in self._subscriptions.values():
+            if subscription in subscriptions:
+                subscriptions.remove(subscription)
+
+    def _end_all(self) -> None:
+        for subscriptions in self._subscriptions.values():
+            for subscription in subscriptions:
+                subscription.end()
