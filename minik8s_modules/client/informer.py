@@ -25,7 +25,7 @@ from minik8s_modules.base.backoff import RECONNECT
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ObjectList
-from minik8s_modules.client.watches import Watch, WatchEvent
+from minik8s_modules.client.watches import EventStream, WatchEvent
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Source(Protocol):
         label_selector: str = "",
         bookmarks: bool = True,
         timeout_s: int = _WATCH_TIMEOUT_S,
-    ) -> Watch:
+    ) -> EventStream:
         """Return the changes after ``resource_version``."""
 
 
@@ -107,7 +107,7 @@ class Informer:
         self._failures = 0
         self._synced = threading.Event()
         self._stop = threading.Event()
-        self._watch: Watch | None = None
+        self._watch: EventStream | None = None
         self._thread = threading.Thread(target=self._run, name=f"informer-{kind.plural}", daemon=True)
 
     def start(self) -> None:

@@ -78,9 +78,7 @@ def _named(config: Mapping[str, Any], group: str, name: str, field: str, path: P
 def _refuse(section: Mapping[str, Any], keys: tuple[str, ...], path: Path) -> None:
     given = [key for key in keys if section.get(key)]
     if given:
-        raise ConfigurationError(
-            f"kubeconfig {path}: {', '.join(given)} is not supported; use a client certificate"
-        )
+        raise ConfigurationError(f"kubeconfig {path}: {', '.join(given)} is not supported; use a client certificate")
 
 
 def _pem(section: Mapping[str, Any], key: str, path: Path) -> bytes:
@@ -95,6 +93,4 @@ def _pem(section: Mapping[str, Any], key: str, path: Path) -> bytes:
     try:
         return target.read_bytes()
     except OSError as error:
-        raise ConfigurationError(
-            f"kubeconfig {path}: cannot read {key} {target}: {error.strerror}"
-        ) from error
+        raise ConfigurationError(f"kubeconfig {path}: cannot read {key} {target}: {error.strerror}") from error

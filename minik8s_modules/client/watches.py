@@ -7,7 +7,7 @@ Lines are split from whatever arrives, so one read may carry many events and an 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 from urllib3.exceptions import HTTPError
@@ -25,6 +25,19 @@ class WatchEvent(NamedTuple):
 
     type: str
     object: dict[str, Any]
+
+
+class EventStream(Protocol):
+    """What an informer needs of a watch."""
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        """Return itself: a watch is read once."""
+
+    def __next__(self) -> WatchEvent:
+        """Return the next event, waiting for it."""
+
+    def close(self) -> None:
+        """End the watch from any thread."""
 
 
 class Watch:

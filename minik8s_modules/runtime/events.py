@@ -95,7 +95,7 @@ class EventRecorder:
         self._thread.start()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Write what is pending if the API answers, for at most ``timeout_s`` seconds; then end the thread."""
+        """Write what is pending if the API answers, for at most ``timeout_s`` seconds, and end."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()

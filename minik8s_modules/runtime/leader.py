@@ -250,6 +250,4 @@ def read_epoch(client: LeaseApi) -> int:
     try:
         return int(data.get(key, ""))
     except ValueError as error:
-        raise TemporaryError(
-            f"ConfigMap {namespace}/{name}: {key} is no number: {data.get(key)!r}"
-        ) from error
+        raise TemporaryError(f"ConfigMap {namespace}/{name}: {key} is no number: {data.get(key)!r}") from error

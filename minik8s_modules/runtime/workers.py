@@ -26,8 +26,7 @@ class Workers(Generic[Key]):
         self._sync = sync
         self._name = name
         self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
-            for number in range(count)
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(count)
         ]
 
     def start(self) -> None:

@@ -1,0 +1,175 @@
+"""Who holds a Lease, for how long, and with which token."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
+from minik8s_modules.base.clock import FakeClock, parse_rfc3339
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.runtime.identity import process_identity
+from minik8s_modules.runtime.leader import LeaderElector, Timings, Token, lease_is_free, next_spec
+
+NOW = "2026-01-01T00:00:00.000000Z"
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    api = FakeApi()
+    metadata = {"name": "minik8s-cluster", "namespace": "kube-system"}
+    api.create(CONFIG_MAP, {"metadata": metadata, "data": {"epoch": "3"}})
+    return api
+
+
+def elector(api: FakeApi, identity: str, clock: FakeClock, **options) -> LeaderElector:
+    return LeaderElector(api, "job", identity=identity, clock=clock, random=lambda: 0.0, **options)
+
+
+def holder(api: FakeApi) -> str:
+    return str(api.get(LEASE, "job", "kube-system")["spec"]["holderIdentity"])
+
+
+def dead_identity() -> str:
+    place, pid, start = process_identity().rsplit("_", 2)
+    return f"{place}_{pid}_{int(start) + 1}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "unchanged_s", "free"),
+    [
+        ({}, 0, True),
+        ({"holderIdentity": "", "leaseDurationSeconds": 1}, 0, True),
+        ({"holderIdentity": "me", "leaseDurationSeconds": 15}, 0, True),
+        ({"holderIdentity": "other", "leaseDurationSeconds": 15}, 14.9, False),
+        ({"holderIdentity": "other", "leaseDurationSeconds": 15}, 15, True),
+        ({"holderIdentity": dead_identity(), "leaseDurationSeconds": 15}, 0, True),
+    ],
+)
+def test_when_a_lease_may_be_taken(spec, unchanged_s, free):
+    assert lease_is_free(spec, unchanged_s, "me") is free
+
+
+def test_transitions_count_changes_of_holder():
+    first = next_spec({}, "a", NOW, 15)
+    again = next_spec(first, "a", "later", 15)
+    other = next_spec(again, "b", "later", 15)
+    assert [spec["leaseTransitions"] for spec in (first, again, other)] == [0, 0, 1]
+    assert (again["acquireTime"], again["renewTime"]) == (NOW, "later")
+    assert other["acquireTime"] == "later"
+
+
+def test_the_second_waits_until_the_first_has_not_renewed_for_the_duration(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    assert first.try_acquire_or_renew()
+    assert not second.try_acquire_or_renew()
+    clock.advance(10)
+    assert first.try_acquire_or_renew()
+    clock.advance(10)
+    assert not second.try_acquire_or_renew()
+    clock.advance(15)
+    assert second.try_acquire_or_renew()
+    assert holder(api) == "second"
+
+
+def test_a_clock_that_is_wrong_on_the_other_machine_does_not_matter(api):
+    past, future = FakeClock(), FakeClock()
+    future.advance(10**6)
+    assert elector(api, "first", past).try_acquire_or_renew()
+    assert not elector(api, "second", future).try_acquire_or_renew()
+
+
+def test_a_released_lease_is_taken_at_once(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    first.try_acquire_or_renew()
+    first.release()
+    assert second.try_acquire_or_renew()
+
+
+def test_the_token_is_the_epoch_and_the_revision_that_took_the_lease(api):
+    clock = FakeClock()
+    stop = threading.Event()
+    first = elector(api, "first", clock, fenced=True, annotations={"minik8s.io/plan-endpoint": "https://h:1"})
+    token = first.acquire(stop)
+    lease = api.get(LEASE, "job", "kube-system")
+    assert token == Token(3, int(lease["metadata"]["resourceVersion"]))
+    assert lease["metadata"]["annotations"] == {"minik8s.io/plan-endpoint": "https://h:1"}
+    first.try_acquire_or_renew()
+    first.release()
+    later = elector(api, "second", clock, fenced=True).acquire(stop)
+    assert later is not None
+    assert later > token
+
+
+def test_without_a_readable_epoch_nobody_leads(api):
+    clock, stop = FakeClock(), threading.Event()
+    api.update(
+        CONFIG_MAP,
+        {"metadata": {"name": "minik8s-cluster", "namespace": "kube-system"}, "data": {"epoch": "x"}},
+    )
+    first = elector(api, "first", clock, fenced=True)
+
+    class StopSoon(FakeClock):
+        def wait(self, event: threading.Event, timeout_s: float) -> bool:
+            event.set()
+            return super().wait(event, timeout_s)
+
+    first._clock = StopSoon()
+    assert first.acquire(stop) is None
+    assert holder(api) == ""
+
+
+def test_a_leader_that_cannot_renew_steps_down_before_its_lease_ends(api):
+    clock, stop = FakeClock(), threading.Event()
+    first = elector(api, "first", clock, timings=Timings(lease_s=15, renew_deadline_s=10, retry_s=2))
+    unrenewed_s = []
+
+    def lead(_: Token, lost: threading.Event) -> None:
+        api.fail(*[ApiUnreachable("down")] * 4, *[passing_error()] * 10)
+        assert lost.wait(5)
+        api._failures.clear()
+        renewed = parse_rfc3339(api.get(LEASE, "job", "kube-system")["spec"]["renewTime"])
+        unrenewed_s.append((clock.now() - renewed).total_seconds())
+        stop.set()
+
+    first.run(stop, lead)
+    assert len(unrenewed_s) == 1
+    assert 10 <= unrenewed_s[0] < 15
+
+
+def test_a_leader_whose_lease_was_taken_steps_down_at_its_next_renewals(api):
+    stop = threading.Event()
+    first = LeaderElector(api, "job", identity="first", timings=Timings(retry_s=0.02))
+
+    def lead(_: Token, lost: threading.Event) -> None:
+        with api.changed:
+            lease = api.get(LEASE, "job", "kube-system")
+            api.update(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "thief"}})
+        assert lost.wait(2)
+        stop.set()
+
+    first.run(stop, lead)
+    assert holder(api) == "thief"
+
+
+def test_on_stop_it_stops_leading_and_releases(api):
+    stop = threading.Event()
+    first = LeaderElector(api, "job", identity="first")
+    leading = threading.Event()
+
+    def lead(_: Token, lost: threading.Event) -> None:
+        leading.set()
+        assert lost.wait(5)
+        assert holder(api) == "first"
+
+    thread = threading.Thread(target=first.run, args=(stop, lead))
+    thread.start()
+    assert leading.wait(5)
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert holder(api) == ""
