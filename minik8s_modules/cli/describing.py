@@ -1,0 +1,106 @@
+"""``describe``: an object as a person reads it, its Events, and the cause when something is not as wished.
+
+The cause is looked for where it is nearest to the fault: a container that waits or has died, then a condition that is
+not true, then the newest Warning event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.output import aligned, as_yaml
+
+# a container that waits for these is simply on its way
+ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
+
+
+def describe(obj: JsonObject, events: Sequence[JsonObject]) -> str:
+    """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first."""
+    metadata = obj.get("metadata", {})
+    parts = [*_heading(obj, metadata)]
+    if cause := find_cause(obj, events):
+        parts.append(f"Cause:        {cause}")
+    shown = [title for title in ("spec", "data", "status") if obj.get(title)]
+    parts += [f"{title.capitalize()}:\n{_indented(as_yaml(_shown(obj, title)))}" for title in shown]
+    parts.append(_event_table(events))
+    return "\n".join(parts)
+
+
+def find_cause(obj: JsonObject, events: Sequence[JsonObject]) -> str:
+    """Return why ``obj`` is not as wished in one line; empty when nothing is wrong."""
+    for cause in (*_container_causes(obj), *_condition_causes(obj)):
+        return cause
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    if warnings and _unsettled(obj):
+        return f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
+    return ""
+
+
+def _unsettled(obj: JsonObject) -> bool:
+    return obj.get("status", {}).get("phase") in ("Pending", "Failed", "Unknown")
+
+
+def _container_causes(obj: JsonObject) -> Iterator[str]:
+    status = obj.get("status", {})
+    for entry in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        state = entry.get("state", {})
+        waiting, ended = state.get("waiting", {}), state.get("terminated", {})
+        if waiting.get("reason") and waiting["reason"] not in ON_THE_WAY:
+            before = entry.get("lastState", {}).get("terminated", {})
+            ending = f" (it exited with {before['exitCode']})" if "exitCode" in before else ""
+            yield f"container {entry['name']}: {waiting['reason']}: {waiting.get('message', '')}{ending}"
+        elif ended and ended.get("exitCode"):
+            yield f"container {entry['name']}: {ended.get('reason', 'Error')}: it exited with {ended['exitCode']}"
+
+
+def _condition_causes(obj: JsonObject) -> Iterator[str]:
+    for condition in obj.get("status", {}).get("conditions", []):
+        if condition.get("status") != "True" and condition.get("message") and condition.get("type") not in PRESSURES:
+            yield f"{condition['type']}: {condition.get('reason', '')}: {condition['message']}"
+
+
+# node conditions for which "False" is the good news
+PRESSURES = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
+
+
+def _heading(obj: JsonObject, metadata: JsonObject) -> Iterator[str]:
+    yield f"Name:         {metadata.get('name', '')}"
+    if metadata.get("namespace"):
+        yield f"Namespace:    {metadata['namespace']}"
+    yield f"Kind:         {obj.get('kind', '')} ({obj.get('apiVersion', '')})"
+    yield f"Created:      {metadata.get('creationTimestamp', '<unknown>')}"
+    if metadata.get("deletionTimestamp"):
+        yield f"Deleted:      {metadata['deletionTimestamp']}, grace {metadata.get('deletionGracePeriodSeconds', 0)} s"
+    for title, key in (("Labels", "labels"), ("Annotations", "annotations")):
+        shown = [f"{name}={value.strip()}" for name, value in sorted(metadata.get(key, {}).items())]
+        yield f"{title + ':':<14}{(chr(10) + ' ' * 14).join(shown) or '<none>'}"
+
+
+def _shown(obj: JsonObject, title: str) -> Any:
+    """A secret's values are shown by their size only, as kubectl does."""
+    if obj.get("kind") != "Secret" or title != "data":
+        return obj[title]
+    return {name: f"{len(value) * 3 // 4 - value.count('=')} bytes" for name, value in obj[title].items()}
+
+
+def _event_table(events: Sequence[JsonObject]) -> str:
+    if not events:
+        return "Events:       <none>"
+    rows = [
+        [
+            event.get("type", ""),
+            event.get("reason", ""),
+            event.get("lastTimestamp") or event.get("eventTime") or "",
+            str(event.get("count", 1)),
+            event.get("source", {}).get("component", "") or event.get("reportingComponent", ""),
+            event.get("message", "").strip(),
+        ]
+        for event in events
+    ]
+    return f"Events:\n{_indented(aligned(['Type', 'Reason', 'Last seen', 'Count', 'From', 'Message'], rows))}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,50 @@
+"""``plan`` and ``drift``: what would change on which node, as steps and a diff a node; nothing is stored or touched."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.output import BOLD, YELLOW, Paint, coloured_diff
+
+SIGNS = {"create": "+", "start": "+", "remove": "-", "delete": "-", "stop": "-"}
+
+
+def render(status: JsonObject, paint: Paint) -> str:
+    """Return the readable form of a Plan's status."""
+    parts = [paint(f"! {message}", YELLOW) for message in status.get("messages", [])]
+    nodes = status.get("nodes", {})
+    for node in sorted(nodes):
+        parts += _node(node, nodes[node], paint)
+    changes = sum(len(plan.get("steps", [])) for plan in nodes.values())
+    touched = sum(1 for plan in nodes.values() if plan.get("steps"))
+    parts.append(f"{changes} steps on {touched} of {len(nodes)} nodes" if changes else "no changes")
+    return "\n".join(parts)
+
+
+def has_changes(status: JsonObject) -> bool:
+    """Return whether any node would change."""
+    return any(plan.get("steps") for plan in status.get("nodes", {}).values())
+
+
+def _node(node: str, plan: JsonObject, paint: Paint) -> Iterator[str]:
+    steps = plan.get("steps", [])
+    if not steps:
+        return
+    yield paint(f"node {node}", BOLD)
+    for step in steps:
+        action = str(step.get("action", ""))
+        sign = SIGNS.get(action, "~")
+        detail = f"  {step['detail']}" if step.get("detail") else ""
+        yield f"  {sign} {step.get('section', '')}: {action} {step.get('key', '')}{detail}"
+    for section, diff in plan.get("diff", {}).items():
+        before, after = str(diff.get("before", "")), str(diff.get("after", ""))
+        lines = difflib.unified_diff(
+            before.splitlines(),
+            after.splitlines(),
+            f"{node}/{section} (now)",
+            f"{node}/{section} (planned)",
+            lineterm="",
+        )
+        yield coloured_diff(lines, paint)

@@ -1,0 +1,58 @@
+"""describe names the cause nearest to the fault."""
+
+from __future__ import annotations
+
+from minik8s_modules.cli.describing import describe, find_cause
+
+
+def pod(**status):
+    metadata = {"name": "web", "namespace": "default", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": status}
+
+
+def waiting(reason, message="", **more):
+    return {"name": "app", "state": {"waiting": {"reason": reason, "message": message}}, **more}
+
+
+def test_a_container_that_cannot_be_pulled_is_the_cause():
+    status = pod(phase="Pending", containerStatuses=[waiting("ErrImagePull", "no such image")])
+    assert find_cause(status, []) == "container app: ErrImagePull: no such image"
+
+
+def test_a_crash_loop_tells_the_exit_code_before():
+    entry = waiting("CrashLoopBackOff", "back-off 10s", lastState={"terminated": {"exitCode": 3}})
+    assert find_cause(pod(containerStatuses=[entry]), []).endswith("(it exited with 3)")
+
+
+def test_a_container_on_its_way_is_no_cause():
+    assert find_cause(pod(phase="Pending", containerStatuses=[waiting("ContainerCreating")]), []) == ""
+
+
+def test_an_unscheduled_pod_is_explained_by_its_condition():
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available",
+    }
+    assert find_cause(pod(phase="Pending", conditions=[condition]), []) == (
+        "PodScheduled: Unschedulable: 0/1 nodes are available"
+    )
+
+
+def test_memory_pressure_that_is_false_is_good_news():
+    condition = {"type": "MemoryPressure", "status": "False", "reason": "Enough", "message": "enough memory"}
+    assert find_cause(pod(conditions=[condition]), []) == ""
+
+
+def test_a_warning_explains_a_pending_pod_only():
+    event = {"type": "Warning", "reason": "FailedMount", "message": "no such config map"}
+    assert find_cause(pod(phase="Pending"), [event]) == "FailedMount: no such config map"
+    assert find_cause(pod(phase="Running"), [event]) == ""
+
+
+def test_a_secret_is_described_without_its_values():
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"password": "aHVudGVyMg=="}}
+    text = describe(secret, [])
+    assert "7 bytes" in text
+    assert "aHVudGVyMg" not in text

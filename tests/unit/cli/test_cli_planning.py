@@ -1,0 +1,35 @@
+"""plan's text: what would happen on which node."""
+
+from __future__ import annotations
+
+import io
+
+from minik8s_modules.cli.output import Paint
+from minik8s_modules.cli.planning import has_changes, render
+
+PLAIN = Paint(io.StringIO())
+CHANGED = {
+    "nodes": {
+        "n1": {
+            "steps": [{"section": "containers", "action": "create", "key": "u/app", "detail": "minik8s/busybox:1"}],
+            "diff": {"containers": {"before": "", "after": "u/app:\n  image: minik8s/busybox:1\n"}},
+        },
+        "n2": {"steps": [], "diff": {}},
+    },
+    "messages": ["shard b did not answer"],
+}
+
+
+def test_steps_diff_and_messages_are_shown_for_changed_nodes_only():
+    text = render(CHANGED, PLAIN)
+    assert "! shard b did not answer" in text
+    assert "+ containers: create u/app  minik8s/busybox:1" in text
+    assert "+  image: minik8s/busybox:1" in text
+    assert "node n2" not in text
+    assert text.endswith("1 steps on 1 of 2 nodes")
+
+
+def test_nothing_to_do_is_said():
+    assert render({"nodes": {"n1": {"steps": []}}}, PLAIN) == "no changes"
+    assert not has_changes({"nodes": {"n1": {"steps": []}}})
+    assert has_changes(CHANGED)
