@@ -1,0 +1,203 @@
+#!/usr/bin/python
+# Copyright: the minik8s authors
+# Apache License 2.0 (see LICENSE)
+"""Ansible module: long-running programs under systemd or supervisor."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minik8s_daemons
+short_description: Long-running programs under systemd or supervisor
+description:
+  - Defines each program for the machine's service manager, enabled and running.
+  - A program whose definition or watched files changed since its start is restarted; others are left alone.
+options:
+  manager:
+    description: The service manager of the machine.
+    type: str
+    choices: [systemd, supervisor]
+    required: true
+  daemons:
+    description: The programs, in the order in which they start.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Name of the unit or program., type: str, required: true}
+      description: {description: One line for people., type: str, required: true}
+      command: {description: Absolute path and arguments., type: list, elements: str, required: true}
+      user: {description: User that runs it; its groups apply., type: str, default: root}
+      after: {description: Names of units that start before it (systemd)., type: list, elements: str, default: []}
+      watch: {description: Files it reads at its start. When one changes the program is restarted., type: list, elements: path, default: []}
+      environment: {description: Its environment., type: dict, default: {}}
+      stop_timeout_s: {description: Seconds from SIGTERM to SIGKILL., type: int, default: 20}
+      kill_children: {description: Whether its children go with it., type: bool, default: true}
+  absent:
+    description: Names of programs that shall be stopped and gone.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode: {description: Says what would be defined and restarted., support: full}
+  diff_mode: {description: Shows the definitions., support: full}
+  idempotent: {description: A running program with the declared definition is left alone., support: full}
+author: the minik8s authors
+"""
+
+EXAMPLES = r"""
+- name: The scheduler runs
+  minik8s_daemons:
+    manager: supervisor
+    daemons:
+      - name: minik8s-scheduler
+        description: minik8s scheduler
+        command: [/opt/minik8s/venv/bin/minik8s-scheduler, --config, /etc/minik8s/scheduler.yml]
+        user: minik8s
+        watch: [/etc/minik8s/scheduler.yml, /etc/minik8s/scheduler.kubeconfig]
+"""
+
+RETURN = r"""
+steps:
+  description: What was done (in check mode, would be done).
+  returned: always
+  type: list
+  elements: dict
+  sample: [{action: define, name: minik8s-scheduler}]
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.daemons import (
+    Daemon,
+    Found,
+    Step,
+    path_of,
+    plan_daemons,
+    render,
+    restart_key,
+)
+from ansible.module_utils.minik8s.owned_files import write_file
+
+SPEC = {
+    "name": {"type": "str", "required": True},
+    "description": {"type": "str", "required": True},
+    "command": {"type": "list", "elements": "str", "required": True},
+    "user": {"type": "str", "default": "root"},
+    "after": {"type": "list", "elements": "str", "default": []},
+    "watch": {"type": "list", "elements": "path", "default": []},
+    "environment": {"type": "dict", "default": {}},
+    "stop_timeout_s": {"type": "int", "default": 20},
+    "kill_children": {"type": "bool", "default": True},
+}
+
+
+def declared(entry: dict[str, Any]) -> Daemon:
+    """Return one entry of the options as a value."""
+    environment = tuple((str(name), str(value)) for name, value in sorted(entry["environment"].items()))
+    lists = {key: tuple(entry[key]) for key in ("command", "after", "watch")}
+    return Daemon(**{**entry, **lists, "environment": environment})
+
+
+class Manager:
+    """The service manager, by its own command."""
+
+    def __init__(self, module: AnsibleModule, kind: str) -> None:
+        self._module = module
+        self._kind = kind
+
+    def observe(self, name: str) -> Found:
+        """Return the definition of ``name`` on disk and whether the manager runs it."""
+        path = Path(path_of(self._kind, name))
+        definition = path.read_text(encoding="utf-8") if path.exists() else None
+        if self._kind == "systemd":
+            code, _output = self._call(["systemctl", "is-active", "--quiet", name])
+            return Found(definition, running=code == 0)
+        _code, output = self._call(["supervisorctl", "status", name])
+        return Found(definition, running=output.split()[1:2] in (["RUNNING"], ["STARTING"]))
+
+    def apply(self, step: Step, definitions: dict[str, str]) -> None:
+        """Carry out one step.
+
+        Raises:
+            RuntimeError: the manager's command failed; the message holds its output.
+        """
+        path = path_of(self._kind, step.name)
+        if step.action == "define":
+            write_file(path, definitions[step.name].encode(), ("root", "root", "0644"))
+        commands = self._systemd(step) if self._kind == "systemd" else self._supervisor(step)
+        for command in commands:
+            code, output = self._call(command)
+            if code:
+                raise RuntimeError(f"{' '.join(command)} failed ({code}): {output.strip()}")
+        if step.action == "remove":
+            Path(path).unlink(missing_ok=True)
+            for command in self._forget(step.name):
+                self._call(command)
+
+    def _systemd(self, step: Step) -> list[list[str]]:
+        return {
+            "define": [["systemctl", "daemon-reload"], ["systemctl", "enable", step.name]],
+            "restart": [["systemctl", "restart", step.name]],
+            "start": [["systemctl", "start", step.name]],
+            "remove": [["systemctl", "disable", "--now", step.name]],
+        }[step.action]
+
+    def _supervisor(self, step: Step) -> list[list[str]]:
+        return {
+            "define": [["supervisorctl", "reread"], ["supervisorctl", "update", step.name]],
+            "start": [
+                ["supervisorctl", "reread"],
+                ["supervisorctl", "update", step.name],
+                ["supervisorctl", "start", step.name],
+            ],
+            "remove": [],
+        }[step.action]
+
+    def _forget(self, name: str) -> list[list[str]]:
+        if self._kind == "systemd":
+            return [["systemctl", "daemon-reload"]]
+        return [["supervisorctl", "reread"], ["supervisorctl", "update", name]]
+
+    def _call(self, command: list[str]) -> tuple[int, str]:
+        code, output, error = self._module.run_command(command)
+        return code, output + error
+
+
+def main() -> None:
+    """Observe, plan, apply, report."""
+    module = AnsibleModule(
+        argument_spec={
+            "manager": {"type": "str", "choices": ["systemd", "supervisor"], "required": True},
+            "daemons": {"type": "list", "elements": "dict", "default": [], "options": SPEC},
+            "absent": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    kind, absent = module.params["manager"], module.params["absent"]
+    manager = Manager(module, kind)
+    try:
+        daemons = [declared(entry) for entry in module.params["daemons"]]
+        wanted = {daemon.name: render(kind, daemon, restart_key(daemon.watch)) for daemon in daemons}
+        found = {name: manager.observe(name) for name in [*wanted, *absent]}
+        steps = plan_daemons(wanted, absent, found, kind)
+        if not module.check_mode:
+            for step in steps:
+                manager.apply(step, wanted)
+    except (ValueError, OSError, RuntimeError) as error:
+        module.fail_json(msg=str(error))
+    diff = [
+        {
+            "before_header": name,
+            "after_header": name,
+            "before": found[name].definition or "",
+            "after": wanted.get(name, ""),
+        }
+        for name in dict.fromkeys(step.name for step in steps)
+    ]
+    module.exit_json(changed=bool(steps), steps=[step._asdict() for step in steps], diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright: the minik8s authors
+# Apache License 2.0 (see LICENSE)
+"""Ansible module: images built on the machine from its static busybox."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minik8s_images
+short_description: Images built on the machine from its static busybox
+description:
+  - Imports each declared image into Docker unless one with the same content is there.
+  - The content is the program's bytes and the recipe; it stands in the image's label C(minik8s.io/content).
+options:
+  docker_socket:
+    description: Socket of the Docker daemon.
+    type: path
+    default: /var/run/docker.sock
+  busybox:
+    description: A statically linked busybox.
+    type: path
+    default: /bin/busybox
+  images:
+    description: The images.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: Name with tag., type: str, required: true}
+      applets: {description: Names under C(/bin). Empty means all., type: list, elements: str, default: []}
+      command: {description: What a container runs by default., type: list, elements: str, required: true}
+      environment: {description: Environment of containers., type: dict, default: {}}
+attributes:
+  check_mode: {description: Says which images would be built., support: full}
+  diff_mode: {description: Shows the content digests., support: full}
+  idempotent: {description: An image with the same content is left alone., support: full}
+author: the minik8s authors
+"""
+
+EXAMPLES = r"""
+- name: The pause image is there
+  minik8s_images:
+    images:
+      - {name: "minik8s/pause:1", applets: [sleep], command: [/bin/sleep, "2147483647"]}
+"""
+
+RETURN = r"""
+built:
+  description: Names of the images that were built (in check mode, would be built).
+  returned: always
+  type: list
+  elements: str
+  sample: ["minik8s/pause:1"]
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.docker import Docker, DockerError
+from ansible.module_utils.minik8s.images import LABEL, Recipe, archive, changes, import_image, plan_images
+
+SPEC = {
+    "name": {"type": "str", "required": True},
+    "applets": {"type": "list", "elements": "str", "default": []},
+    "command": {"type": "list", "elements": "str", "required": True},
+    "environment": {"type": "dict", "default": {}},
+}
+
+
+def all_applets(module: AnsibleModule) -> tuple[str, ...]:
+    """Return the names that the machine's busybox answers to; none where it is not installed yet."""
+    if not Path(module.params["busybox"]).exists():
+        return ()
+    _code, output, _error = module.run_command([module.params["busybox"], "--list"], check_rc=True)
+    return tuple(sorted(name for name in output.split() if name != "busybox"))
+
+
+def recipe_of(entry: dict[str, Any], everything: tuple[str, ...]) -> Recipe:
+    """Return one entry of the options as a value."""
+    environment = tuple((str(name), str(value)) for name, value in sorted(entry["environment"].items()))
+    return Recipe(entry["name"], tuple(entry["applets"]) or everything, tuple(entry["command"]), environment)
+
+
+def present_digest(docker: Docker, name: str) -> str | None:
+    """Return the content label of image ``name``, None when there is no image, empty when it has no label."""
+    image = docker.image(name)
+    return None if image is None else str(((image.get("Config") or {}).get("Labels") or {}).get(LABEL, ""))
+
+
+def read_program(module: AnsibleModule) -> bytes:
+    """Return the bytes of busybox; in check mode it need not be installed yet."""
+    path = Path(module.params["busybox"])
+    return b"" if module.check_mode and not path.exists() else path.read_bytes()
+
+
+def main() -> None:
+    """Observe, plan, apply, report."""
+    module = AnsibleModule(
+        argument_spec={
+            "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+            "busybox": {"type": "path", "default": "/bin/busybox"},
+            "images": {"type": "list", "elements": "dict", "required": True, "options": SPEC},
+        },
+        supports_check_mode=True,
+    )
+    socket_path = module.params["docker_socket"]
+    docker, everything = Docker(socket_path), all_applets(module)
+    recipes = {entry["name"]: recipe_of(entry, everything) for entry in module.params["images"]}
+    wanted: dict[str, str] = {}
+    found: dict[str, str | None] = {}
+    built: list[str] = []
+    try:
+        program = read_program(module)
+        wanted = {name: recipe.digest(program) for name, recipe in recipes.items()}
+        reachable = Path(socket_path).exists() or not module.check_mode
+        found = {name: present_digest(docker, name) if reachable else None for name in recipes}
+        built = plan_images(wanted, found)
+        if not module.check_mode:
+            for name in built:
+                recipe = recipes[name]
+                import_image(socket_path, recipe, archive(recipe, program), changes(recipe, wanted[name]))
+    except (OSError, DockerError) as error:
+        module.fail_json(msg=f"cannot build the images: {error}")
+    before = "".join(f"{name} {found[name]}\n" for name in built)
+    after = "".join(f"{name} {wanted[name]}\n" for name in built)
+    module.exit_json(changed=bool(built), built=built, diff={"before": before, "after": after})
+
+
+if __name__ == "__main__":
+    main()

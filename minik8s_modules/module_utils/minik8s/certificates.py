@@ -1,0 +1,113 @@
+"""Decides which certificates must be issued, and why.
+
+The module ``minik8s_certificates`` observes files (it needs ``cryptography`` for that) and hands plain facts to
+:func:`plan_certificates`; what comes back is a list of steps with their reasons. Issuing happens in the module.
+An authority that is issued anew takes all its certificates along, in the same pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
+
+
+class Identity(NamedTuple):
+    """What a certificate says: subject, alternative names and uses, each list sorted."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+    names: tuple[str, ...]
+    usages: tuple[str, ...]
+
+
+class Wanted(NamedTuple):
+    """One declared certificate. ``authority`` is empty for an authority itself, which signs itself.
+
+    ``place`` is the file that holds the certificate (or the kubeconfig), ``server`` is empty unless it is a kubeconfig.
+    """
+
+    place: str
+    authority: str
+    identity: Identity
+    server: str
+    access: tuple[str, str, str]
+
+
+class Found(NamedTuple):
+    """What stands in a declared certificate's files now; ``not_after_s`` is in seconds since 1970."""
+
+    identity: Identity
+    not_after_s: float
+    trusted: bool
+    key_fits: bool
+    server: str
+    access: tuple[str, str, str]
+
+
+class Step(NamedTuple):
+    """One thing to do: ``issue`` makes a new key and certificate, ``protect`` sets owner, group and mode."""
+
+    action: str
+    place: str
+    reason: str
+
+
+def plan_certificates(
+    wanted: Sequence[Wanted],
+    found: Mapping[str, Optional[Found]],  # noqa: UP045 - evaluated by tools on Python 3.9
+    now_s: float,
+    renew_s: float,
+) -> list[Step]:
+    """Return the steps that make ``found`` as ``wanted``, authorities first.
+
+    Args:
+        wanted: the declared certificates; authorities have an empty ``authority`` and their name in ``place``'s entry.
+        found: by place, what stands there; None or missing when there is nothing usable.
+        now_s: the present time in seconds since 1970.
+        renew_s: certificates that end within this many seconds are issued anew.
+    """
+    steps: list[Step] = []
+    renewed: set[str] = set()
+    for item in sorted(wanted, key=lambda entry: entry.authority != ""):
+        present = found.get(item.place)
+        reason = (
+            "its authority is issued anew"
+            if item.authority in renewed
+            else _reason(item, present, now_s, renew_s)
+        )
+        if reason:
+            steps.append(Step("issue", item.place, reason))
+            if not item.authority:
+                renewed.add(item.place)
+        elif present is not None and present.access != item.access:
+            steps.append(
+                Step("protect", item.place, f"{_access(present.access)} becomes {_access(item.access)}")
+            )
+    return steps
+
+
+def _reason(item: Wanted, present: Found | None, now_s: float, renew_s: float) -> str:
+    """Return why ``item`` must be issued; empty when what is there will do."""
+    if present is None:
+        return "it is missing or cannot be read"
+    if present.not_after_s - now_s < renew_s:
+        return f"it ends in {max(0, int((present.not_after_s - now_s) // 86400))} days"
+    if not present.key_fits:
+        return "its key does not fit"
+    if not present.trusted:
+        return "its authority did not sign it"
+    if present.server != item.server:
+        return f"its server is {present.server!r}, not {item.server!r}"
+    for label, had, wants in zip(Identity._fields, present.identity, item.identity):
+        if had != wants:
+            return f"its {label.replace('_', ' ')} changed from {_text(had)} to {_text(wants)}"
+    return ""
+
+
+def _text(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value) or "none"
+
+
+def _access(access: tuple[str, str, str]) -> str:
+    owner, group, mode = access
+    return f"{owner}:{group} {mode}"

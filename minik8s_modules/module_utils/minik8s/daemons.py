@@ -1,0 +1,160 @@
+"""Declares long-running programs once, for systemd or for supervisor, and decides what brings them up to date.
+
+One :class:`Daemon` renders to a systemd unit or to a supervisor program. The definition carries a *restart key*: a digest
+of the files the program read at its start. A changed configuration file or certificate thus changes the definition, and a
+changed definition is a restart. Nothing is lost when an installation is interrupted between writing a file and restarting.
+
+Under supervisor a program is started through ``launch`` (``roles/service_manager``), which drops privileges, gives it a
+clean environment and first stops what an earlier, killed supervisor left running: nothing runs twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+LAUNCHER = "/usr/local/lib/minik8s/launch"
+LOG_DIR = "/var/log/minik8s"
+UNIT_DIRS = {"systemd": "/etc/systemd/system", "supervisor": "/etc/supervisor/conf.d"}
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
+
+
+class Daemon(NamedTuple):
+    """A program that shall always run. ``command[0]`` is an absolute path."""
+
+    name: str
+    description: str
+    command: tuple[str, ...]
+    user: str = "root"
+    after: tuple[str, ...] = ()
+    watch: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    stop_timeout_s: int = 20
+    kill_children: bool = True
+
+
+class Found(NamedTuple):
+    """A daemon's present definition (None when there is none) and whether it runs."""
+
+    definition: Optional[str]  # noqa: UP045 - a runtime annotation on Python 3.9
+    running: bool
+
+
+class Step(NamedTuple):
+    """``define``, ``restart``, ``start`` or ``remove`` of one daemon."""
+
+    action: str
+    name: str
+
+
+def path_of(manager: str, name: str) -> str:
+    """Return the file that holds the definition of ``name``."""
+    return f"{UNIT_DIRS[manager]}/{name}.{'service' if manager == 'systemd' else 'conf'}"
+
+
+def restart_key(paths: Sequence[str]) -> str:
+    """Return a digest of the contents of ``paths``; a missing file counts as such."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError:
+            data = b"missing"
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:16]
+
+
+def plan_daemons(
+    wanted: Mapping[str, str], absent: Sequence[str], found: Mapping[str, Found], manager: str
+) -> list[Step]:
+    """Return the steps that make ``found`` as declared, in the order of declaration.
+
+    Args:
+        wanted: name to definition.
+        absent: names that shall be gone; they go last to first.
+        found: what stands on the machine, for every name of both.
+        manager: ``systemd`` restarts as a step of its own; ``supervisor`` restarts by taking over a definition.
+    """
+    steps: list[Step] = []
+    for name, definition in wanted.items():
+        present = found[name]
+        if present.definition != definition:
+            steps.append(Step("define", name))
+            if manager == "systemd":
+                steps.append(Step("restart", name))
+        elif not present.running:
+            steps.append(Step("start", name))
+    steps.extend(
+        Step("remove", name) for name in reversed(absent) if found[name] != Found(None, running=False)
+    )
+    return steps
+
+
+def render(manager: str, daemon: Daemon, key: str) -> str:
+    """Return the definition of ``daemon`` for ``manager``, with the restart key in it.
+
+    Raises:
+        ValueError: a name or an argument cannot be written down for a service manager.
+    """
+    if not _NAME.match(daemon.name):
+        raise ValueError(f"daemon name {daemon.name!r} must be lower-case letters, digits and '-'")
+    texts = [daemon.description, *daemon.command, *(text for pair in daemon.environment for text in pair)]
+    if any(ord(char) < 32 for text in texts for char in text):  # noqa: PLR2004 - the control characters of ASCII
+        raise ValueError(f"daemon {daemon.name}: arguments and environment must hold no control characters")
+    return _systemd(daemon, key) if manager == "systemd" else _supervisor(daemon, key)
+
+
+def _systemd(daemon: Daemon, key: str) -> str:
+    lines = [
+        f"# Written by minik8s. Restart key: {key}",
+        "[Unit]",
+        f"Description={daemon.description.replace('%', '%%')}",
+        f"After={' '.join(['network-online.target', *(f'{name}.service' for name in daemon.after)])}",
+        "Wants=network-online.target",
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        f"User={daemon.user}",
+        f"ExecStart={' '.join(_systemd_quoted(text) for text in daemon.command)}",
+        *(f"Environment={_systemd_quoted(f'{name}={value}')}" for name, value in daemon.environment),
+        "Restart=always",
+        "RestartSec=1",
+        f"TimeoutStopSec={daemon.stop_timeout_s}",
+        f"KillMode={'control-group' if daemon.kill_children else 'process'}",
+        "LimitNOFILE=65536",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _systemd_quoted(text: str) -> str:
+    """Return ``text`` as one word of a unit file (systemd.service(5), "Command lines" and "Specifiers")."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _supervisor(daemon: Daemon, key: str) -> str:
+    environment = [f"{name}={value}" for name, value in daemon.environment]
+    argv = [LAUNCHER, daemon.name, daemon.user, str(daemon.stop_timeout_s), *environment, *daemon.command]
+    lines = [
+        f"; Written by minik8s. Restart key: {key}",
+        f"[program:{daemon.name}]",
+        f"command={' '.join(shlex.quote(text) for text in argv).replace('%', '%%')}",
+        f'environment=MINIK8S_RESTART_KEY="{key}"',
+        "autostart=true",
+        "autorestart=true",
+        "startsecs=0",
+        f"stopwaitsecs={daemon.stop_timeout_s}",
+        f"killasgroup={'true' if daemon.kill_children else 'false'}",
+        "redirect_stderr=true",
+        f"stdout_logfile={LOG_DIR}/{daemon.name}.log",
+        "stdout_logfile_maxbytes=10MB",
+        "stdout_logfile_backups=2",
+    ]
+    return "\n".join(lines) + "\n"
