@@ -1,0 +1,1 @@
+"""What the strategy `reconcile` is made of: items and their order, the item socket, one worker an item."""

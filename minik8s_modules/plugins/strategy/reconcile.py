@@ -1,0 +1,299 @@
+"""The live run: a play that never ends and converges a host whenever a work item for it arrives.
+
+Items come as JSON lines on a Unix socket (`live/items.py`). An item names sections; a section is the task of that
+name. One forked worker runs an item's tasks in play order with the item's options as module arguments and streams
+the results back (`live/worker.py`); each result becomes an ordinary callback event that carries the item's id, and
+the item is answered with one JSON line ``{"id", "host", "status", "message", "sections"}``. Hosts are never "failed"
+for the play: the next item tries again. With nothing to do the process sleeps in select().
+
+ansible-core removes third-party strategies in 2.23. What knows its insides is this file, `live/worker.py`,
+`live/play.py` and, for payloads, `warm/payload.py`. `reconcile/runner.py` is the other end of the socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import selectors
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.errors import AnsibleError
+from ansible.executor.task_result import _RawTaskResult
+from ansible.plugins import loader as plugin_loader
+from ansible.plugins.strategy import StrategyBase
+from ansible.utils.display import Display
+
+try:
+    from minik8s_modules.plugins.live import items, lines, play, worker
+except ModuleNotFoundError:  # ansible-playbook in a checkout that is not installed
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
+    from minik8s_modules.plugins.live import items, lines, play, worker
+from minik8s_modules.plugins.live.process import die_with_parent
+
+DOCUMENTATION = """
+name: reconcile
+short_description: Runs the tasks of a host whenever a work item for it arrives
+description:
+  - Event-driven; work items arrive as JSON lines on a Unix socket, named by E(MINIK8S_ITEM_SOCKET).
+  - Runs flat plays of named tasks without loops, handlers or registered variables.
+version_added: "0.1"
+author: minik8s
+"""
+MAX_RESULT_BYTES = 16 << 20  # of one section; a node's report of 1,000 containers is below 1 MB
+display = Display()
+
+
+class Pass:
+    """One item while its worker runs."""
+
+    def __init__(self, item: items.Item, host: Any, process: worker.ItemWorker, fd: int) -> None:
+        self.item, self.host, self.process, self.reader = item, host, process, worker.FrameReader(fd)
+        self.left = [name for name, _ in process.tasks]
+        self.status, self.message, self.answered = "ok", "", False
+
+    def kill(self) -> None:
+        """End the worker and what it started, at once; the node's module dies with its caller."""
+        for end in (os.killpg, os.kill):  # before its setsid() it leads no group yet
+            with contextlib.suppress(ProcessLookupError):
+                end(self.process.pid, signal.SIGKILL)
+                return
+
+
+class StrategyModule(StrategyBase):
+    """See the module's documentation."""
+
+    ALLOW_BASE_THROTTLING = False
+
+    def __init__(self, tqm: Any) -> None:
+        super().__init__(tqm)
+        self._selector = selectors.DefaultSelector()
+        self._queue = items.WorkQueue(max(1, tqm._forks))  # noqa: SLF001  no accessor
+        self._passes: dict[str, Pass] = {}
+        self._senders: dict[str, lines.Client] = {}
+        self._vars_of_host: dict[str, dict[str, Any]] = {}
+        self._stopping = False
+
+    def run(self, iterator: Any, play_context: Any) -> int:
+        """Serve items until the socket says stop, the process is told to end, or its parent has gone."""
+        if not die_with_parent(int(os.environ.get("MINIK8S_PARENT") or os.getppid())):
+            return int(self._tqm.RUN_ERROR)
+        self._iterator, self._play_context = iterator, play_context
+        self._sections = play.sections_of(iterator._blocks)  # noqa: SLF001  no accessor
+        self._stamp = play.fingerprint(self._inventory._sources)  # noqa: SLF001
+        self._preload()
+        listener = lines.Listener(Path(os.environ["MINIK8S_ITEM_SOCKET"]), self._selector)
+        try:
+            self._serve()
+        finally:
+            listener.close()
+            for running in self._passes.values():
+                running.kill()
+        return int(self._tqm.RUN_OK)
+
+    def _serve(self) -> None:
+        while not self._tqm._terminated and not (self._stopping and not self._queue and not self._passes):  # noqa: SLF001
+            for key, events in self._selector.select():
+                if isinstance(key.data, lines.Listener):
+                    key.data.accept()
+                elif isinstance(key.data, Pass):
+                    self._read_worker(key.data)
+                elif events & selectors.EVENT_WRITE:
+                    key.data.flush()
+                else:
+                    for line in key.data.lines():
+                        self._on_line(key.data, line)
+            while item := self._queue.take():
+                self._start(item)
+
+    def _preload(self) -> None:
+        """Load what every worker would look up again, and keep its pages shared between all of them."""
+        import ansible.executor.module_common  # noqa: PLC0415  only the live run needs it this early
+
+        plugin_loader.action_loader.get("ansible.legacy.normal", class_only=True)
+        plugin_loader.shell_loader.get("sh", class_only=True)
+        hosts = self._inventory.hosts.values()
+        for name in {str(host.vars.get("ansible_connection", "ssh")) for host in hosts}:
+            plugin_loader.connection_loader.get(name, class_only=True)
+        for task in self._sections.values():
+            plugin_loader.module_loader.find_plugin_with_context(task.action)
+        del ansible
+        gc.collect()
+        gc.freeze()
+
+    # Requests
+
+    def _on_line(self, client: lines.Client, line: bytes) -> None:
+        try:
+            request = items.parse(line)
+        except items.BadLine as error:
+            status = "failed" if error.item_id else "error"
+            client.send(id=error.item_id, status=status, message=f"bad line: {error}", sections=[])
+            return
+        if isinstance(request, items.Stop):
+            self._stopping = True
+        elif isinstance(request, items.Cancel):
+            self._cancel(request.id)
+        else:
+            self._accept(client, request)
+
+    def _accept(self, client: lines.Client, item: items.Item) -> None:
+        self._refresh_inventory()
+        reason = self._refusal(item)
+        if reason:
+            client.send(id=item.id, host=item.host, status="failed", message=reason, sections=[])
+            return
+        self._senders[item.id] = client
+        self._queue.add(item)
+
+    def _refusal(self, item: items.Item) -> str:
+        unknown = [name for name in item.sections if name not in self._sections]
+        if self._stopping:
+            return "the run is ending; send the item to the next one"
+        if self._queue.knows(item.id):
+            return f"item {item.id} is known already; ids must be unique"
+        if item.host not in self._inventory.hosts:
+            return f"node {item.host} is not in the inventory"
+        if unknown:
+            return f"section {unknown[0]} is no task of the play; known: {', '.join(self._sections)}"
+        return ""
+
+    def _cancel(self, item_id: str) -> None:
+        if item := self._queue.cancel(item_id):
+            self._answer(item, "cancelled", "cancelled before it started", [])
+        elif running := self._passes.get(item_id):
+            running.status, running.message = "cancelled", "cancelled while it ran"
+            running.kill()
+
+    def _answer(self, item: items.Item, status: str, message: str, sections: list[str]) -> None:
+        sender = self._senders.pop(item.id)
+        sender.send(id=item.id, host=item.host, status=status, message=message, sections=sections)
+
+    def _refresh_inventory(self) -> None:
+        """Read the inventory again when its files have changed; hosts that went lose all state."""
+        stamp = play.fingerprint(self._inventory._sources)  # noqa: SLF001
+        if stamp == self._stamp:
+            return
+        self._stamp, before = stamp, self._inventory._inventory  # noqa: SLF001
+        try:
+            self._inventory.refresh_inventory()
+        except AnsibleError as error:
+            self._inventory._inventory = before  # noqa: SLF001
+            display.warning(f"inventory kept as it was, its new state cannot be read: {error}")
+            return
+        self._inventory.remove_restriction()
+        self._vars_of_host.clear()
+        for host in set(before.hosts) - set(self._inventory.hosts):
+            self._iterator.host_states.pop(host, None)
+            self._variable_manager.clear_facts(host)
+            for item in self._queue.drop_waiting(host):
+                self._answer(item, "failed", f"node {host} left the inventory", [])
+
+    # Workers
+
+    def _start(self, item: items.Item) -> None:
+        host = self._inventory.get_host(item.host)
+        if host is None:  # it left while the item was being taken
+            self._queue.finish(item)
+            self._answer(item, "failed", f"node {item.host} left the inventory", [])
+            return
+        read_fd, write_fd = os.pipe()
+        process = worker.ItemWorker(
+            tasks=[(name, task) for name, task in self._sections.items() if name in item.sections],
+            prepare=functools.partial(play.prepare_task, item),
+            parent=os.getpid(),
+            final_q=worker.PipeQueue(write_fd),
+            task_vars=self._task_vars(host),
+            host=host,
+            play_context=self._play_context,
+            loader=self._loader,
+            variable_manager=self._variable_manager,
+            shared_loader_obj=plugin_loader.get_plugin_loader_namespace(),
+            worker_id=0,
+            cliargs=context.CLIARGS,
+        )
+        try:
+            process.start()
+        except OSError as error:  # no process or memory left: the item fails, the run goes on
+            os.close(read_fd)
+            self._queue.finish(item)
+            self._answer(item, "failed", f"cannot start a worker: {error}", [])
+            return
+        finally:
+            os.close(write_fd)
+        running = self._passes[item.id] = Pass(item, host, process, read_fd)
+        self._selector.register(read_fd, selectors.EVENT_READ, running)
+
+    def _task_vars(self, host: Any) -> dict[str, Any]:
+        """Return the host's variables; they change only with the inventory, so they are computed once."""
+        if host.name not in self._vars_of_host:
+            task = next(iter(self._sections.values()))
+            self._vars_of_host[host.name] = self._variable_manager.get_vars(
+                play=self._iterator._play,  # noqa: SLF001
+                host=host,
+                task=task,
+                _hosts=[host.name],
+                _hosts_all=[host.name],
+            )
+        return self._vars_of_host[host.name]
+
+    def _read_worker(self, running: Pass) -> None:
+        for kind, payload, size in running.reader.frames():
+            if kind == "display":
+                method, args, kwargs = payload
+                getattr(display, method)(*args, **kwargs)
+            elif not running.answered:
+                self._on_result(running, *payload, size)
+        if running.reader.ended:
+            self._on_worker_end(running)
+
+    def _on_result(self, running: Pass, section: str, result: dict[str, Any], size: int) -> None:
+        if size > MAX_RESULT_BYTES:
+            result = {"failed": True, "msg": f"the result has {size} bytes; the limit is {MAX_RESULT_BYTES}"}
+        running.left.remove(section)
+        self._publish(running, section, result)
+        if result.get("unreachable"):
+            running.status = "unreachable"
+        elif result.get("failed"):
+            running.status = "failed"
+        if running.status in {"failed", "unreachable"}:
+            running.message = f"{section}: {result.get('msg', 'the module failed without a message')}"[:4096]
+        if running.status != "ok" or not running.left:
+            self._finish(running)
+
+    def _publish(self, running: Pass, section: str, result: dict[str, Any]) -> None:
+        """Turn a result into a callback event that names host, section, module and item."""
+        result["minik8s_item"] = running.item.id
+        raw = _RawTaskResult(host=running.host, task=self._sections[section], return_data=result, task_fields={})
+        if result.get("unreachable"):
+            self._tqm.send_callback("v2_runner_on_unreachable", raw)
+        elif result.get("failed"):
+            self._tqm.send_callback("v2_runner_on_failed", raw, ignore_errors=False)
+        else:
+            self._tqm.send_callback("v2_runner_on_ok", raw)
+
+    def _finish(self, running: Pass) -> None:
+        """Answer the item; the worker may take a moment longer to exit."""
+        running.answered = True
+        self._queue.finish(running.item)
+        done = [name for name, _ in running.process.tasks if name not in running.left]
+        self._answer(running.item, running.status, running.message, done)
+
+    def _on_worker_end(self, running: Pass) -> None:
+        self._selector.unregister(running.reader.fd)
+        os.close(running.reader.fd)
+        running.process.join()
+        code = running.process.exitcode
+        running.process.close()
+        del self._passes[running.item.id]
+        if running.answered:
+            return
+        if running.status == "ok":
+            running.status, running.message = "failed", f"{running.left[0]}: the worker died (exit code {code})"
+            self._publish(running, running.left.pop(0), {"failed": True, "msg": running.message})
+        self._finish(running)

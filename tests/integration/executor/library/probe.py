@@ -1,0 +1,54 @@
+#!/usr/bin/python
+"""A module for tests of the executor: writes its entries to files, and misbehaves on request."""
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str"},
+            "mode": {"type": "str", "default": "full"},
+            "entries": {"type": "dict", "default": {}},
+            "token": {"type": "list", "elements": "int", "default": []},
+            "blob": {"type": "str", "no_log": True},
+            "directory": {"type": "str"},
+            "sleep_s": {"type": "float", "default": 0},
+            "fail": {"type": "str"},
+            "die": {"type": "bool", "default": False},
+            "big_bytes": {"type": "int", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    if options["directory"] and options["sleep_s"]:
+        with open(os.path.join(options["directory"], "pid-%s" % options["node"]), "w") as file:
+            file.write(str(os.getpid()))
+    time.sleep(options["sleep_s"])
+    if options["die"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if options["fail"]:
+        module.fail_json(msg=options["fail"])
+    steps = []
+    for key, entry in sorted(options["entries"].items()):
+        path = os.path.join(options["directory"], key)
+        current = open(path).read() if os.path.exists(path) else None
+        if current != str(entry):
+            steps.append({"action": "write", "key": key, "detail": ""})
+            if not module.check_mode:
+                with open(path, "w") as file:
+                    file.write(str(entry))
+    module.exit_json(
+        changed=bool(steps), section="probe", steps=steps, diff={"before": "", "after": str(options["entries"])},
+        status={key: entry for key, entry in options["entries"].items()}, errors={}, due=[], digest="", base_mismatch=False, fenced=False,
+        uid=os.getuid(), parent=os.getppid(), pad="x" * options["big_bytes"],
+    )
+
+
+if __name__ == "__main__":
+    main()
