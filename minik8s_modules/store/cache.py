@@ -153,14 +153,28 @@ class WatchCache:
         name = resource_of(self._prefix, prefix)
         subscription = Subscription(self._dispatcher, prefix, after_revision, callback, on_end)
         with self._changed:
-            self._check_ready()
-            resource = self._resources.get(name)
-            floor = resource.floor if resource else self._floor
-            if after_revision < floor:
-                raise Expired(f"the oldest event kept is after revision {floor}, not {after_revision}")
-            backlog = resource.after(after_revision) if resource else []
-            self._dispatcher.join(subscription, name, backlog)
+            backlog = self._after(name, after_revision)
+            self._dispatcher.join(subscription, name, list(backlog))
         return subscription
+
+    def history(self, prefix: str, after_revision: int) -> Sequence[CacheEvent]:
+        """Return the events below ``prefix`` after ``after_revision``, oldest first.
+
+        Raises:
+            Expired: the ring does not reach back to ``after_revision``; list again.
+            StoreUnavailable: the cache is not loaded yet.
+        """
+        with self._changed:
+            missed = self._after(resource_of(self._prefix, prefix), after_revision)
+        return [event for event in missed if event.key.startswith(prefix)]
+
+    def _after(self, name: str, revision: int) -> Sequence[CacheEvent]:
+        self._check_ready()
+        resource = self._resources.get(name)
+        floor = resource.floor if resource else self._floor
+        if revision < floor:
+            raise Expired(f"the oldest event kept is after revision {floor}, not {revision}")
+        return resource.after(revision) if resource else []
 
     def _check_ready(self) -> None:
         if not self._revision:
@@ -190,9 +204,7 @@ class WatchCache:
             start = entries[-1].key + "\0"
             page = self._store.range(self._prefix, limit=LOAD_PAGE, start=start, revision=revision)
             entries += page.entries
-        known = {
-            key: found.revision for part in self._resources.values() for key, found in part.objects.items()
-        }
+        known = {key: found.revision for part in self._resources.values() for key, found in part.objects.items()}
         self._apply(difference(known, entries, revision), revision, loaded=True)
 
     def _follow(self) -> None:
