@@ -1,0 +1,83 @@
+"""Documents of a node: canonical form, digests, deltas, and the file that keeps the last declared set.
+
+A document is what was declared for one section: ``{key: entry}``. Its digest decides whether something has to be
+sent, never whether the node is right (the sections observe for that). The file is written last, after the effects:
+a pass that was killed leaves the older digest behind, so that the same delta fits again. The pass is in section.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .files import read_json, write_atomically
+from .paths import document_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Entry = Mapping[str, Any]
+Entries = Mapping[str, Entry]
+
+
+class Document(NamedTuple):
+    """One section's last declared set, as it stands in ``<state_dir>/documents/<section>.json``."""
+
+    digest: str
+    entries: dict[str, dict[str, Any]]
+
+
+def canonical(value: Any) -> bytes:
+    """Return the one JSON spelling of ``value``: sorted keys, no spaces, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def entry_digest(entry: Entry) -> str:
+    """Return the sha256 (hex) of the entry's canonical JSON."""
+    return hashlib.sha256(canonical(entry)).hexdigest()
+
+
+def digest_of_digests(digests: Mapping[str, str]) -> str:
+    """Return the section digest for ``{key: entry digest}``; lets a caller keep entry digests and skip the JSON."""
+    lines = (f"{key}\0{digests[key]}\n" for key in sorted(digests))
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def section_digest(entries: Entries) -> str:
+    """Return the sha256 (hex) over the lines ``<key>NUL<entry digest>LF``, sorted by key."""
+    return digest_of_digests({key: entry_digest(entry) for key, entry in entries.items()})
+
+
+EMPTY_DIGEST = section_digest({})
+
+
+def apply_delta(base: Entries, upsert: Entries, delete: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return ``base`` without the keys of ``delete`` and with ``upsert``; nothing is changed in place."""
+    gone = set(delete)
+    kept = {key: dict(entry) for key, entry in base.items() if key not in gone}
+    kept.update({key: dict(entry) for key, entry in upsert.items()})
+    return kept
+
+
+def load_document(state_dir: str, section: str) -> Document:
+    """Return the last declared set; a missing or unreadable file is the empty document."""
+    found = read_json(document_path(state_dir, section))
+    entries = found.get("entries") if isinstance(found, dict) else None
+    if not isinstance(entries, dict):
+        return Document(EMPTY_DIGEST, {})
+    return Document(section_digest(entries), entries)
+
+
+def stored_digest(state_dir: str, section: str) -> str | None:
+    """Return the digest of the last declared set, or None when nothing was ever declared."""
+    found = read_json(document_path(state_dir, section))
+    return found.get("digest") if isinstance(found, dict) else None
+
+
+def save_document(state_dir: str, section: str, entries: Entries) -> str:
+    """Write the declared set (mode 0600, atomically, synced) and return its digest."""
+    digest = section_digest(entries)
+    write_atomically(document_path(state_dir, section), canonical({"digest": digest, "entries": entries}), sync=True)
+    return digest

@@ -1,0 +1,81 @@
+"""Fencing: one writer at a time on a node, and never an older one after a newer one (DESIGN 7).
+
+The lock is a flock, held until the last effect; the kernel lets go of it when the process dies. Runs by hand and the
+re-apply oneshot give no token: they take the lock and leave the recorded token alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .documents import canonical
+from .faults import PassFault
+from .files import read_json, remove_leftovers, write_atomically
+from .paths import lock_path, token_path
+
+if TYPE_CHECKING:
+    from .section import Context
+
+WAIT_S = 10.0  # a pass begins nothing after 2 s; the longest single Docker call decides the rest
+POLL_S = 0.01
+
+
+@contextlib.contextmanager
+def hold_node(state_dir: str, *, check: bool = False) -> Iterator[None]:
+    """Hold the node's lock; a check run shares it, and needs none on a node without a state directory.
+
+    Raises:
+        PassFault: another writer held it for longer than ``WAIT_S``.
+    """
+    if check and not os.path.exists(lock_path(state_dir)):
+        yield
+        return
+    if not check:
+        os.makedirs(os.path.join(state_dir, "documents"), mode=0o700, exist_ok=True)
+    with open(lock_path(state_dir), "rb" if check else "ab") as lock:
+        _acquire(lock, fcntl.LOCK_SH if check else fcntl.LOCK_EX)
+        if not check:
+            remove_leftovers(state_dir)
+            remove_leftovers(os.path.join(state_dir, "documents"))
+        yield
+
+
+def _acquire(lock: Any, how: int) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise PassFault(
+                    f"{lock.name} was held by another run for {WAIT_S:g} s; run again when it has ended"
+                ) from None
+            time.sleep(POLL_S)
+        else:
+            return
+
+
+def stored_token(state_dir: str) -> list[int] | None:
+    """Return the newest token seen on this node as [epoch, revision], or None."""
+    found = read_json(token_path(state_dir))
+    token = found.get("token") if isinstance(found, dict) else None
+    return token if isinstance(token, list) and len(token) == 2 else None
+
+
+def is_fenced(state_dir: str, token: list[int] | None) -> bool:
+    """Return whether a newer token than ``token`` was seen here; no token is never fenced."""
+    stored = stored_token(state_dir)
+    return bool(token) and stored is not None and list(token or ()) < stored
+
+
+def record_token(context: Context, token: list[int] | None) -> None:
+    """Record ``token`` before the first effect, if it is newer than the one on disk."""
+    if not token or stored_token(context.state_dir) == list(token):
+        return
+    context.checkpoint("token")
+    write_atomically(token_path(context.state_dir), canonical({"token": list(token)}), sync=True)

@@ -1,0 +1,47 @@
+"""Names and labels of our Docker containers: how ours are told from others, and from other nodes' on one dockerd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PREFIX = "minik8s.io/"
+NODE = PREFIX + "node"
+TYPE = PREFIX + "type"
+POD_UID = PREFIX + "pod-uid"
+POD_NAME = PREFIX + "pod-name"
+POD_NAMESPACE = PREFIX + "pod-namespace"
+CONTAINER = PREFIX + "container"
+ATTEMPT = PREFIX + "attempt"
+IP = PREFIX + "ip"
+SECRET_ENV = PREFIX + "secret-env"
+SANDBOX = "sandbox"
+
+
+def pod_labels(node: str, pod: Mapping[str, str], kind: str, container: str, attempt: int) -> dict[str, str]:
+    """Return the labels every container of ours carries; ``kind`` is sandbox, init or app."""
+    return {
+        NODE: node,
+        TYPE: kind,
+        POD_UID: pod["uid"],
+        POD_NAME: pod["name"],
+        POD_NAMESPACE: pod["namespace"],
+        CONTAINER: container,
+        ATTEMPT: str(attempt),
+    }
+
+
+def sandbox_name(pod: Mapping[str, str], attempt: int) -> str:
+    """Return the Docker name of a pod's pause container."""
+    return f"mk8s_POD_{pod['name']}_{pod['namespace']}_{pod['uid']}_{attempt}"
+
+
+def container_name(pod: Mapping[str, str], container: str, attempt: int) -> str:
+    """Return the Docker name of a pod's container."""
+    return f"mk8s_{container}_{pod['name']}_{pod['namespace']}_{pod['uid']}_{attempt}"
+
+
+def attempt_of(labels: Mapping[str, Any]) -> int:
+    """Return the attempt a container's labels tell; -1 when unreadable, which no declared attempt equals."""
+    text = str(labels.get(ATTEMPT, ""))
+    return int(text) if text.isdigit() else -1

@@ -1,0 +1,92 @@
+"""Where things stand on a node; the only file that joins user-given names into paths.
+
+``state_dir`` survives a boot, ``run_dir`` does not. Names from objects are path components and nothing else: a slash,
+a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
+
+    <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
+    <run_dir>/stopping/<container id> secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
+"""
+
+from __future__ import annotations
+
+import os
+
+from .faults import KeyFault
+
+SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
+
+
+def component(name: str) -> str:
+    """Return ``name`` if it is one safe path component.
+
+    Raises:
+        KeyFault: InvalidName, for an empty name, ``.``, ``..``, a slash, a NUL or more than 253 bytes.
+    """
+    if name in {"", ".", ".."} or "/" in name or "\0" in name or len(name.encode("utf-8", "replace")) > 253:
+        raise KeyFault(
+            "InvalidName",
+            f"{name!r} cannot be a file name: it is empty, a dot name, too long, or has a slash or NUL",
+        )
+    return name
+
+
+def relative(path: str) -> str:
+    """Return ``path`` if it is a relative path of safe components (a file inside a volume)."""
+    for part in path.split("/"):
+        component(part)
+    return path
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return both halves of ``<first>/<second>``, each a safe component."""
+    first, slash, second = key.partition("/")
+    if not slash:
+        raise KeyFault("InvalidName", f"key {key!r} is not of the form <first>/<second>")
+    return component(first), component(second)
+
+
+def lock_path(state_dir: str) -> str:
+    """Return the file whose flock every change of this node is made under."""
+    return os.path.join(state_dir, "lock")
+
+
+def token_path(state_dir: str) -> str:
+    """Return the file of the newest fencing token seen."""
+    return os.path.join(state_dir, "token.json")
+
+
+def document_path(state_dir: str, section: str) -> str:
+    """Return the file of a section's last declared set."""
+    return os.path.join(state_dir, "documents", component(section) + ".json")
+
+
+def pod_dir(state_dir: str, uid: str) -> str:
+    """Return the directory of a pod's files that survive a boot."""
+    return os.path.join(state_dir, "pods", component(uid))
+
+
+def secrets_dir(run_dir: str) -> str:
+    """Return the tmpfs that holds every secret value of the node."""
+    return os.path.join(run_dir, "secrets")
+
+
+def secret_dir(run_dir: str, secret: str) -> str:
+    """Return the directory of the secret ``<namespace>/<name>``; one file a key."""
+    return os.path.join(secrets_dir(run_dir), *split_key(secret))
+
+
+def stopping_path(run_dir: str, container_id: str) -> str:
+    """Return the marker that tells when a container got its stop signal (its mtime)."""
+    return os.path.join(run_dir, "stopping", component(container_id))
+
+
+def volumes_dir(state_dir: str, run_dir: str, uid: str, kind: str) -> str:
+    """Return the directory of a pod's volumes: on tmpfs for secrets, on disk for the rest."""
+    if kind == SECRET_KIND:
+        return os.path.join(secrets_dir(run_dir), ".volumes", component(uid))
+    return os.path.join(pod_dir(state_dir, uid), "volumes")
+
+
+def volume_path(state_dir: str, run_dir: str, uid: str, volume: str, kind: str) -> str:
+    """Return the directory of one volume (not for hostPath, whose path is its own)."""
+    return os.path.join(volumes_dir(state_dir, run_dir, uid, kind), component(volume))

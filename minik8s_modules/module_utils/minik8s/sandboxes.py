@@ -1,0 +1,417 @@
+"""Section ``sandboxes``: a pod's pause container, its network attach, and the files Docker makes for its names.
+
+The pause container holds the network and IPC namespaces that the pod's containers join. Docker starts it without a
+network; a veth pair is made in one netlink message, its host end ``mk8s-<8 hex of the uid>`` in the node's bridge, the
+other one ``eth0`` inside. resolv.conf, hosts and hostname come from Docker's HostConfig, which survives its restart.
+An attempt's image, names and DNS are those of its creation; link, address and route are compared with the kernel and
+healed. A pause container that has exited stays: the reconciler answers with the next attempt (unattended: it is
+started again).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from . import labels
+from .docker import DockerError
+from .documents import Entries
+from .faults import KeyFault
+from .netlink import Address, Link, Netlink, netns_of
+from .observations import observation_from_inspect
+from .schema import FLAG, LIST, OBJECT, POD, TEXT, WHOLE, Field, Schema, check_fields, check_texts
+from .section import Context, Facets, Plan, Scope, Step
+
+ENTRY: Schema = {
+    "pod": Field((OBJECT,)),
+    "attempt": Field((WHOLE,)),
+    "image": Field((TEXT,)),
+    "hostname": Field((TEXT,)),
+    "host_network": Field((FLAG,)),
+    "ip": Field((TEXT,)),
+    "prefix_length": Field((WHOLE,)),
+    "gateway": Field((TEXT,)),
+    "bridge": Field((TEXT,)),
+    "mtu": Field((WHOLE,)),
+    "dns": Field((OBJECT,)),
+}
+DNS: Schema = {"nameservers": Field((LIST,)), "searches": Field((LIST,)), "options": Field((LIST,))}
+LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
+PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
+ALIAS = "minik8s {node} {uid}"
+LIVE = ("running", "paused", "restarting")
+
+
+class Attachment(NamedTuple):
+    """The network of a running sandbox as the kernel has it; None or "" for what is missing."""
+
+    link: str = ""
+    bridge: str = ""
+    hairpin: bool = False
+    address: str = ""
+    gateway: str = ""
+    mtu: int = 0
+
+
+class Observed(NamedTuple):
+    """Inspections by key (newest attempt last), attachments by container id, links of ours without a pod."""
+
+    containers: dict[str, list[dict[str, Any]]]
+    attachments: dict[str, Attachment]
+    strays: dict[str, list[Link]]
+
+
+def link_name(uid: str) -> str:
+    """Return the host end's device name: mk8s- and the uid's first 8 hex digits (of its sha256 if it has none)."""
+    head = uid[:8].lower()
+    digits = head if re.fullmatch("[0-9a-f]{8}", head) else hashlib.sha256(uid.encode()).hexdigest()[:8]
+    return "mk8s-" + digits
+
+
+def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
+    """Return the network a sandbox must have."""
+    if entry["host_network"]:
+        return Attachment()
+    address = f"{entry['ip']}/{entry['prefix_length']}"
+    return Attachment(link_name(key), entry["bridge"], True, address, entry["gateway"], entry["mtu"])
+
+
+def _describe(state: str, attempt: int, image: str, attachment: Attachment) -> Facets:
+    facets = {"state": state, "attempt": str(attempt), "image": image}
+    for name, value in attachment._asdict().items():
+        if value:
+            facets[name] = str(value)
+    return facets
+
+
+def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Docker's create request for a sandbox."""
+    pod, dns, host_network = entry["pod"], entry["dns"], entry["host_network"]
+    marks = labels.pod_labels(node, pod, labels.SANDBOX, "POD", entry["attempt"])
+    host_config: dict[str, Any] = {
+        "NetworkMode": "host" if host_network else "none",
+        "IpcMode": "shareable",
+        "CpuShares": PAUSE_CPU_SHARES,
+        "RestartPolicy": {"Name": "no"},
+        "LogConfig": LOG_CONFIG,
+        "Dns": dns["nameservers"],
+        "DnsSearch": dns["searches"],
+        "DnsOptions": dns["options"],
+    }
+    body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config}
+    if not host_network:
+        marks[labels.IP] = entry["ip"]
+        body["Hostname"] = entry["hostname"]
+        host_config["ExtraHosts"] = [f"{entry['hostname']}:{entry['ip']}"]
+    return body
+
+
+class Sandboxes:
+    """The section's observe, plan and apply."""
+
+    name = "sandboxes"
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        check_fields(key, entry, ENTRY)
+        check_fields(f"{key}.pod", entry["pod"], POD)
+        check_fields(f"{key}.dns", entry["dns"], DNS)
+        for name in DNS:
+            check_texts(f"{key}.dns.{name}", entry["dns"][name])
+        if entry["pod"]["uid"] != key:
+            raise KeyFault(
+                "InvalidEntry", f"sandbox {key} holds the pod uid {entry['pod']['uid']!r}; both must be equal"
+            )
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+        """Return the node's pause containers, their networks, and (full scope) links nobody declared."""
+        found = list_sandboxes(context, scope)
+        inspected = [each for each in context.map(context.docker.inspect, [one["Id"] for one in found]) if each]
+        containers: dict[str, list[dict[str, Any]]] = {}
+        for each in sorted(inspected, key=_attempt):
+            containers.setdefault(each["Config"]["Labels"].get(labels.POD_UID, ""), []).append(each)
+        with Netlink() as netlink:
+            links = netlink.links()
+        running = [each for each in inspected if each["State"]["Status"] in LIVE]
+        attachments = {each["Id"]: observe_attachment(each, links) for each in running}
+        return Observed(containers, attachments, _strays(context.node, links, containers, scope))
+
+    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+        """Return the steps: undeclared ones go first, then each declared one."""
+        plan = Plan()
+        for key in sorted((set(observed.containers) | set(observed.strays)) - set(entries)):
+            if scope.covers(key):
+                plan_removal(plan, key, observed)
+        for key, entry in entries.items():
+            if scope.covers(key):
+                plan_sandbox(plan, context, key, entry, observed)
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        getattr(self, "_" + step.action)(context, step)
+
+    def _remove(self, context: Context, step: Step) -> None:
+        context.checkpoint("remove sandbox")
+        context.docker.remove(step.data)
+
+    def _unlink(self, context: Context, step: Step) -> None:
+        context.checkpoint("delete link")
+        with Netlink() as netlink, suppress(OSError):  # it went with the namespace of the pause container
+            netlink.delete_link(step.data)
+
+    def _create(self, context: Context, step: Step) -> None:
+        entry = step.data
+        context.checkpoint("create sandbox")
+        try:
+            created = context.docker.create(
+                labels.sandbox_name(entry["pod"], entry["attempt"]), body_of(context.node, entry)
+            )
+        except DockerError as error:
+            raise create_fault(error, entry["image"], "CreatePodSandboxError") from error
+        self._bring_up(context, created, step.key, entry)
+
+    def _start(self, context: Context, step: Step) -> None:
+        self._bring_up(context, step.data[0], step.key, step.data[1])
+
+    def _bring_up(self, context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:
+        context.checkpoint("start sandbox")
+        try:
+            context.docker.start(container)
+        except DockerError as error:
+            raise KeyFault("CreatePodSandboxError", f"starting the pause container of {key}: {error}") from error
+        if not entry["host_network"]:
+            attach(context, container, key, entry)
+
+    def _unpause(self, context: Context, step: Step) -> None:
+        context.checkpoint("unpause sandbox")
+        context.docker.unpause(step.data)
+
+    def _attach(self, context: Context, step: Step) -> None:
+        attach(context, step.data[0], step.key, step.data[1])
+
+    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+        """Return each declared sandbox's observation (None: there is none of its attempt)."""
+        stale = Scope(touched & frozenset(entries))
+        fresh = self.observe(context, entries, stale) if stale.keys else observed
+        status: dict[str, Any] = {}
+        for key, entry in entries.items():
+            source = fresh if key in touched else observed
+            status[key] = None
+            for each in source.containers.get(key, []):
+                if _attempt(each) == entry["attempt"]:
+                    status[key] = _observation(each, entry, source.attachments.get(each["Id"]))
+        return status
+
+
+def _observation(
+    inspect: Mapping[str, Any], entry: Mapping[str, Any], attachment: Attachment | None
+) -> dict[str, Any]:
+    seen = observation_from_inspect(inspect)
+    if not entry["host_network"]:
+        seen["ip"] = attachment.address.partition("/")[0] if attachment else ""
+    return seen
+
+
+def _attempt(inspect: Mapping[str, Any]) -> int:
+    return labels.attempt_of(inspect["Config"]["Labels"])
+
+
+def list_sandboxes(context: Context, scope: Scope) -> list[dict[str, Any]]:
+    """Return Docker's listing of the pause containers in scope."""
+    wanted = {labels.NODE: context.node, labels.TYPE: labels.SANDBOX}
+    if scope.keys is not None and len(scope.keys) == 1:
+        wanted[labels.POD_UID] = next(iter(scope.keys))
+    return [each for each in context.docker.containers(wanted) if scope.covers(each["Labels"].get(labels.POD_UID, ""))]
+
+
+def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
+    """Return the fault a failed create means: an absent image is ImageMissing (the gateway pulls it)."""
+    if error.status == 404 and "image" in str(error).lower():
+        return KeyFault("ImageMissing", f"image {image!r} is not present on the node")
+    return KeyFault(reason, str(error))
+
+
+def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+    """Return a running sandbox's network as the kernel has it."""
+    if inspect["HostConfig"]["NetworkMode"] == "host":
+        return Attachment()
+    name = link_name(inspect["Config"]["Labels"].get(labels.POD_UID, ""))
+    host = links.get(name)
+    bridge = next((link.name for link in links.values() if host and link.ifindex == host.master), "")
+    try:
+        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+            return _attachment_inside(inside, host, bridge)
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return Attachment()
+
+
+def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
+    eth0 = inside.links().get("eth0")
+    if eth0 is None or not eth0.up:
+        return Attachment(host.name if host else "", bridge)
+    found = sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == eth0.ifindex)
+    gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
+    if host is None or not host.up:
+        return Attachment("", "", False, " ".join(found), " ".join(gateways), eth0.mtu)
+    return Attachment(host.name, bridge, _hairpin(host.name), " ".join(found), " ".join(gateways), eth0.mtu)
+
+
+def _hairpin_path(link: str) -> str:
+    return f"/sys/class/net/{link}/brport/hairpin_mode"
+
+
+def _hairpin(link: str) -> bool:
+    try:
+        with open(_hairpin_path(link), encoding="ascii") as source:
+            return source.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def _strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any], scope: Scope) -> dict[str, list[Link]]:
+    """Return this node's host ends by pod uid, where no pause container of that pod is left."""
+    found: dict[str, list[Link]] = {}
+    for link in links.values():
+        words = link.alias.split(" ")
+        ours = link.kind == "veth" and words[:2] == ["minik8s", node] and len(words) == 3
+        if ours and words[2] not in containers and scope.covers(words[2]):
+            found.setdefault(words[2], []).append(link)
+    return found
+
+
+def plan_removal(plan: Plan, key: str, observed: Observed) -> None:
+    """Plan away everything of an undeclared pod."""
+    for each in observed.containers.get(key, []):
+        plan.steps.append(Step("remove", key, each["Name"].lstrip("/"), each["Id"]))
+        attachment = observed.attachments.get(each["Id"], Attachment())
+        state = each["State"]["Status"]
+        plan.differs(key, _describe(state, _attempt(each), each["Config"]["Image"], attachment), None)
+    for link in observed.strays.get(key, []):
+        plan.steps.append(Step("unlink", key, link.name, link.ifindex))
+        plan.differs(key, {"link": link.name}, None)
+
+
+def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+    """Plan one declared sandbox: other attempts go, this one exists, runs and is attached."""
+    current: dict[str, Any] | None = None
+    for each in observed.containers.get(key, []):
+        if _attempt(each) == entry["attempt"] and current is None and not _wrong_network(each, entry):
+            current = each
+        else:
+            plan.steps.append(Step("remove", key, each["Name"].lstrip("/"), each["Id"]))
+    for link in observed.strays.get(key, []):
+        plan.steps.append(Step("unlink", key, link.name, link.ifindex))
+    step = _next_step(context, key, entry, current, observed)
+    if step:
+        plan.steps.append(step)
+    if plan.steps and plan.steps[-1].key == key:
+        _show(plan, key, entry, observed, current)
+
+
+def _wrong_network(inspect: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    return bool((inspect["HostConfig"]["NetworkMode"] == "host") != entry["host_network"])
+
+
+def _next_step(
+    context: Context, key: str, entry: Mapping[str, Any], current: dict[str, Any] | None, observed: Observed
+) -> Step | None:
+    if current is None:
+        return Step("create", key, labels.sandbox_name(entry["pod"], entry["attempt"]), entry)
+    name, state = current["Name"].lstrip("/"), current["State"]["Status"]
+    if state == "paused":
+        return Step("unpause", key, name, current["Id"])
+    if state == "created" or (state != "running" and context.unattended):
+        return Step("start", key, name, (current["Id"], entry))
+    attached = observed.attachments.get(current["Id"])
+    if attached is not None and attached != declared_attachment(key, entry):
+        return Step("attach", key, f"{link_name(key)} {entry['ip']}", (current["Id"], entry))
+    return None
+
+
+def _show(
+    plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, current: dict[str, Any] | None
+) -> None:
+    had = current or next(iter(reversed(observed.containers.get(key, []))), None)
+    before = None
+    if had is not None:
+        attachment = observed.attachments.get(had["Id"], Attachment())
+        before = _describe(had["State"]["Status"], _attempt(had), had["Config"]["Image"], attachment)
+    image = current["Config"]["Image"] if current else entry["image"]
+    plan.differs(key, before, _describe("running", entry["attempt"], image, declared_attachment(key, entry)))
+
+
+def attach(context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:
+    """Give a running sandbox its link, address and default route; what is right already stays.
+
+    Raises:
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing.
+    """
+    inspect = context.docker.inspect(container)
+    pid = inspect["State"]["Pid"] if inspect else 0
+    if not pid:
+        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+    with Netlink() as outside, Netlink(netns_of(pid)) as inside:
+        links = outside.links()
+        bridge = links.get(entry["bridge"])
+        if bridge is None:
+            raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
+        _make_link(context, outside, inside, (links, bridge, netns_of(pid)), key, entry)
+        _configure(context, inside, entry)
+
+
+def _make_link(
+    context: Context,
+    outside: Netlink,
+    inside: Netlink,
+    place: tuple[Mapping[str, Link], Link, str],
+    key: str,
+    entry: Mapping[str, Any],
+) -> None:
+    links, bridge, netns = place
+    name, alias = link_name(key), ALIAS.format(node=context.node, uid=key)
+    host, eth0 = links.get(name), inside.links().get("eth0")
+    if host is not None and eth0 is None:  # left by an earlier attempt
+        context.checkpoint("delete link")
+        outside.delete_link(host.ifindex)
+        host = None
+    if eth0 is not None and host is None:
+        context.checkpoint("delete link inside")
+        inside.delete_link(eth0.ifindex)
+    if host is None:
+        context.checkpoint("create link")
+        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns)
+        host = outside.links()[name]
+    if (host.master, host.up, host.mtu, host.alias) != (bridge.ifindex, True, entry["mtu"], alias):
+        context.checkpoint("set link")
+        outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)
+    if not _hairpin(name):
+        context.checkpoint("hairpin")
+        with open(_hairpin_path(name), "w", encoding="ascii") as target:
+            target.write("1")
+
+
+def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> None:
+    links = inside.links()
+    lo, eth0 = links["lo"], links["eth0"]
+    if not lo.up:
+        context.checkpoint("lo up")
+        inside.set_link(lo.ifindex, up=True)
+    if not eth0.up or eth0.mtu != entry["mtu"]:
+        context.checkpoint("eth0 up")
+        inside.set_link(eth0.ifindex, up=True, mtu=entry["mtu"])
+    wanted = Address(eth0.ifindex, entry["ip"], entry["prefix_length"])
+    present = [each for each in inside.addresses() if each.ifindex == eth0.ifindex]
+    for other in present:
+        if other != wanted:
+            context.checkpoint("delete address")
+            inside.delete_address(other)
+    if wanted not in present:
+        context.checkpoint("add address")
+        inside.add_address(wanted)
+    if [each.gateway for each in inside.routes() if each.destination == "default"] != [entry["gateway"]]:
+        context.checkpoint("default route")
+        inside.set_default_route(entry["gateway"], eth0.ifindex)

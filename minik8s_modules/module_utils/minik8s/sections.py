@@ -1,0 +1,8 @@
+"""The sections of a NodeDocument, in the order in which they are realized.
+
+Each has a module ``library/minik8s_<section>.py`` and a file of logic ``<section>.py`` beside this one.
+"""
+
+from __future__ import annotations
+
+SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers")
