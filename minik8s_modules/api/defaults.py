@@ -1,8 +1,9 @@
 """Defaulting: what Kubernetes fills in before validation, kind by kind.
 
 ``apply_defaults`` works in place and is idempotent. It first drops unknown fields and nulls as typed decoding does
-(``schema.prune``). Source of the values: kubernetes ``pkg/apis/core/v1/defaults.go`` and its siblings of the other groups, and the
-ServiceAccount admission plugin for ``serviceAccountName``. A Service's clusterIP is allocated by the API server, not here.
+(``schema.prune``). Source of the values: kubernetes ``pkg/apis/core/v1/defaults.go`` and its siblings of the other
+groups, and the ServiceAccount admission plugin for ``serviceAccountName``. A Service's clusterIP is allocated by the
+API server, not here.
 """
 
 from __future__ import annotations
@@ -161,11 +162,7 @@ def _node(node: JsonObject) -> None:
     for side in ("capacity", "allocatable"):
         amounts = status.get(side) or {}
         amounts.update(
-            {
-                key: quantities.canonical(amount)
-                for key, amount in amounts.items()
-                if quantities.is_quantity(amount)
-            }
+            {key: quantities.canonical(amount) for key, amount in amounts.items() if quantities.is_quantity(amount)}
         )
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])

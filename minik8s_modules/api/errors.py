@@ -1,8 +1,8 @@
 """What a client of the API can be told: Kubernetes' Status failures as exceptions, worded as kube-apiserver words them.
 
-The API server raises them and writes ``error.status()``; the client reads a Status with ``from_status`` and raises the same
-class, so a caller catches ``NotFound`` on either side. ``Cause`` is one reason below an ``Invalid``: validation returns lists of
-them. Source of the wording: k8s.io/apimachinery ``api/errors`` and ``util/validation/field``.
+The API server raises them and writes ``error.status()``; the client reads a Status with ``from_status`` and raises the
+same class, so a caller catches ``NotFound`` on either side. ``Cause`` is one reason below an ``Invalid``: validation
+returns lists of them. Source of the wording: k8s.io/apimachinery ``api/errors`` and ``util/validation/field``.
 
 StatusError
 ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · NotFound 404 · MethodNotAllowed 405 · NotAcceptable 406
@@ -18,9 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 
-OPTIMISTIC_LOCK = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
+OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 class Resource(Protocol):
@@ -75,9 +73,7 @@ class StatusError(Minik8sError):
     default_code: ClassVar[int] = 500
     default_reason: ClassVar[str] = ""
 
-    def __init__(
-        self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
@@ -218,9 +214,7 @@ class Conflict(StatusError):
     default_code = 409
     default_reason = "Conflict"
 
-    def __init__(
-        self, resource: Resource, name: str, why: str = OPTIMISTIC_LOCK, causes: Sequence[Cause] = ()
-    ) -> None:
+    def __init__(self, resource: Resource, name: str, why: str = OPTIMISTIC_LOCK, causes: Sequence[Cause] = ()) -> None:
         what = _qualified(resource.plural, resource.group)
         details = _details(name, resource.group, resource.plural, causes=[c._asdict() for c in causes])
         self._fill(f'Operation cannot be fulfilled on {what} "{name}": {why}', details)
@@ -256,15 +250,14 @@ class UnsupportedMediaType(StatusError):
 
     def __init__(self, accepted: Iterable[str]) -> None:
         types = ", ".join(accepted)
-        self._fill(
-            f"the body of the request was in an unknown format - accepted media types include: {types}"
-        )
+        self._fill(f"the body of the request was in an unknown format - accepted media types include: {types}")
 
 
 class Invalid(StatusError):
     """422: the object breaks rules; each cause names a field.
 
-    Args of the constructor: the kind, the object's name ("" when it has none), the causes in order. Equal causes are told once.
+    Args of the constructor: the kind, the object's name ("" when it has none), the causes in order. Equal causes are
+    told once.
     """
 
     default_code = 422
@@ -284,9 +277,7 @@ class TooManyRequests(StatusError):
     default_code = 429
     default_reason = "TooManyRequests"
 
-    def __init__(
-        self, message: str = "Too many requests, please try again later.", retry_after_s: int = 1
-    ) -> None:
+    def __init__(self, message: str = "Too many requests, please try again later.", retry_after_s: int = 1) -> None:
         self._fill(message, {"retryAfterSeconds": retry_after_s})
 
 

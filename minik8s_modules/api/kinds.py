@@ -1,8 +1,9 @@
-"""The kinds that are served, as data. Adding a kind is one declaration here, plus entries in ``defaults``, ``validation`` and
-``tables`` where it needs them (each looks up by ``(group, kind)``), plus its fields in ``coverage.yml``.
+"""The kinds that are served, as data.
 
-Names, short names and categories are Kubernetes' own. A kind whose ``stored`` is false is answered, never kept. A kind with
-``storage`` is a view of another kind's objects (``api/conversion.py`` converts).
+Adding a kind is one declaration here, plus entries in ``defaults``, ``validation`` and ``tables`` where it needs them (each
+looks up by ``(group, kind)``), plus its fields in ``coverage.yml``. Names, short names and categories are Kubernetes' own. A
+kind whose ``stored`` is false is answered, never kept. A kind with ``storage`` is a view of another kind's objects
+(``api/conversion.py`` converts).
 """
 
 from __future__ import annotations
@@ -136,18 +137,14 @@ POD = Kind(
     "", "v1", "Pod", "pods", f"{_CORE}Pod",
     short_names=("po",), categories=("all",), subresources=("status", "binding"),
 )  # fmt: skip
-NODE = Kind(
-    "", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",)
-)
+NODE = Kind("", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",))
 NAMESPACE = Kind(
     "", "v1", "Namespace", "namespaces", f"{_CORE}Namespace",
     short_names=("ns",), namespaced=False, subresources=("status", "finalize"),
     verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
 )  # fmt: skip
 EVENT = Kind("", "v1", "Event", "events", f"{_CORE}Event", short_names=("ev",), has_spec=False)
-CONFIG_MAP = Kind(
-    "", "v1", "ConfigMap", "configmaps", f"{_CORE}ConfigMap", short_names=("cm",), has_spec=False
-)
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", f"{_CORE}ConfigMap", short_names=("cm",), has_spec=False)
 SECRET = Kind("", "v1", "Secret", "secrets", f"{_CORE}Secret", has_spec=False)
 SERVICE_ACCOUNT = Kind(
     "",

@@ -1,7 +1,7 @@
 """Objects are plain JSON dictionaries; these accessors read the parts every room asks for and never fail on absence.
 
-A missing map or list reads as an empty one (Kubernetes' zero values). The accessors that return a map return the object's
-own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
+A missing map or list reads as an empty one (Kubernetes' zero values). The accessors that return a map return the
+object's own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """The three patch formats of Kubernetes: JSON patch (RFC 6902), merge patch (RFC 7386) and strategic merge patch.
 
-All take an object and return a new one; neither argument is changed. Strategic merge is driven by the merge keys of the OpenAPI
-definitions (``schema.Shape.merge``) and understands ``$patch``, ``$retainKeys``, ``$setElementOrder/…`` and
+All take an object and return a new one; neither argument is changed. Strategic merge is driven by the merge keys of the
+OpenAPI definitions (``schema.Shape.merge``) and understands ``$patch``, ``$retainKeys``, ``$setElementOrder/…`` and
 ``$deleteFromPrimitiveList/…``; the order of merged lists follows k8s.io/apimachinery ``util/strategicpatch/patch.go``.
 """
 
@@ -77,7 +77,7 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
         except _OperationError as error:
             told = f'operation {index} of the JSON patch ({op["op"]} "{op["path"]}") failed: {error}'
             raise StatusError(422, "Invalid", told) from error
-    root = document[""]
+    root: Any = document[""]
     if not isinstance(root, dict):
         raise StatusError(422, "Invalid", "the JSON patch leaves no object")
     return root
@@ -98,9 +98,7 @@ def _read_operation(index: int, op: Any) -> _Operation:
     for field in pointers:
         pointer = op.get(field)
         if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
-            raise BadRequest(
-                f'operation {index} of the JSON patch ({op["op"]}): "{field}" must be a JSON pointer'
-            )
+            raise BadRequest(f'operation {index} of the JSON patch ({op["op"]}): "{field}" must be a JSON pointer')
     if op["op"] in {"add", "replace", "test"} and "value" not in op:
         raise BadRequest(f'operation {index} of the JSON patch ({op["op"]}) lacks "value"')
     return carry_out
@@ -306,16 +304,12 @@ def _directive(item: Any) -> str:
     return str(item.get("$patch") or "") if isinstance(item, dict) else ""
 
 
-def _ordered(
-    merged: list[Any], wanted: Sequence[Any], server: Sequence[Any], identify: _Identify
-) -> list[Any]:
+def _ordered(merged: list[Any], wanted: Sequence[Any], server: Sequence[Any], identify: _Identify) -> list[Any]:
     """Return ``merged`` so that the items of ``wanted`` follow its order, and the others keep their place before them."""
     places = {_hashable(identify(item)): place for place, item in reversed(list(enumerate(wanted)))}
     server_places = {_hashable(identify(item)): place for place, item in reversed(list(enumerate(server)))}
     named = [(_hashable(identify(item)), item) for item in merged]
-    left = sorted(
-        (e for e in named if e[0] not in places), key=lambda e: server_places.get(e[0], len(server))
-    )
+    left = sorted((e for e in named if e[0] not in places), key=lambda e: server_places.get(e[0], len(server)))
     right = sorted((e for e in named if e[0] in places), key=lambda e: places[e[0]])
     result = []
     while left and right:
@@ -346,9 +340,7 @@ def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
     if not isinstance(retained, list):
         raise BadRequest("$retainKeys must be a list of field names")
     missing = [
-        name
-        for name, value in patch.items()
-        if value is not None and not name.startswith("$") and name not in retained
+        name for name, value in patch.items() if value is not None and not name.startswith("$") and name not in retained
     ]
     if missing:
         raise BadRequest(f"$retainKeys does not name {', '.join(missing)}, which the patch sets")

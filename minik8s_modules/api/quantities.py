@@ -1,9 +1,9 @@
 """Kubernetes quantities (``100m``, ``1.5Gi``, ``2e3``), exact.
 
-A quantity is a decimal number with a suffix: binary (Ki … Ei), decimal SI (n u m, none, k M G T P E) or an exponent (e3, E3).
-``parse`` returns the exact value as a Decimal; the other functions round *up*, as Kubernetes does when it needs whole units.
-Canonical form: no fraction, the largest suffix possible, the family of the suffix as written (binary below 1024 becomes
-decimal). Source: k8s.io/apimachinery ``api/resource/quantity.go``.
+A quantity is a decimal number with a suffix: binary (Ki … Ei), decimal SI (n u m, none, k M G T P E) or an exponent
+(e3, E3). ``parse`` returns the exact value as a Decimal; the other functions round *up*, as Kubernetes does when it
+needs whole units. Canonical form: no fraction, the largest suffix possible, the family of the suffix as written (binary
+below 1024 becomes decimal). Source: k8s.io/apimachinery ``api/resource/quantity.go``.
 """
 
 from __future__ import annotations

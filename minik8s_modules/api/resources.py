@@ -1,8 +1,8 @@
 """What a pod asks of a node, and its quality of service.
 
-A pod's request is the larger of: the sum over its containers, and the largest single init container (they run one after the
-other). An init container with ``restartPolicy: Always`` (a sidecar) would count with the sum; such pods are refused by
-validation, so the rule is not here. Source: k8s.io/component-helpers ``resource/helpers.go``.
+A pod's request is the larger of: the sum over its containers, and the largest single init container (they run one after
+the other). An init container with ``restartPolicy: Always`` (a sidecar) would count with the sum; such pods are refused
+by validation, so the rule is not here. Source: k8s.io/component-helpers ``resource/helpers.go``.
 """
 
 from __future__ import annotations
@@ -86,6 +86,4 @@ def _positive(amounts: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _guaranteed(declared: JsonObject) -> bool:
     limits, requests = _positive(declared.get("limits")), _positive(declared.get("requests"))
-    return len(limits) == len(_COMPUTE) and all(
-        requests.get(name, limits[name]) == limits[name] for name in _COMPUTE
-    )
+    return len(limits) == len(_COMPUTE) and all(requests.get(name, limits[name]) == limits[name] for name in _COMPUTE)

@@ -1,9 +1,9 @@
 """Kubernetes' OpenAPI definitions as data, and a walker compiled from them.
 
-The definitions are the ones ``kubernetes-validate`` carries (one JSON file, parsed once in about 5 ms, on first use); ours stand
-in ``schema_own.json`` in the same form. ``_Node`` is one compiled type: definitions are compiled when first met and shared, so a
-walk over a pod touches dictionaries only (some 30 µs). The walk tells wrong JSON types in the words of Go's decoder, because that
-is what people know from Kubernetes, and unknown fields as strict decoding does.
+The definitions are the ones ``kubernetes-validate`` carries (one JSON file, parsed once in about 5 ms, on first use);
+ours stand in ``schema_own.json`` in the same form. ``_Node`` is one compiled type: definitions are compiled when first
+met and shared, so a walk over a pod touches dictionaries only (some 30 µs). The walk tells wrong JSON types in the
+words of Go's decoder, because that is what people know from Kubernetes, and unknown fields as strict decoding does.
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ def definitions() -> dict[str, JsonObject]:
     """Return all definitions by name, Kubernetes' and ours, as JSON schema with ``$ref: #/$defs/NAME``; treat as read-only."""
     package = importlib.util.find_spec("kubernetes_validate")
     if package is None or package.origin is None:
-        raise ModuleNotFoundError(
-            "kubernetes_validate (it carries Kubernetes' OpenAPI definitions) is not installed"
-        )
-    file = (
-        Path(package.origin).parent / f"kubernetes-json-schema/{KUBERNETES_VERSION}-local/_definitions.json"
-    )
+        raise ModuleNotFoundError("kubernetes_validate (it carries Kubernetes' OpenAPI definitions) is not installed")
+    file = Path(package.origin).parent / f"kubernetes-json-schema/{KUBERNETES_VERSION}-local/_definitions.json"
     own = Path(__file__).with_name("schema_own.json")
     found: dict[str, JsonObject] = orjson.loads(file.read_bytes())["$defs"]
     found.update(orjson.loads(own.read_bytes())["$defs"])
@@ -161,9 +157,7 @@ def _sub(schema: JsonObject, owner: str) -> Shape:
 
 def _merge(schema: JsonObject) -> Merge:
     strategies = schema.get("x-kubernetes-patch-strategy", "")
-    return Merge(
-        frozenset(filter(None, strategies.split(","))), schema.get("x-kubernetes-patch-merge-key", "")
-    )
+    return Merge(frozenset(filter(None, strategies.split(","))), schema.get("x-kubernetes-patch-merge-key", ""))
 
 
 def _with_merge(target: Shape, merge: Merge) -> Shape:
@@ -217,8 +211,8 @@ def _children(at: Shape, value: Any) -> Iterator[tuple[str, Any]]:
 def type_errors(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return a cause for each value whose JSON type is not the field's; the message is worded as Go's decoder words it.
 
-    The API server answers them with 400 (``undecodable``), as Kubernetes does: such an object cannot be read at all. A null
-    counts as absent. Required fields are validation's part.
+    The API server answers them with 400 (``undecodable``), as Kubernetes does: such an object cannot be read at all. A
+    null counts as absent. Required fields are validation's part.
     """
     found: list[Cause] = []
     _walk_types(kind_shape(kind), obj, "", found)
@@ -276,7 +270,8 @@ def _json_type(value: Any) -> str:
 
 
 def prune(kind: Kind, obj: JsonObject) -> None:
-    """Remove in place what typed decoding drops: unknown fields and nulls (a null item of a list becomes its zero value).
+    """Remove in place what typed decoding drops: unknown fields and nulls (a null item of a list becomes its zero
+    value).
 
     Free-form parts (RawExtension, managedFields) are left as they are.
     """
@@ -350,9 +345,7 @@ def merge_keys(kind: Kind, *path: str) -> Merge:
     """Return the strategic merge rules of the field at ``path`` (names of fields; list indexes are left out)."""
     at: Shape | None = kind_shape(kind)
     for name in path:
-        while (
-            at is not None and at.kind in {"list", "map"} and at.items is not None and name not in at.fields
-        ):
+        while at is not None and at.kind in {"list", "map"} and at.items is not None and name not in at.fields:
             at = at.items
         if at is None or name not in at.fields:
             return Merge(frozenset(), "")

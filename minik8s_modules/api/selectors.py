@@ -1,8 +1,9 @@
 """Label and field selectors, as they stand in query strings and in objects.
 
-Both parse once and match many times. Label grammar: ``a=b``, ``a==b``, ``a!=b``, ``a in (b,c)``, ``a notin (b,c)``, ``a``, ``!a``, ``a>1``,
-``a<1``, joined by commas (k8s.io/apimachinery ``labels/selector.go``). Field selectors know ``=``, ``==`` and ``!=`` on the fields
-Kubernetes supports for the kind; any other is refused, because a selector that matches by accident deletes by accident.
+Both parse once and match many times. Label grammar: ``a=b``, ``a==b``, ``a!=b``, ``a in (b,c)``, ``a notin (b,c)``,
+``a``, ``!a``, ``a>1``, ``a<1``, joined by commas (k8s.io/apimachinery ``labels/selector.go``). Field selectors know
+``=``, ``==`` and ``!=`` on the fields Kubernetes supports for the kind; any other is refused, because a selector that
+matches by accident deletes by accident.
 """
 
 from __future__ import annotations
@@ -170,10 +171,7 @@ def from_label_selector(selector: JsonObject | None) -> LabelSelector:
     """
     if selector is None:
         return NOTHING
-    found = [
-        Requirement(key, "in", frozenset({value}))
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
+    found = [Requirement(key, "in", frozenset({value})) for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or []:
         operator = _OPERATORS.get(expression.get("operator", ""))
         if operator is None:

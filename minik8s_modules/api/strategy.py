@@ -1,7 +1,7 @@
-"""What the server itself decides about an object on create, update and delete: the fields clients do not own, and deletion.
+"""What the server itself decides about an object: the fields clients do not own, and what a deletion means.
 
-Counterpart of Kubernetes' registry strategies (k8s.io/apiserver ``registry/rest``). Defaults and validation are not here; the
-order of a write is: dialect, ``schema.type_errors``, ``apply_defaults``, ``prepare_*``, ``validate_*``, store.
+Counterpart of Kubernetes' registry strategies (k8s.io/apiserver ``registry/rest``). Defaults and validation are not
+here; the order of a write is: dialect, ``schema.type_errors``, ``apply_defaults``, ``prepare_*``, ``validate_*``, store.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _NOT_A_CLIENTS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
 _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
-def prepare_create(
-    kind: Kind, obj: JsonObject, *, namespace: str, now: datetime, uid: str, name_suffix: str
-) -> None:
+def prepare_create(kind: Kind, obj: JsonObject, *, namespace: str, now: datetime, uid: str, name_suffix: str) -> None:
     """Put in what the server owns on a new object, in place.
 
     Args:
@@ -59,9 +57,7 @@ def _set_namespace(kind: Kind, meta: JsonObject, namespace: str) -> None:
     if not kind.namespaced:
         meta.pop("namespace", None)
     elif meta.setdefault("namespace", namespace) != namespace:
-        raise BadRequest(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
@@ -78,8 +74,8 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
 def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "") -> None:
     """Put into ``new``, in place, what an update through ``subresource`` ("" is the object itself) may not change.
 
-    Server-owned metadata is kept; ``status`` changes only status, everything else leaves status alone; generation rises by one
-    when spec changes. A missing uid is filled in, a different one is validation's to refuse.
+    Server-owned metadata is kept; ``status`` changes only status, everything else leaves status alone; generation rises
+    by one when spec changes. A missing uid is filled in, a different one is validation's to refuse.
     """
     new["apiVersion"], new["kind"] = kind.api_version, kind.kind
     if subresource == "status":
@@ -157,9 +153,10 @@ def check_preconditions(kind: Kind, obj: JsonObject, options: JsonObject) -> Non
 def graceful_deletion(kind: Kind, obj: JsonObject, options: JsonObject, now: datetime) -> Deletion:
     """Return what a DELETE with ``options`` (metav1.DeleteOptions) does to ``obj``; ``obj`` is left as it is.
 
-    A pod that runs somewhere is marked with its grace period (the options', else the spec's) and goes when its node says so by a
-    DELETE with grace 0; a second DELETE can only shorten the time. A pod never scheduled or already ended, and every other
-    object, goes at once unless finalizers hold it. Source: apiserver ``rest.BeforeDelete``, ``podStrategy.CheckGracefulDelete``.
+    A pod that runs somewhere is marked with its grace period (the options', else the spec's) and goes when its node
+    says so by a DELETE with grace 0; a second DELETE can only shorten the time. A pod never scheduled or already ended,
+    and every other object, goes at once unless finalizers hold it. Source: apiserver ``rest.BeforeDelete``,
+    ``podStrategy.CheckGracefulDelete``.
     """
     grace_s = _grace_s(kind, obj, options)
     if not is_deleting(obj):
@@ -178,11 +175,7 @@ def graceful_deletion(kind: Kind, obj: JsonObject, options: JsonObject, now: dat
 
 
 def _grace_s(kind: Kind, obj: JsonObject, options: JsonObject) -> int:
-    if (
-        kind.id != ("", "Pod")
-        or not spec(obj).get("nodeName")
-        or status(obj).get("phase") in {"Succeeded", "Failed"}
-    ):
+    if kind.id != ("", "Pod") or not spec(obj).get("nodeName") or status(obj).get("phase") in {"Succeeded", "Failed"}:
         return 0
     asked = options.get("gracePeriodSeconds")
     grace_s = spec(obj).get("terminationGracePeriodSeconds", 30) if asked is None else asked
@@ -231,9 +224,7 @@ def bind(kind: Kind, pod: JsonObject, binding: JsonObject, now: datetime) -> Jso
     if is_deleting(pod):
         raise Conflict(kind, name(pod), f"pod {name(pod)} is being deleted, cannot be assigned to a host")
     if spec(pod).get("nodeName"):
-        raise Conflict(
-            kind, name(pod), f'pod {name(pod)} is already assigned to node "{spec(pod)["nodeName"]}"'
-        )
+        raise Conflict(kind, name(pod), f'pod {name(pod)} is already assigned to node "{spec(pod)["nodeName"]}"')
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(now)}
     others = [c for c in status(pod).get("conditions") or [] if c.get("type") != "PodScheduled"]
     added = (binding.get("metadata") or {}).get("annotations") or {}

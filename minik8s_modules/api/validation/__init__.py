@@ -1,8 +1,9 @@
 """Validation: whether an object may be stored, in Kubernetes' words.
 
-Pure functions that return a list of ``Cause``; an empty list means yes. Call them after ``schema.type_errors`` (they rely on right
-JSON types) and ``apply_defaults``. ``common`` holds the wordings and syntaxes, ``meta`` what every object must keep, and the other
-modules one family of kinds each; ``fields`` refuses or warns about fields by the data of ``coverage.yml``.
+Pure functions that return a list of ``Cause``; an empty list means yes. Call them after ``schema.type_errors`` (they
+rely on right JSON types) and ``apply_defaults``. ``common`` holds the wordings and syntaxes, ``meta`` what every object
+must keep, and the other modules one family of kinds each; ``fields`` refuses or warns about fields by the data of
+``coverage.yml``.
 """
 
 from __future__ import annotations

@@ -44,9 +44,7 @@ _LABEL_VALUE_MESSAGE = (
     "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-_ENV_MESSAGE = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '='"
-)
+_ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _CONFIG_KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
@@ -70,9 +68,7 @@ def invalid(field: str, value: Any, detail: str) -> Cause:
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     """Return ``Unsupported value``, with the values that are, sorted."""
     known = ", ".join(f'"{each}"' for each in sorted(supported))
-    return Cause(
-        "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {known}", field
-    )
+    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {known}", field)
 
 
 def duplicate(field: str, value: Any) -> Cause:
@@ -193,9 +189,7 @@ def port_name(value: str) -> list[str]:
 
 def port_number(value: Any) -> list[str]:
     """Return what keeps ``value`` from being a port."""
-    return (
-        [] if isinstance(value, int) and 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
-    )
+    return [] if isinstance(value, int) and 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
 def ipv4(value: str) -> list[str]:
