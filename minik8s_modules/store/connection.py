@@ -121,9 +121,7 @@ class Connections:
                     raise
                 self.failed(number)
                 if attempt == len(self._addresses) or not again(error):
-                    raise StoreUnavailable(
-                        f"etcd at {self.endpoints} does not answer: {error.details()}"
-                    ) from error
+                    raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {error.details()}") from error
             except ValueError as error:  # grpc's "Cannot invoke RPC on closed channel!"
                 raise StoreUnavailable("the connection to etcd has been closed") from error
         raise AssertionError("the last attempt returns or raises")
@@ -141,9 +139,7 @@ class Connections:
                 grpc_options=GRPC_OPTIONS,
             )
         except OSError as error:
-            raise ConfigurationError(
-                f"cannot read etcd's certificate {error.filename}: {error.strerror}"
-            ) from error
+            raise ConfigurationError(f"cannot read etcd's certificate {error.filename}: {error.strerror}") from error
 
 
 def _address(endpoint: str, tls: Tls | None) -> tuple[str, int]:

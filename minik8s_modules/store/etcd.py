@@ -39,9 +39,7 @@ class EtcdStore:
         timeout_s: deadline of every call.
     """
 
-    def __init__(
-        self, endpoints: Sequence[str], tls: Tls | None = None, *, timeout_s: float = CALL_TIMEOUT_S
-    ) -> None:
+    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._connections = Connections(endpoints, tls, timeout_s)
 
     def get(self, key: str) -> Entry | None:
@@ -112,9 +110,7 @@ class EtcdStore:
         found = answer.responses[0].response_range.kvs
         if not found:
             raise KeyMissing(f"cannot {verb} {key}: it does not exist")
-        raise StaleWrite(
-            f"cannot {verb} {key}: revision {expected} is not the latest {found[0].mod_revision}"
-        )
+        raise StaleWrite(f"cannot {verb} {key}: revision {expected} is not the latest {found[0].mod_revision}")
 
     def _if_unchanged(self, key: str, revision: int, operation: Any) -> Any:
         request = rpc.TxnRequest(

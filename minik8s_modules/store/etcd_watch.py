@@ -119,9 +119,7 @@ class EtcdWatch:
 
     def _refused(self, answer: Any) -> StoreError | StoreUnavailable:
         if answer.compact_revision:
-            return Compacted(
-                f"cannot watch after revision {self._after}: the oldest kept is {answer.compact_revision}"
-            )
+            return Compacted(f"cannot watch after revision {self._after}: the oldest kept is {answer.compact_revision}")
         return StoreUnavailable(f"etcd ended the watch: {answer.cancel_reason or 'no reason given'}")
 
     def _after_failure(self, error: Exception) -> None:

@@ -148,9 +148,7 @@ class MemoryStore:
 
     def _unseen(self, watch: MemoryWatch) -> list[Change]:
         if watch.after < self._compacted:
-            raise Compacted(
-                f"cannot watch after revision {watch.after}: the oldest kept is {self._compacted}"
-            )
+            raise Compacted(f"cannot watch after revision {watch.after}: the oldest kept is {self._compacted}")
         # revisions have no gaps in the log, so the position is an index, not a search
         new = self._log[max(0, len(self._log) - (self._revision - watch.after)) :]
         watch.after = max(watch.after, self._revision)
@@ -160,9 +158,7 @@ class MemoryStore:
         if not self._available or self._closed:
             raise StoreUnavailable("the store is not available")
         if len(value) > MAX_VALUE_BYTES:
-            raise ValueTooLarge(
-                f"a value of {len(value)} bytes is over the {MAX_VALUE_BYTES} a request may have"
-            )
+            raise ValueTooLarge(f"a value of {len(value)} bytes is over the {MAX_VALUE_BYTES} a request may have")
 
     def _check_revision(self, revision: int) -> None:
         if revision < self._compacted:

@@ -35,6 +35,12 @@ class Recorder:
         time.sleep(0.02)
         return self.changes
 
+    def until_error(self, timeout_s: float = 10.0) -> None:
+        """Wait for the error that ends the watch; without one, end the watch and leave ``error`` None."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self.error, timeout_s)
+        self.stop()
+
     def nothing_for(self, seconds: float) -> bool:
         """Return whether nothing arrives within ``seconds``."""
         count = len(self.changes)
