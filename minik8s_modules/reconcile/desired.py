@@ -1,0 +1,251 @@
+"""What a node should be: kubelet's syncPod as a pure function of objects and observations.
+
+``decide_pod`` says what one pod wants *now*; waiting for anything (an image, an init container, a grace
+period, a back-off) is a state in which it wants less or the same, and the next observation or ``wake_at``
+leads on. ``node_document`` puts the pods of a node together. Sandboxes: ``sandboxes.py``; containers:
+``containers.py``; what is carried out: ``loop.py``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.reconcile.containers import CREATING, PodContext, Step, decide_container, kept, stop
+from minik8s_modules.reconcile.items import SECTIONS
+from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
+from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox_entry
+from minik8s_modules.reconcile.sealing import secret_entry, values_of
+from minik8s_modules.reconcile.values import (
+    NodeDocument,
+    NodeSnapshot,
+    PodDecision,
+    PodEvent,
+    PodInputs,
+    Sealed,
+    Settings,
+    Waiting,
+)
+from minik8s_modules.reconcile.volumes import Volumes, volumes
+
+JsonObject = dict[str, Any]
+Steps = Mapping[str, Step]
+INITIALIZING = Waiting("PodInitializing")
+TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:
+    """Return what the pod, bound to this node, wants now; see ``PodDecision``."""
+    if objects.is_deleting(pod):
+        return _decide_deleted(pod, seen, inputs, now)
+    if (phase := str(objects.status(pod).get("phase") or "")) in TERMINAL:
+        return _over(PodContext(pod, seen, inputs, now), phase)
+    return _decide_wanted(pod, seen, inputs, now)
+
+
+def _decide_deleted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:
+    grace_s = objects.dig(pod, "metadata", "deletionGracePeriodSeconds")
+    if (grace_s is None or grace_s > 0) and _any_alive(seen):
+        return _stopping(PodContext(pod, seen, inputs, now))
+    return PodDecision({}, address_released=seen.empty, gone=seen.empty, phase=_ended_phase(pod))
+
+
+def _ended_phase(pod: JsonObject) -> str:
+    phase = str(objects.status(pod).get("phase") or "")
+    return phase if phase in TERMINAL else ""
+
+
+def _any_alive(seen: ObservedPod) -> bool:
+    return any(one.alive for one in seen.attempts())
+
+
+def _stopping(context: PodContext) -> PodDecision:
+    """Stop every live container within the grace period; what they use stays until they are gone."""
+    pod, seen, inputs = context.pod, context.seen, context.inputs
+    current = seen.sandbox
+    context = context._replace(sandbox_attempt=current.attempt if current else 0)
+    steps = {container["name"]: _stop_or_keep(context, container, kind) for kind, container in _containers(pod)}
+    sandbox = Sandbox(sandbox_entry(pod, current.attempt, seen, inputs) if current else None)
+    return _decision(context, sandbox, steps, volumes(pod, inputs))
+
+
+def _stop_or_keep(context: PodContext, container: JsonObject, kind: str) -> Step:
+    last = context.seen.last(container["name"])
+    if last is not None and last.alive:
+        return stop(context, container, kind, f"Stopping container {container['name']}")
+    return Step(kept(context, container, kind))
+
+
+def _containers(pod: JsonObject) -> Iterable[tuple[str, JsonObject]]:
+    """Yield (kind, container) of init containers, then app containers."""
+    for field, _, container in objects.all_containers(pod):
+        yield ("init" if field == "initContainers" else "app"), container
+
+
+def _over(context: PodContext, phase: str) -> PodDecision:
+    """Keep the ended containers of a pod that is over, for their logs; its sandbox and volumes go."""
+    if _any_alive(context.seen):
+        return _stopping(context)._replace(phase=phase)
+    steps = {one["name"]: Step(kept(context, one, kind)) for kind, one in _containers(context.pod)}
+    decision = _decision(context, Sandbox(None), steps, Volumes({}, frozenset(), {}))
+    return decision._replace(phase=phase, address_released=not context.seen.sandboxes)
+
+
+def _decide_wanted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:
+    made = volumes(pod, inputs)
+    if made.errors and seen.empty:
+        return _without_volumes(pod, made)
+    sandbox = decide_sandbox(pod, seen, inputs, now)
+    context = PodContext(pod, seen, inputs, now, sandbox.attempt, sandbox.usable, sandbox.since)
+    steps = _steps(context)
+    if phase := _phase(pod, steps):
+        return _over(context, phase)
+    if sandbox.entry is None and not _any_alive(seen):
+        made = Volumes({}, frozenset(), {})
+    return _decision(context, sandbox, steps, made)
+
+
+def _without_volumes(pod: JsonObject, made: Volumes) -> PodDecision:
+    events = tuple(
+        PodEvent("Warning", "FailedMount", text, f"mount/{name}/{text}") for name, text in made.errors.items()
+    )
+    waiting = {
+        one["name"]: INITIALIZING if kind == "app" and objects.init_containers(pod) else CREATING
+        for kind, one in _containers(pod)
+    }
+    return PodDecision({}, events=events, waiting=waiting)
+
+
+def _steps(context: PodContext) -> dict[str, Step]:
+    """Return each container's step: init containers one after the other, then the others together."""
+    pod, seen = context.pod, context.seen
+    apps = objects.containers(pod)
+    started = any((last := seen.last(one["name"])) is not None and context.fresh(last) for one in apps)
+    steps: dict[str, Step] = {}
+    blocked = False
+    for container in objects.init_containers(pod):
+        if started:
+            steps[container["name"]] = Step(kept(context, container, "init"), finished=True)
+        elif blocked:
+            steps[container["name"]] = _held(context, container, "init")
+        else:
+            step = steps[container["name"]] = decide_container(context, container, "init")
+            blocked = not step.finished or step.exit_code != 0
+    for container in apps:
+        decide = _held if blocked else decide_container
+        steps[container["name"]] = decide(context, container, "app")
+    return steps
+
+
+def _held(context: PodContext, container: JsonObject, kind: str) -> Step:
+    """Return the step of a container that waits for init containers."""
+    return _stop_or_keep(context, container, kind)._replace(waiting=INITIALIZING)
+
+
+def _phase(pod: JsonObject, steps: Steps) -> str:
+    """Return Succeeded or Failed when no container of the pod will run again, else ""."""
+    inits = [steps[one["name"]] for one in objects.init_containers(pod)]
+    if any(step.finished and step.exit_code for step in inits):
+        return "Failed"
+    apps = [steps[one["name"]] for one in objects.containers(pod)]
+    if not apps or not all(step.finished for step in inits + apps):
+        return ""
+    return "Failed" if any(step.exit_code for step in apps) else "Succeeded"
+
+
+def _decision(context: PodContext, sandbox: Sandbox, steps: Steps, made: Volumes) -> PodDecision:
+    pod, uid = context.pod, objects.uid(context.pod)
+    sealed = Sealed({key: values for step in steps.values() for key, values in step.sealed.items()})
+    references = made.references.union(*(step.references for step in steps.values()))
+    moments = [moment for moment in (sandbox.wake_at, *(step.wake_at for step in steps.values())) if moment]
+    return PodDecision(
+        entries={
+            "secrets": _secret_entries(references, sealed, context.inputs),
+            "volumes": {f"{uid}/{name}": entry for name, entry in made.entries.items()},
+            "sandboxes": {uid: sandbox.entry} if sandbox.entry else {},
+            "containers": {f"{uid}/{name}": step.entry for name, step in steps.items() if step.entry},
+        },
+        secrets=references,
+        sealed=sealed,
+        pulls=frozenset(step.pull for step in steps.values() if step.pull),
+        wake_at=min(moments, default=None),
+        address_wanted=sandbox.address_wanted,
+        waiting={name: _explained(step.waiting, sandbox) for name, step in steps.items() if step.waiting},
+        events=_events(pod, sandbox, steps, made),
+    )
+
+
+def _explained(waiting: Waiting, sandbox: Sandbox) -> Waiting:
+    return waiting._replace(message=sandbox.message) if waiting == CREATING else waiting
+
+
+def _events(pod: JsonObject, sandbox: Sandbox, steps: Steps, made: Volumes) -> tuple[PodEvent, ...]:
+    mounts = (
+        PodEvent("Warning", "FailedMount", text, f"mount/{name}/{text}")
+        for name, text in ({} if objects.is_deleting(pod) else made.errors).items()
+    )
+    return (*sandbox.events, *mounts, *(event for step in steps.values() for event in step.events))
+
+
+def _secret_entries(references: frozenset[str], sealed: Sealed, inputs: PodInputs) -> dict[str, JsonObject]:
+    key = inputs.settings.hmac_key
+    known = {one: values_of(inputs.secrets[one]) for one in references if one in inputs.secrets}
+    return {one: secret_entry(key, one, values) for one, values in sorted((known | sealed).items())}
+
+
+def pod_inputs(snapshot: NodeSnapshot, uid: str) -> PodInputs:
+    """Return what decides about the pod beside itself."""
+    return PodInputs(
+        node=snapshot.node,
+        configmaps=snapshot.configmaps,
+        secrets=snapshot.secrets,
+        images=snapshot.images,
+        pulls=snapshot.pulls,
+        address=snapshot.addresses.get(uid),
+        errors=snapshot.errors,
+        settings=snapshot.settings,
+    )
+
+
+def node_decisions(snapshot: NodeSnapshot) -> dict[str, PodDecision]:
+    """Return the decision of every pod of the node, by UID."""
+    return {
+        (uid := objects.uid(pod)): decide_pod(
+            pod, snapshot.observed.get(uid, NOTHING), pod_inputs(snapshot, uid), snapshot.now
+        )
+        for pod in snapshot.pods
+    }
+
+
+def node_document(snapshot: NodeSnapshot) -> NodeDocument:
+    """Return what the node should be: every section with all its entries."""
+    return assemble(snapshot.node, node_decisions(snapshot).values(), snapshot.settings)
+
+
+def assemble(node: JsonObject, decisions: Iterable[PodDecision], settings: Settings) -> NodeDocument:
+    """Return the document of a node whose pods want ``decisions``."""
+    document: dict[str, dict[str, JsonObject]] = {section: {} for section in SECTIONS}
+    document["network"] = network_entries(node, settings)
+    for decision in decisions:
+        for section, entries in decision.entries.items():
+            document[section].update(entries)
+    return document
+
+
+def network_entries(node: JsonObject, settings: Settings) -> dict[str, JsonObject]:
+    """Return the entries of the ``network`` section: none before the node has a podCIDR."""
+    cidr = objects.spec(node).get("podCIDR")
+    if not cidr:
+        return {}
+    network = {
+        "driver": "bridge",
+        "bridge": settings.bridge,
+        "cidr": cidr,
+        "gateway": str(ipaddress.IPv4Network(cidr).network_address + 1),
+        "cluster_cidr": settings.cluster_cidr,
+        "mtu": settings.mtu,
+    }
+    return {"pod-network": network}

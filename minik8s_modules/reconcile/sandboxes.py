@@ -1,0 +1,167 @@
+"""The sandbox of a pod: which attempt the node should have, and the entry that says so.
+
+A live sandbox stays. A dead one is replaced by the next attempt once no container of the pod lives (they
+hold the old network namespace and its address), at once after its first death, then with the back-off of
+containers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.base.backoff import CONTAINER_RESTART
+from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
+from minik8s_modules.reconcile.values import PodEvent, PodInputs, Settings
+
+JsonObject = dict[str, Any]
+RESET_AFTER_S = 600.0
+"""Running this long clears a back-off (kubelet: twice MaxContainerBackOff)."""
+_HOSTNAME_LIMIT = 63
+_DEFAULT_NDOTS = "ndots:5"
+
+
+class Sandbox(NamedTuple):
+    """``usable``: containers may be declared in it; those created before ``since`` belong to an earlier one."""
+
+    entry: JsonObject | None
+    attempt: int = 0
+    usable: bool = False
+    since: datetime | None = None
+    wake_at: datetime | None = None
+    address_wanted: bool = False
+    message: str = ""
+    events: tuple[PodEvent, ...] = ()
+
+
+def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> Sandbox:
+    """Return the sandbox a pod that is to run wants now."""
+    current = seen.sandbox
+    if problem := _problem(pod, seen, inputs):
+        wanted = not inputs.address_error and bool(inputs.node.get("spec", {}).get("podCIDR"))
+        return Sandbox(None, address_wanted=wanted, message=problem, events=_failed(inputs.address_error and problem))
+    events = _errors(pod, inputs)
+    message = events[0].message if events else ""
+    if current is not None and not _dead(current):
+        entry = sandbox_entry(pod, current.attempt, seen, inputs)
+        return Sandbox(entry, current.attempt, usable=True, since=current.created_at, message=message, events=events)
+    if any(one.alive for one in seen.attempts()):
+        if current is None:
+            return Sandbox(None)
+        return Sandbox(sandbox_entry(pod, current.attempt, seen, inputs), current.attempt)
+    if current is None:
+        return Sandbox(sandbox_entry(pod, 0, seen, inputs), usable=True, message=message, events=events)
+    return _again(pod, current, seen, inputs, now)
+
+
+def _dead(sandbox: ObservedContainer) -> bool:
+    return sandbox.over or sandbox.state == "removing"
+
+
+def _again(pod: JsonObject, dead: ObservedContainer, seen: ObservedPod, inputs: PodInputs, now: datetime) -> Sandbox:
+    failures = 0 if dead.ran_s >= RESET_AFTER_S else dead.attempt
+    ended = dead.finished_at or dead.created_at or now
+    due = ended + timedelta(seconds=CONTAINER_RESTART.delay_s(failures))
+    if now < due:
+        return Sandbox(sandbox_entry(pod, dead.attempt, seen, inputs), dead.attempt, wake_at=due)
+    attempt = dead.attempt + 1
+    text = "Pod sandbox changed, it will be killed and re-created."
+    changed = PodEvent("Normal", "SandboxChanged", text, f"sandbox/{attempt}")
+    events = (changed, *_errors(pod, inputs))
+    return Sandbox(sandbox_entry(pod, attempt, seen, inputs), attempt, usable=True, events=events)
+
+
+def _problem(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> str:
+    if objects.spec(pod).get("hostNetwork"):
+        return ""
+    if not objects.spec(inputs.node).get("podCIDR"):
+        return f"node {objects.name(inputs.node)} has no podCIDR yet"
+    if address(seen, inputs):
+        return ""
+    return inputs.address_error or "waiting for an address"
+
+
+def _errors(pod: JsonObject, inputs: PodInputs) -> tuple[PodEvent, ...]:
+    error = inputs.errors.get(f"sandboxes/{objects.uid(pod)}")
+    return _failed(str(error.get("message") or "")) if error else ()
+
+
+def _failed(message: str) -> tuple[PodEvent, ...]:
+    if not message:
+        return ()
+    text = f"Failed to create pod sandbox: {message}"
+    return (PodEvent("Warning", "FailedCreatePodSandBox", text, f"sandbox-failed/{message}"),)
+
+
+def address(seen: ObservedPod, inputs: PodInputs) -> str:
+    """Return the pod's IP: the claimed one, else the one its live sandbox has, else ""."""
+    current = seen.sandbox
+    return inputs.address or (current.ip if current is not None and current.alive else "")
+
+
+def sandbox_entry(pod: JsonObject, attempt: int, seen: ObservedPod, inputs: PodInputs) -> JsonObject:
+    """Return the entry of the ``sandboxes`` section."""
+    spec = objects.spec(pod)
+    host_network = bool(spec.get("hostNetwork"))
+    return {
+        "pod": pod_identity(pod),
+        "attempt": attempt,
+        "image": inputs.settings.pause_image,
+        "hostname": objects.name(inputs.node) if host_network else _hostname(pod),
+        "host_network": host_network,
+        "dns": _dns(pod, inputs.settings),
+        **_network(seen, inputs, host_network=host_network),
+    }
+
+
+def pod_identity(pod: JsonObject) -> JsonObject:
+    """Return the ``pod`` part of entries."""
+    return {"uid": objects.uid(pod), "name": objects.name(pod), "namespace": objects.namespace(pod)}
+
+
+def _hostname(pod: JsonObject) -> str:
+    name = str(objects.spec(pod).get("hostname") or objects.name(pod))
+    return name[:_HOSTNAME_LIMIT].rstrip("-.")
+
+
+def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> JsonObject:
+    settings = inputs.settings
+    cidr = objects.spec(inputs.node).get("podCIDR")
+    bridge = {"bridge": settings.bridge, "mtu": settings.mtu}
+    if host_network or not cidr:
+        return {"ip": "", "prefix_length": 0, "gateway": "", **bridge}
+    network = ipaddress.IPv4Network(cidr)
+    gateway = str(network.network_address + 1)
+    return {
+        "ip": address(seen, inputs),
+        "prefix_length": network.prefixlen,
+        "gateway": gateway,
+        **bridge,
+    }
+
+
+def _dns(pod: JsonObject, settings: Settings) -> JsonObject:
+    spec = objects.spec(pod)
+    given = spec.get("dnsConfig") or {}
+    policy = spec.get("dnsPolicy") or "ClusterFirst"
+    if spec.get("hostNetwork") and policy == "ClusterFirst":
+        policy = "Default"
+    cluster = bool(settings.cluster_dns) and policy.startswith("ClusterFirst")
+    domain = settings.cluster_domain
+    searches = [f"{objects.namespace(pod)}.svc.{domain}", f"svc.{domain}", domain] if cluster else []
+    named = {str(option.get("name")) for option in given.get("options") or []}
+    options = [_DEFAULT_NDOTS] if cluster and "ndots" not in named else []
+    return {
+        "nameservers": list(
+            dict.fromkeys([*(settings.cluster_dns if cluster else ()), *(given.get("nameservers") or [])])
+        ),
+        "searches": list(dict.fromkeys([*searches, *(given.get("searches") or [])])),
+        "options": options + [_option(option) for option in given.get("options") or []],
+    }
+
+
+def _option(option: JsonObject) -> str:
+    value = option.get("value")
+    return f"{option.get('name')}:{value}" if value not in (None, "") else str(option.get("name"))

@@ -1,0 +1,129 @@
+"""The values decisions are made from and made of: snapshots in, documents and pod decisions out.
+
+Nothing here acts. ``desired.py`` turns a ``NodeSnapshot`` into ``PodDecision`` values and a document,
+``status.py`` turns a decision and what was observed into the pod's status, ``loop.py`` carries both out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from minik8s_modules.reconcile.observed import ObservedPod
+
+JsonObject = dict[str, Any]
+Entries = Mapping[str, JsonObject]
+NodeDocument = Mapping[str, Entries]
+"""``{section: {key: entry}}``, the sections of ``items.SECTIONS``."""
+
+
+class Settings(NamedTuple):
+    """What the installation decides for every pod."""
+
+    cluster_cidr: str = "10.244.0.0/16"
+    pause_image: str = "minik8s/pause:1"
+    bridge: str = "mk8s-br0"
+    mtu: int = 1500
+    hmac_key: bytes = b""
+    cluster_domain: str = "cluster.local"
+    cluster_dns: tuple[str, ...] = ()
+
+
+class PullState(NamedTuple):
+    """What became of pulling one image on one node; times are the reconciler's.
+
+    ``failures`` counts failures in a row; ``active`` is True while the gateway pulls.
+    """
+
+    active: bool = False
+    failures: int = 0
+    finished_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    image_id: str = ""
+
+
+class PodInputs(NamedTuple):
+    """Everything beside the pod and its observation that decides about it."""
+
+    node: JsonObject
+    configmaps: Mapping[str, JsonObject]
+    secrets: Mapping[str, JsonObject]
+    images: frozenset[str]
+    pulls: Mapping[str, PullState]
+    address: str | None
+    """IP claimed for the pod, None while there is none."""
+    errors: Mapping[str, JsonObject]
+    """Errors of the node's last pass by ``<section>/<key>``: ``{"reason", "message"}``."""
+    settings: Settings
+    address_error: str = ""
+    """Why no address could be claimed, empty when none was refused."""
+
+
+class Sealed(dict[str, dict[str, bytes]]):
+    """Secret values, ``{"<namespace>/<name>": {key: value}}``; whoever prints or logs it sees none."""
+
+    def __repr__(self) -> str:
+        """Return how many there are."""
+        return f"<{len(self)} sealed>"
+
+    __str__ = __repr__
+
+
+class NodeSnapshot(NamedTuple):
+    """One node at one moment: its objects and what was observed on it."""
+
+    node: JsonObject
+    pods: tuple[JsonObject, ...]
+    observed: Mapping[str, ObservedPod]
+    """By pod UID."""
+    configmaps: Mapping[str, JsonObject]
+    secrets: Mapping[str, JsonObject]
+    images: frozenset[str]
+    pulls: Mapping[str, PullState]
+    addresses: Mapping[str, str]
+    """IP by pod UID."""
+    errors: Mapping[str, JsonObject]
+    settings: Settings
+    now: datetime
+
+
+class PodEvent(NamedTuple):
+    """A Kubernetes Event about the pod; ``key`` is the same as long as it is the same occurrence."""
+
+    type: str
+    reason: str
+    message: str
+    key: str
+    container: str = ""
+
+
+class Waiting(NamedTuple):
+    """Why a container is not running yet."""
+
+    reason: str
+    message: str = ""
+
+
+class PodDecision(NamedTuple):
+    """What one pod wants now.
+
+    ``entries`` are its keys per section, ``waiting`` says for each container without a live attempt why.
+    ``wake_at`` is the moment at which time alone changes the decision. ``gone`` says that nothing of a
+    deleted pod is left on its node. ``phase`` is set once the pod is over (Succeeded or Failed).
+    """
+
+    entries: NodeDocument
+    secrets: frozenset[str] = frozenset()
+    """``<namespace>/<name>`` of the Secret objects whose values the node needs."""
+    sealed: Sealed = Sealed()
+    """Values made from secrets, which travel like secrets."""
+    pulls: frozenset[str] = frozenset()
+    wake_at: datetime | None = None
+    address_wanted: bool = False
+    address_released: bool = False
+    gone: bool = False
+    phase: str = ""
+    waiting: Mapping[str, Waiting] = {}
+    events: tuple[PodEvent, ...] = ()
