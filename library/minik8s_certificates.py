@@ -36,7 +36,12 @@ options:
       common_name: {description: Subject., type: str, required: true}
       organizations: {description: Groups of the subject., type: list, elements: str, default: []}
       names: {description: DNS names and IP addresses it is valid for., type: list, elements: str, default: []}
-      usages: {description: What it may be used for., type: list, elements: str, choices: [server, client], required: true}
+      usages:
+        description: What it may be used for.
+        type: list
+        elements: str
+        choices: [server, client]
+        required: true
       owner: {description: User that may read the key., type: str, default: root}
       group: {description: Group of both files., type: str, default: root}
   kubeconfigs:
@@ -96,14 +101,20 @@ import grp
 import ipaddress
 import os
 import pwd
-import stat
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible.module_utils.minik8s.certificates import Found, Identity, Step, Wanted, plan_certificates
-from ansible.module_utils.minik8s.owned_files import write_file
+from ansible.module_utils.minik8s.certificates import (
+    Found,
+    Identity,
+    Step,
+    Wanted,
+    kubeconfig,
+    plan_certificates,
+)
+from ansible.module_utils.minik8s.owned_files import access_of, write_file
 
 try:
     import yaml
@@ -139,18 +150,14 @@ def declared_set(params: dict[str, Any]) -> list[Declared]:
     places = {entry["name"]: entry["certificate"] for entry in params["authorities"]}
     result = [
         Declared(
-            Wanted(
-                a["certificate"], "", Identity(a["common_name"], (), (), ()), "", ("root", "root", "0600")
-            ),
+            Wanted(a["certificate"], "", Identity(a["common_name"], (), (), ()), "", ("root", "root", "0600")),
             a["key"],
         )
         for a in params["authorities"]
     ]
     for entry in [*params["certificates"], *params["kubeconfigs"]]:
         if entry["authority"] not in places:
-            raise ValueError(
-                f"authority {entry['authority']!r} of {entry['common_name']} is not among the authorities"
-            )
+            raise ValueError(f"authority {entry['authority']!r} of {entry['common_name']} is not among the authorities")
         identity = Identity(
             entry["common_name"],
             tuple(sorted(entry["organizations"])),
@@ -162,17 +169,6 @@ def declared_set(params: dict[str, Any]) -> list[Declared]:
         wanted = Wanted(place, places[entry["authority"]], identity, entry.get("server", ""), access)
         result.append(Declared(wanted, entry.get("key", "")))
     return result
-
-
-def access_of(path: str) -> tuple[str, str, str]:
-    """Return owner, group and mode of ``path``; numbers stand where an id has no name."""
-    found = Path(path).stat()
-    try:
-        owner = pwd.getpwuid(found.st_uid).pw_name
-        group = grp.getgrgid(found.st_gid).gr_name
-    except KeyError:
-        owner, group = str(found.st_uid), str(found.st_gid)
-    return owner, group, f"{stat.S_IMODE(found.st_mode):04o}"
 
 
 def identity_of(certificate: Any) -> Identity:
@@ -187,9 +183,7 @@ def identity_of(certificate: Any) -> Identity:
         if isinstance(extension.value, x509.SubjectAlternativeName):
             names = [str(name.value) for name in extension.value]
         if isinstance(extension.value, x509.ExtendedKeyUsage):
-            usages = [
-                name for name, oid in USAGES.items() if getattr(ExtendedKeyUsageOID, oid) in extension.value
-            ]
+            usages = [name for name, oid in USAGES.items() if getattr(ExtendedKeyUsageOID, oid) in extension.value]
     common = subject(NameOID.COMMON_NAME)
     return Identity(
         common[0] if common else "",
@@ -200,7 +194,7 @@ def identity_of(certificate: Any) -> Identity:
 
 
 def read_pair(entry: Declared) -> tuple[bytes, bytes, str, bytes]:
-    """Return certificate, key, server and embedded authority of ``entry``'s files (the last two for kubeconfigs only)."""
+    """Return certificate, key, server and embedded authority of ``entry`` (the last two of kubeconfigs only)."""
     if entry.key:
         return Path(entry.wanted.place).read_bytes(), Path(entry.key).read_bytes(), "", b""
     config = yaml.safe_load(Path(entry.wanted.place).read_text(encoding="utf-8"))
@@ -244,9 +238,7 @@ def signed_by(certificate: Any, issuer_pem: bytes) -> bool:
 def issue(wanted: Wanted, signer: Signer | None, days: int) -> Signer:
     """Return a new key with its certificate, signed by ``signer`` (by itself when None)."""
     key = ec.generate_private_key(ec.SECP256R1())
-    attributes = [
-        x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in wanted.identity.organizations
-    ]
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in wanted.identity.organizations]
     attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, wanted.identity.common_name))
     subject = x509.Name(attributes)
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -289,9 +281,7 @@ def extensions(identity: Identity, key: Any, signer: Signer | None) -> list[tupl
     if identity.usages:
         result.append(
             (
-                x509.ExtendedKeyUsage(
-                    [getattr(ExtendedKeyUsageOID, USAGES[name]) for name in identity.usages]
-                ),
+                x509.ExtendedKeyUsage([getattr(ExtendedKeyUsageOID, USAGES[name]) for name in identity.usages]),
                 False,
             )
         )
@@ -306,34 +296,6 @@ def general_name(name: str) -> Any:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def kubeconfig(wanted: Wanted, authority: bytes, certificate: bytes, key: bytes) -> bytes:
-    """Return the text of a kubeconfig with everything embedded."""
-
-    def text(data: bytes) -> str:
-        return base64.b64encode(data).decode()
-
-    name = wanted.identity.common_name
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "minik8s",
-                "cluster": {"server": wanted.server, "certificate-authority-data": text(authority)},
-            }
-        ],
-        "users": [
-            {
-                "name": name,
-                "user": {"client-certificate-data": text(certificate), "client-key-data": text(key)},
-            }
-        ],
-        "contexts": [{"name": "minik8s", "context": {"cluster": "minik8s", "user": name}}],
-        "current-context": "minik8s",
-    }
-    return bytes(yaml.safe_dump(document, sort_keys=False).encode())
 
 
 def load_signer(entry: Declared) -> Signer:
@@ -361,7 +323,8 @@ def apply(step: Step, entries: dict[str, Declared], days: int) -> None:
         write_file(step.place, certificate, (owner, group, "0644"))
     else:
         authority = Path(entry.wanted.authority).read_bytes()
-        write_file(step.place, kubeconfig(entry.wanted, authority, certificate, key), entry.wanted.access)
+        document = kubeconfig(entry.wanted, authority, certificate, key)
+        write_file(step.place, yaml.safe_dump(document, sort_keys=False).encode(), entry.wanted.access)
 
 
 AUTHORITY = {
@@ -405,6 +368,7 @@ def main() -> None:
     )
     if MISSING:
         module.fail_json(msg=missing_required_lib("cryptography and PyYAML"), reason=MISSING)
+    steps: list[Step] = []
     try:
         entries = {entry.wanted.place: entry for entry in declared_set(module.params)}
         found = {place: observe(entry) for place, entry in entries.items()}
@@ -416,9 +380,7 @@ def main() -> None:
     except (ValueError, KeyError, OSError) as error:
         module.fail_json(msg=f"cannot provide the certificates: {error}")
     lines = "".join(f"{step.action} {step.place}: {step.reason}\n" for step in steps)
-    module.exit_json(
-        changed=bool(steps), steps=[step._asdict() for step in steps], diff={"before": "", "after": lines}
-    )
+    module.exit_json(changed=bool(steps), steps=[step._asdict() for step in steps], diff={"before": "", "after": lines})
 
 
 if __name__ == "__main__":

@@ -28,7 +28,11 @@ options:
       command: {description: Absolute path and arguments., type: list, elements: str, required: true}
       user: {description: User that runs it; its groups apply., type: str, default: root}
       after: {description: Names of units that start before it (systemd)., type: list, elements: str, default: []}
-      watch: {description: Files it reads at its start. When one changes the program is restarted., type: list, elements: path, default: []}
+      watch:
+        description: Files it reads at its start. When one changes the program is restarted.
+        type: list
+        elements: path
+        default: []
       environment: {description: Its environment., type: dict, default: {}}
       stop_timeout_s: {description: Seconds from SIGTERM to SIGKILL., type: int, default: 20}
       kill_children: {description: Whether its children go with it., type: bool, default: true}
@@ -65,6 +69,7 @@ steps:
   sample: [{action: define, name: minik8s-scheduler}]
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +166,8 @@ class Manager:
         return [["supervisorctl", "reread"], ["supervisorctl", "update", name]]
 
     def _call(self, command: list[str]) -> tuple[int, str]:
+        if shutil.which(command[0]) is None:  # in check mode the manager may not be installed yet
+            return 127, f"{command[0]} is not installed"
         code, output, error = self._module.run_command(command)
         return code, output + error
 
@@ -177,6 +184,9 @@ def main() -> None:
     )
     kind, absent = module.params["manager"], module.params["absent"]
     manager = Manager(module, kind)
+    wanted: dict[str, str] = {}
+    found: dict[str, Found] = {}
+    steps: list[Step] = []
     try:
         daemons = [declared(entry) for entry in module.params["daemons"]]
         wanted = {daemon.name: render(kind, daemon, restart_key(daemon.watch)) for daemon in daemons}

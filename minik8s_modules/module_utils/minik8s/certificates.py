@@ -7,8 +7,9 @@ An authority that is issued anew takes all its certificates along, in the same p
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 
 class Identity(NamedTuple):
@@ -70,19 +71,13 @@ def plan_certificates(
     renewed: set[str] = set()
     for item in sorted(wanted, key=lambda entry: entry.authority != ""):
         present = found.get(item.place)
-        reason = (
-            "its authority is issued anew"
-            if item.authority in renewed
-            else _reason(item, present, now_s, renew_s)
-        )
+        reason = "its authority is issued anew" if item.authority in renewed else _reason(item, present, now_s, renew_s)
         if reason:
             steps.append(Step("issue", item.place, reason))
             if not item.authority:
                 renewed.add(item.place)
         elif present is not None and present.access != item.access:
-            steps.append(
-                Step("protect", item.place, f"{_access(present.access)} becomes {_access(item.access)}")
-            )
+            steps.append(Step("protect", item.place, f"{_access(present.access)} becomes {_access(item.access)}"))
     return steps
 
 
@@ -90,18 +85,16 @@ def _reason(item: Wanted, present: Found | None, now_s: float, renew_s: float) -
     """Return why ``item`` must be issued; empty when what is there will do."""
     if present is None:
         return "it is missing or cannot be read"
-    if present.not_after_s - now_s < renew_s:
-        return f"it ends in {max(0, int((present.not_after_s - now_s) // 86400))} days"
-    if not present.key_fits:
-        return "its key does not fit"
-    if not present.trusted:
-        return "its authority did not sign it"
-    if present.server != item.server:
-        return f"its server is {present.server!r}, not {item.server!r}"
+    left_s = present.not_after_s - now_s
+    reasons = [
+        (left_s < renew_s, f"it ends in {max(0, int(left_s // 86400))} days"),
+        (not present.key_fits, "its key does not fit"),
+        (not present.trusted, "its authority did not sign it"),
+        (present.server != item.server, f"its server is {present.server!r}, not {item.server!r}"),
+    ]
     for label, had, wants in zip(Identity._fields, present.identity, item.identity):
-        if had != wants:
-            return f"its {label.replace('_', ' ')} changed from {_text(had)} to {_text(wants)}"
-    return ""
+        reasons.append((had != wants, f"its {label.replace('_', ' ')} changed from {_text(had)} to {_text(wants)}"))
+    return next((text for holds, text in reasons if holds), "")
 
 
 def _text(value: str | Sequence[str]) -> str:
@@ -111,3 +104,22 @@ def _text(value: str | Sequence[str]) -> str:
 def _access(access: tuple[str, str, str]) -> str:
     owner, group, mode = access
     return f"{owner}:{group} {mode}"
+
+
+def kubeconfig(wanted: Wanted, authority: bytes, certificate: bytes, key: bytes) -> Dict[str, Any]:
+    """Return a kubeconfig document with everything (PEM) embedded."""
+
+    def text(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    name = wanted.identity.common_name
+    cluster = {"server": wanted.server, "certificate-authority-data": text(authority)}
+    user = {"client-certificate-data": text(certificate), "client-key-data": text(key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "minik8s", "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "minik8s", "context": {"cluster": "minik8s", "user": name}}],
+        "current-context": "minik8s",
+    }

@@ -1,8 +1,9 @@
 """Declares long-running programs once, for systemd or for supervisor, and decides what brings them up to date.
 
-One :class:`Daemon` renders to a systemd unit or to a supervisor program. The definition carries a *restart key*: a digest
-of the files the program read at its start. A changed configuration file or certificate thus changes the definition, and a
-changed definition is a restart. Nothing is lost when an installation is interrupted between writing a file and restarting.
+One :class:`Daemon` renders to a systemd unit or to a supervisor program. The definition carries a *restart key*: a
+digest of the files the program read at its start. A changed configuration file or certificate thus changes the
+definition, and a changed definition is a restart. Nothing is lost when an installation is interrupted between writing
+a file and restarting.
 
 Under supervisor a program is started through ``launch`` (``roles/service_manager``), which drops privileges, gives it a
 clean environment and first stops what an earlier, killed supervisor left running: nothing runs twice.
@@ -88,9 +89,7 @@ def plan_daemons(
                 steps.append(Step("restart", name))
         elif not present.running:
             steps.append(Step("start", name))
-    steps.extend(
-        Step("remove", name) for name in reversed(absent) if found[name] != Found(None, running=False)
-    )
+    steps.extend(Step("remove", name) for name in reversed(absent) if found[name] != Found(None, running=False))
     return steps
 
 

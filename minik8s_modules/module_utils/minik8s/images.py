@@ -13,7 +13,7 @@ import json
 import tarfile
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from .docker import API, DockerError, _UnixConnection
 
@@ -39,7 +39,7 @@ class Recipe(NamedTuple):
         return hashlib.sha256(text + b"\0" + program).hexdigest()
 
 
-def plan_images(wanted: Mapping[str, str], found: Mapping[str, Optional[str]]) -> list[str]:
+def plan_images(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
     """Return the names whose present content (None: no image) is not the wanted one."""
     return [name for name, digest in wanted.items() if found.get(name) != digest]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import stat
 import tempfile
 from pathlib import Path
 
@@ -31,3 +32,14 @@ def write_file(path: str, data: bytes, access: tuple[str, str, str]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def access_of(path: str) -> tuple[str, str, str]:
+    """Return owner, group and mode of ``path``; numbers stand where an id has no name."""
+    found = Path(path).stat()
+    try:
+        owner = pwd.getpwuid(found.st_uid).pw_name
+        group = grp.getgrgid(found.st_gid).gr_name
+    except KeyError:
+        owner, group = str(found.st_uid), str(found.st_gid)
+    return owner, group, f"{stat.S_IMODE(found.st_mode):04o}"

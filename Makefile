@@ -1,0 +1,83 @@
+# minik8s: `make help` lists what there is. Everything runs from the virtual environment that this file makes.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON := /usr/bin/python3
+VENV := .venv
+BIN := $(VENV)/bin
+INVENTORY ?= inventory/local
+KUBECTL := /opt/minik8s/bin/kubectl --kubeconfig /etc/minik8s/admin.kubeconfig
+PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i $(INVENTORY)
+EXAMPLE := examples/hello.yml
+PYTEST := $(BIN)/pytest
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: cluster
+cluster: $(VENV)/runtime.lock ## Install and start the cluster here, apply an example, show its pods (again: changed=0)
+	$(PLAYBOOK) playbooks/site.yml
+	$(KUBECTL) apply -f $(EXAMPLE)
+	$(KUBECTL) wait --for=condition=Ready --timeout=120s -f $(EXAMPLE)
+	$(KUBECTL) get -f $(EXAMPLE) -o wide
+
+.PHONY: reset
+reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Docker with other containers, stay
+	$(PLAYBOOK) playbooks/reset.yml
+
+.PHONY: test
+test: check test-integration test-e2e ## All tests: check, then real etcd, Docker and nft, then the installed cluster
+
+.PHONY: check
+check: $(VENV)/dev.lock ## Format, lint, types, layers, playbooks, unit tests (no root needed)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .
+	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/ansible-lint --offline
+	$(PYTEST) tests/unit
+
+.PHONY: test-integration
+test-integration: $(VENV)/dev.lock ## Tests on real etcd, Docker and nft; needs root and a Docker that answers
+	$(PYTEST) tests/integration
+
+.PHONY: test-e2e
+test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster; installs it when it is not there
+	@test -S /run/minik8s/gateway.sock && test -e /etc/minik8s/admin.kubeconfig || $(MAKE) cluster
+	$(PYTEST) tests/e2e
+
+.PHONY: molecule
+molecule: $(VENV)/dev.lock ## The role scenario: converge, check, idempotence, verify from outside
+	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/molecule test --scenario-name default
+
+.PHONY: bench
+bench: $(VENV)/dev.lock ## Measure the installed cluster and write BENCHMARKS.md
+	$(BIN)/python -m tests.benchmarks
+
+.PHONY: lock
+lock: ## Write requirements.txt and requirements-dev.txt anew from pyproject.toml
+	$(PYTHON) -m venv --clear .cache/lock
+	.cache/lock/bin/pip install --quiet --upgrade .
+	.cache/lock/bin/pip freeze --exclude minik8s | sed '1i # Written by `make lock`: what the control plane runs.' > requirements.txt
+	.cache/lock/bin/pip install --quiet '.[dev]' --constraint requirements.txt
+	.cache/lock/bin/pip freeze --exclude minik8s | sed '1i # Written by `make lock`: what tests and linters run.' > requirements-dev.txt
+	rm -rf .cache/lock build
+
+# The virtual environments: the stamp is a copy of the lock it was made from. The runtime lock is part of the dev lock.
+$(VENV)/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or newer is needed, $(PYTHON) is {sys.version.split()[0]}" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3-venv; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/runtime.lock: requirements.txt | $(VENV)/bin/pip
+	@mkdir -p .cache
+	$(BIN)/pip install --quiet --requirement requirements.txt
+	@cp requirements.txt $@
+
+$(VENV)/dev.lock: requirements-dev.txt | $(VENV)/runtime.lock
+	$(BIN)/pip install --quiet --requirement requirements-dev.txt
+	@cp requirements-dev.txt $@

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright: the minik8s authors
+# Apache License 2.0 (see LICENSE)
+"""Ansible module: removes what a node keeps of minik8s when its daemons are gone."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minik8s_remains
+short_description: Removes what a node keeps of minik8s when its daemons are gone
+description:
+  - Ends our processes; removes containers and images with our labels, devices C(mk8s-*), nftables tables C(minik8s*),
+    and mounts below our directories.
+  - Containers and images of others are not touched. An image that is in use stays.
+options:
+  node:
+    description: Containers whose label C(minik8s.io/node) has this value are removed.
+    type: str
+    required: true
+  docker_socket:
+    description: Socket of the Docker daemon. Where it does not answer, there are no containers to remove.
+    type: path
+    default: /var/run/docker.sock
+  directories:
+    description: Mounts at or below these are removed.
+    type: list
+    elements: path
+    default: [/run/minik8s, /var/lib/minik8s]
+attributes:
+  check_mode: {description: Says what would be removed., support: full}
+  diff_mode: {description: Lists what is removed., support: full}
+  idempotent: {description: Nothing is left for a second run., support: full}
+author: the minik8s authors
+"""
+
+EXAMPLES = r"""
+- name: Nothing is left of the pods
+  minik8s_remains:
+    node: node1
+"""
+
+RETURN = r"""
+removed:
+  description: What was removed (in check mode, would be).
+  returned: always
+  type: list
+  elements: dict
+  sample: [{kind: container, id: 0123456789ab, detail: mk8s_app_web_default}]
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.docker import Docker, DockerError
+from ansible.module_utils.minik8s.images import LABEL
+from ansible.module_utils.minik8s.remains import Remain, links, mounts, plan_removal, processes, tables
+
+RECORDS = "/run/minik8s/daemons"
+SOCKETS = "/run/minik8s-warm-"
+PATIENCE_S = 5.0
+
+
+def docker_remains(docker: Docker, node: str) -> list[Remain]:
+    """Return our containers and images; none when Docker does not answer."""
+    with contextlib.suppress(DockerError):
+        containers = docker.containers({"minik8s.io/node": node})
+        images = docker.call("GET", "/images/json", query={"filters": json.dumps({"label": [LABEL]})}) or []
+        return [
+            *(Remain("container", item["Id"][:12], ", ".join(item["Names"])) for item in containers),
+            *(Remain("image", tag) for item in images for tag in item["RepoTags"] or []),
+        ]
+    return []
+
+
+def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
+    """Return everything that is left."""
+    listing = ""
+    if shutil.which("nft"):
+        _code, listing, _error = module.run_command(["nft", "list", "tables"])
+    table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    return [
+        *processes(RECORDS, SOCKETS),
+        *docker_remains(docker, module.params["node"]),
+        *links(),
+        *tables(listing),
+        *mounts(table, module.params["directories"]),
+    ]
+
+
+def end_process(pid: int) -> None:
+    """Send SIGTERM, and SIGKILL after five seconds."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+
+
+def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
+    """Remove one thing; one that is gone already, or an image in use, is fine."""
+    commands = {
+        "link": ["ip", "link", "delete", item.id],
+        "table": ["nft", "delete", "table", *item.id.split()],
+        "mount": ["umount", "--lazy", item.id],
+    }
+    if item.kind == "process":
+        end_process(int(item.id))
+    elif item.kind == "container":
+        docker.remove(item.id)
+    elif item.kind == "image":
+        with contextlib.suppress(DockerError):
+            docker.call("DELETE", f"/images/{item.id}")
+    else:
+        module.run_command(commands[item.kind])
+
+
+def main() -> None:
+    """Observe, plan, apply, report."""
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+            "directories": {"type": "list", "elements": "path", "default": ["/run/minik8s", "/var/lib/minik8s"]},
+        },
+        supports_check_mode=True,
+    )
+    docker = Docker(module.params["docker_socket"])
+    steps = plan_removal(observe(module, docker))
+    if not module.check_mode:
+        try:
+            for step in steps:
+                remove(module, docker, step)
+        except (OSError, DockerError) as error:
+            module.fail_json(msg=f"cannot remove everything: {error}")
+    lines = "".join(f"{step.kind} {step.id} {step.detail}".rstrip() + "\n" for step in steps)
+    removed = [step._asdict() for step in steps]
+    module.exit_json(changed=bool(steps), removed=removed, diff={"before": lines, "after": ""})
+
+
+if __name__ == "__main__":
+    main()
