@@ -1,0 +1,236 @@
+"""The Flask application: routes, who asks, errors, headers, counting.
+
+Paths that name resources all go to ``resource`` and from there to a verb of resources.py; the kind comes
+from the path, so a new kind needs nothing here. Health and version are open to everyone, all else needs a
+client certificate and a role (authorization.py). Whatever goes wrong leaves as a Kubernetes Status.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flask import Flask, Request, Response, request
+from flask.sessions import SecureCookieSessionInterface
+from werkzeug.exceptions import HTTPException
+
+from minik8s_modules.api.errors import (
+    BadRequest,
+    Expired,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    StatusError,
+    Unauthorized,
+)
+from minik8s_modules.apiserver import discovery, health, negotiation, openapi, responses, watching
+from minik8s_modules.apiserver.authorization import Attributes, allowed, refusal
+from minik8s_modules.apiserver.backend import Backend, unavailable
+from minik8s_modules.apiserver.hub import Hub
+from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.resources import VERBS, Call
+from minik8s_modules.apiserver.target import parse, verb_of
+from minik8s_modules.store.errors import Compacted, StoreUnavailable
+from minik8s_modules.store.errors import Expired as HistoryExpired
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "get", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
+_USER, _BEGAN, _LABELS = "minik8s.user", "minik8s.began", "minik8s.labels"
+
+Authenticate = Callable[[Mapping[str, Any]], User | None]
+Checks = Mapping[str, Mapping[str, health.Check]]  # by endpoint: livez, readyz
+
+
+class _NoSession(SecureCookieSessionInterface):
+    """Sessions are cookies for browsers; not looking for them saves their cost on every request."""
+
+    def open_session(self, _app: Flask, _request: Request) -> None:
+        """Open nothing."""
+        return
+
+    def is_null_session(self, _session: object) -> bool:
+        """Say that nothing needs saving."""
+        return True
+
+
+def make_app(backend: Backend, hub: Hub, authenticate: Authenticate, checks: Checks) -> Flask:
+    """Return the application.
+
+    Args:
+        backend: what handlers work with.
+        hub: takes the connections of watches.
+        authenticate: tells the user of a WSGI environment, None when nobody is known.
+        checks: what ``/livez`` and ``/readyz`` look at.
+    """
+    app = Flask("minik8s-apiserver", static_folder=None)
+    app.session_interface = _NoSession()
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    _guard(app, authenticate)
+    _count(app, backend)
+    _catch(app)
+    _health_routes(app, checks)
+    _discovery_routes(app)
+    _resource_routes(app, backend, hub)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return responses.raw(backend.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
+
+    return app
+
+
+def _guard(app: Flask, authenticate: Authenticate) -> None:
+    @app.before_request
+    def guard() -> None:
+        environ = request.environ
+        environ[_BEGAN] = time.perf_counter()
+        path = request.path
+        if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
+            return
+        user = authenticate(environ)
+        if user is None:
+            raise Unauthorized
+        environ[_USER] = user
+        if not path.startswith(("/api/", "/apis/")) or parse(path) is None:
+            asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
+            if not allowed(user, asked):
+                raise refusal(user, asked, None)
+
+
+def _count(app: Flask, backend: Backend) -> None:
+    labels = ("verb", "resource", "code")
+    total = backend.metrics.counter("apiserver_request_total", "Requests answered.", labels)
+    seconds = backend.metrics.histogram(
+        "apiserver_request_duration_seconds", "Time to answer; of a watch, to begin it.", ("verb", "resource")
+    )
+
+    @app.after_request
+    def count(response: Response) -> Response:
+        environ = request.environ
+        verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
+        total.inc(verb, resource, str(response.status_code))
+        seconds.observe(time.perf_counter() - environ.get(_BEGAN, time.perf_counter()), verb, resource)
+        response.headers["Audit-Id"] = str(uuid.uuid4())
+        return response
+
+
+def _catch(app: Flask) -> None:
+    def status(error: StatusError) -> Response:
+        return responses.failure(error)
+
+    def store_unavailable(error: StoreUnavailable) -> Response:
+        return responses.failure(unavailable(error))
+
+    def history_gone(error: Exception) -> Response:
+        return responses.failure(Expired(f"too old resource version: {error}"))
+
+    def too_deep(_error: RecursionError) -> Response:
+        return responses.failure(BadRequest("the request's body is nested too deeply"))
+
+    def http(error: HTTPException) -> Response:
+        if error.code == 405:  # noqa: PLR2004 - the status
+            return responses.failure(MethodNotAllowed(None, request.method))
+        if error.code == 404:  # noqa: PLR2004 - the status
+            return responses.failure(NotFound.path())
+        return responses.failure(StatusError(error.code or 500, error.name.replace(" ", ""), error.description or ""))
+
+    def defect(error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.path, exc_info=error)
+        return responses.failure(InternalError(f"{type(error).__name__}; the server's log has the details"))
+
+    app.register_error_handler(StatusError, status)
+    app.register_error_handler(StoreUnavailable, store_unavailable)
+    app.register_error_handler(HistoryExpired, history_gone)
+    app.register_error_handler(Compacted, history_gone)
+    app.register_error_handler(RecursionError, too_deep)
+    app.register_error_handler(HTTPException, http)
+    app.register_error_handler(Exception, defect)
+
+
+def _health_routes(app: Flask, checks: Checks) -> None:
+    sets = {"healthz": checks["readyz"], **checks}
+
+    @app.get("/<any(healthz, livez, readyz):endpoint>")
+    def endpoint_health(endpoint: str) -> Response:
+        text, healthy = health.report(endpoint, sets[endpoint], verbose="verbose" in request.args)
+        return responses.raw(text.encode(), 200 if healthy else 503, media="text/plain; charset=utf-8")
+
+    @app.get("/<any(healthz, livez, readyz):endpoint>/<name>")
+    def one_check(endpoint: str, name: str) -> Response:
+        if name not in sets[endpoint]:
+            raise NotFound.path()
+        text, healthy = health.report(endpoint, {name: sets[endpoint][name]}, verbose="verbose" in request.args)
+        return responses.raw(text.encode(), 200 if healthy else 503, media="text/plain; charset=utf-8")
+
+    @app.get("/version")
+    def version() -> Response:
+        return responses.json(health.version())
+
+
+def _discovery_routes(app: Flask) -> None:
+    def aggregated(*, core: bool) -> Response | None:
+        wanted = negotiation.discovery_version(request.headers.get("Accept", ""))
+        if not wanted:
+            return None
+        response = responses.json(discovery.aggregated(wanted, core=core))
+        response.content_type = f"application/json;g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
+        response.headers["Vary"] = "Accept"
+        return response
+
+    @app.get("/api")
+    def core() -> Response:
+        return aggregated(core=True) or responses.json(discovery.versions(request.host))
+
+    @app.get("/apis")
+    def groups() -> Response:
+        return aggregated(core=False) or responses.json(discovery.group_list())
+
+    @app.get("/apis/<group>")
+    def one_group(group: str) -> Response:
+        return responses.json(discovery.group(group))
+
+    @app.get("/api/<version>", defaults={"group": ""})
+    @app.get("/apis/<group>/<version>")
+    def resource_list(group: str, version: str) -> Response:
+        return responses.json(discovery.resource_list(group, version))
+
+    @app.get("/openapi/v3")
+    def openapi_index() -> Response:
+        return responses.json(openapi.index())
+
+    @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
+    @app.get("/openapi/v3/apis/<group>/<version>")
+    def openapi_document(group: str, version: str) -> Response:
+        body, digest = openapi.document(group, version)
+        response = responses.raw(body)
+        response.headers["Etag"] = f'"{digest}"'
+        response.headers["Cache-Control"] = "public, immutable" if request.args.get("hash") else "no-cache, private"
+        return response
+
+
+def _resource_routes(app: Flask, backend: Backend, hub: Hub) -> None:
+    def resource(**_parts: str) -> Response:
+        target = parse(request.path)
+        if target is None:
+            raise NotFound.path()
+        watch = request.method == "GET" and watching.is_watch(request.args)
+        verb = verb_of(request.method, target, watch=watch)
+        environ = request.environ
+        user: User = environ[_USER]
+        asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
+        environ[_LABELS] = (asked.verb, asked.resource)
+        if not allowed(user, asked):
+            raise refusal(user, asked, target.kind)
+        if verb is None:
+            raise MethodNotAllowed(target.kind, asked.verb)
+        return VERBS[verb](Call(backend, hub, request, target, user))
+
+    for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
+        app.add_url_rule(rule, "resource", resource, methods=_METHODS)

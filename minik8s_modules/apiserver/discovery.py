@@ -1,0 +1,133 @@
+"""What is served, told three ways from ``api.KINDS``: aggregated (v2, v2beta1), and the older lists.
+
+kubectl 1.32 reads /api and /apis once, in the aggregated form; kr8s, kopf and ``kubectl auth can-i`` also
+the older one. Everything is made once per process.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
+from minik8s_modules.api.objects import JsonObject
+
+# subresources whose bodies are of another kind than the object
+_SUBRESOURCE_KINDS = {"binding": ("", "v1", "Binding")}
+
+
+@lru_cache(maxsize=4)
+def aggregated(version: str, *, core: bool) -> JsonObject:
+    """Return the APIGroupDiscoveryList of /api (``core``) or /apis."""
+    groups = [group for group in KINDS.groups() if (group == "") == core]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": [_group_discovery(group) for group in groups],
+    }
+
+
+def _group_discovery(group: str) -> JsonObject:
+    versions = KINDS.groups()[group]
+    return {
+        "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
+        "versions": [
+            {
+                "version": version,
+                "resources": [_resource_discovery(kind) for kind in KINDS.in_group(group, version)],
+                "freshness": "Current",
+            }
+            for version in versions
+        ],
+    }
+
+
+def _resource_discovery(kind: Kind) -> JsonObject:
+    found: JsonObject = {
+        "resource": kind.plural,
+        "responseKind": _response_kind(kind, ""),
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular_name,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        found["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        found["categories"] = list(kind.categories)
+    if kind.subresources:
+        found["subresources"] = [
+            {"subresource": sub, "responseKind": _response_kind(kind, sub), "verbs": list(SUBRESOURCE_VERBS[sub])}
+            for sub in kind.subresources
+        ]
+    return found
+
+
+def _response_kind(kind: Kind, subresource: str) -> JsonObject:
+    group, version, name = _SUBRESOURCE_KINDS.get(subresource, (kind.group, kind.version, kind.kind))
+    return {"group": group, "version": version, "kind": name}
+
+
+def versions(host: str) -> JsonObject:
+    """Return the APIVersions of /api in the older form."""
+    return {
+        "kind": "APIVersions",
+        "versions": list(KINDS.groups()[""]),
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
+    }
+
+
+def group_list() -> JsonObject:
+    """Return the APIGroupList of /apis in the older form."""
+    groups = [_group(group) for group in KINDS.groups() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group(name: str) -> JsonObject:
+    """Return the APIGroup of /apis/NAME. Raises NotFound."""
+    if not name or name not in KINDS.groups():
+        raise NotFound.path()
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
+
+
+def _group(name: str) -> JsonObject:
+    served = [{"groupVersion": f"{name}/{version}", "version": version} for version in KINDS.groups()[name]]
+    return {"name": name, "versions": served, "preferredVersion": served[0]}
+
+
+def resource_list(group_name: str, version: str) -> JsonObject:
+    """Return the APIResourceList of a group and version. Raises NotFound."""
+    kinds = KINDS.in_group(group_name, version)
+    if not kinds:
+        raise NotFound.path()
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": kinds[0].api_version,
+        "resources": [entry for kind in kinds for entry in _resources(kind)],
+    }
+
+
+def _resources(kind: Kind) -> list[JsonObject]:
+    own: JsonObject = {
+        "name": kind.plural,
+        "singularName": kind.singular_name,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        own["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        own["categories"] = list(kind.categories)
+    return [own, *(_subresource(kind, sub) for sub in kind.subresources)]
+
+
+def _subresource(kind: Kind, name: str) -> JsonObject:
+    return {
+        "name": f"{kind.plural}/{name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        "kind": _response_kind(kind, name)["kind"],
+        "verbs": list(SUBRESOURCE_VERBS[name]),
+    }

@@ -1,0 +1,101 @@
+"""From a request's body to an object that may be looked at: dialect, kind, unknown fields, JSON types, the URL's name.
+
+What is wrong here is a 400, because the object cannot be read at all; rules between readable fields are
+validation's, with 422. The order is that of a write (api/strategy.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from minik8s_modules.api import schema
+from minik8s_modules.api.dialect import to_canonical
+from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject, metadata
+from minik8s_modules.apiserver.target import Target
+
+Validation = Literal["Strict", "Warn", "Ignore"]
+_VALIDATIONS: Mapping[str, Validation] = {"": "Warn", "Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+DELETE_OPTIONS = Kind("", "v1", "DeleteOptions", "deleteoptions", f"{_META}.DeleteOptions")
+BINDING = Kind("", "v1", "Binding", "bindings", "io.k8s.api.core.v1.Binding")
+_MAX_MANAGER = 128  # apimachinery validation of fieldManager
+
+
+class Options(NamedTuple):
+    """The query parameters of a write; ``warnings`` collects texts for Warning headers."""
+
+    dry_run: bool
+    validation: Validation
+    warnings: list[str]
+
+    def warn(self, text: str) -> None:
+        """Tell the client ``text``, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+def options_of(arguments: Mapping[str, str]) -> Options:
+    """Return the options of a write.
+
+    Raises:
+        BadRequest: dryRun, fieldValidation or fieldManager have a value that is not served.
+    """
+    dry_run = arguments.get("dryRun", "")
+    if dry_run not in {"", "All"}:
+        raise BadRequest(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+    asked = arguments.get("fieldValidation", "")
+    validation = _VALIDATIONS.get(asked)
+    if validation is None:
+        raise BadRequest(f'fieldValidation: Unsupported value: "{asked}": supported values: "Ignore", "Strict", "Warn"')
+    manager = arguments.get("fieldManager", "")
+    if len(manager) > _MAX_MANAGER or not manager.isprintable():
+        raise BadRequest(f"fieldManager: must be at most {_MAX_MANAGER} printable characters")
+    return Options(bool(dry_run), validation, [])
+
+
+def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:
+    """Return ``obj`` in canonical form once it is known to be an object of ``kind``.
+
+    Raises:
+        BadRequest: it is of another kind, has values of wrong JSON types, or (Strict) unknown fields.
+    """
+    check_kind(kind, obj)
+    obj = to_canonical(kind, obj)
+    unknown = schema.unknown_fields(kind, obj) if options.validation != "Ignore" else []
+    if unknown and options.validation == "Strict":
+        raise schema.strict_decoding_error(unknown)
+    for told in unknown:
+        options.warn(told)
+    check_types(kind, obj)
+    return obj
+
+
+def check_types(kind: Kind, obj: JsonObject) -> None:
+    """Raise BadRequest when a value has a JSON type its field does not."""
+    causes = schema.type_errors(kind, obj)
+    if causes:
+        raise schema.undecodable(kind, causes)
+
+
+def check_kind(kind: Kind, obj: JsonObject) -> None:
+    """Raise BadRequest when the object says it is of another kind; an absent apiVersion or kind is the path's."""
+    version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
+    if version != kind.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        )
+    if name != kind.kind:
+        raise BadRequest(f"the kind in the data ({name}) does not match the expected kind ({kind.kind})")
+
+
+def check_place(target: Target, obj: JsonObject) -> None:
+    """Raise BadRequest when the object names another name or namespace than the URL."""
+    meta = metadata(obj)
+    name, namespace = meta.get("name") or target.name, meta.get("namespace") or target.namespace
+    if target.name and name != target.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+    if target.kind.namespaced and namespace != target.namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")

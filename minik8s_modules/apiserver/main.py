@@ -1,0 +1,113 @@
+"""``minik8s-apiserver``: puts the rooms together and runs them in gunicorn's worker (server.py)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from minik8s_modules.apiserver import settings
+from minik8s_modules.apiserver.app import make_app
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.health import Check
+from minik8s_modules.apiserver.hub import Hub
+from minik8s_modules.apiserver.identity import CertificateAuthenticator
+from minik8s_modules.apiserver.metered import MeteredStore
+from minik8s_modules.apiserver.server import ApiServer
+from minik8s_modules.apiserver.settings import Settings
+from minik8s_modules.apiserver.startup import Startup
+from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.process import run_daemon
+from minik8s_modules.store.cache import WatchCache
+from minik8s_modules.store.compaction import Compactor
+from minik8s_modules.store.connection import Tls
+from minik8s_modules.store.errors import StoreUnavailable
+from minik8s_modules.store.etcd import EtcdStore
+
+log = logging.getLogger(__name__)
+
+
+class Application:
+    """The WSGI application with everything that lives beside it in the worker; ``close`` ends it."""
+
+    def __init__(self, configured: Settings) -> None:
+        metrics = Registry()
+        files = configured.etcd_tls
+        tls = Tls(files.ca, files.cert, files.key) if files else None
+        self._store = MeteredStore(EtcdStore(configured.etcd_endpoints, tls), metrics)
+        self._cache = WatchCache(self._store)
+        clock = SystemClock()
+        self._backend = Backend(self._store, self._cache, clock, metrics)
+        self._hub = Hub(clock, self._cache)
+        self._startup = Startup(self._backend, configured)
+        self._stop = threading.Event()
+        self._compaction = threading.Thread(
+            target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
+        )
+        metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
+        self._flask = make_app(self._backend, self._hub, CertificateAuthenticator(), self._checks())
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._cache.start()
+        self._hub.start()
+        self._startup.start()
+        self._compaction.start()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        """Answer a request."""
+        return self._flask(environ, start_response)
+
+    def close(self) -> None:
+        """End all watches and threads."""
+        self._stop.set()
+        self._hub.stop()
+        self._startup.stop()
+        self._cache.stop()
+        self._store.close()
+
+    def _watches(self) -> dict[tuple[str, ...], float]:
+        return {(resource,): float(count) for resource, count in self._hub.counts().items()}
+
+    def _checks(self) -> dict[str, dict[str, Check]]:
+        ping: Check = lambda: ""  # noqa: E731 - a check that holds whenever somebody answers
+        live: dict[str, Check] = {"ping": ping, "watch-hub": self._hub.failure}
+        ready: dict[str, Check] = {
+            **live,
+            "etcd": self._etcd_failure,
+            "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
+            "startup-objects": lambda: "" if self._startup.done else "not all made yet",
+        }
+        return {"livez": live, "readyz": ready}
+
+    def _etcd_failure(self) -> str:
+        try:
+            self._store.revision()
+        except StoreUnavailable as error:
+            return str(error)
+        return ""
+
+
+def make_application(configured: Settings) -> Application:
+    """Return the running application; called in the worker, after the fork."""
+    application = Application(configured)
+    application.start()
+    return application
+
+
+def serve(configuration: Configuration, _stop: threading.Event) -> None:
+    """Run until SIGTERM; gunicorn's arbiter replaces the signal handlers by its own."""
+    ApiServer(settings.read(configuration), make_application).run()
+
+
+def main() -> int:
+    """Run the daemon."""
+    return run_daemon("minik8s-apiserver", "The Kubernetes API of a minik8s cluster.", serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""OpenAPI v3, one document per group and version, from Kubernetes' own definitions.
+
+kubectl reads it for ``explain``, ``apply``, ``create``, ``edit`` and ``diff``: it looks for the operation of
+a kind by ``x-kubernetes-group-version-kind``, and sends ``fieldValidation`` only where the operation names
+that parameter. The documents are named by their content (``?hash=``), so clients keep them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from minik8s_modules import __version__
+from minik8s_modules.api import schema
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.patching import SUPPORTED
+
+_EXTRA = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation", "pretty")
+
+
+def index() -> JsonObject:
+    """Return /openapi/v3: the documents' addresses."""
+    paths = {}
+    for group, versions in KINDS.groups().items():
+        for version in versions:
+            path = f"apis/{group}/{version}" if group else f"api/{version}"
+            _, digest = document(group, version)
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return {"paths": paths}
+
+
+@lru_cache(maxsize=32)
+def document(group: str, version: str) -> tuple[bytes, str]:
+    """Return the document of a group and version, and the digest of it. Raises NotFound."""
+    kinds = KINDS.in_group(group, version)
+    if not kinds:
+        raise NotFound.path()
+    paths: JsonObject = {}
+    for kind in kinds:
+        paths.update(_paths(kind))
+    names = [*(kind.definition for kind in kinds), *_EXTRA]
+    schemas = {name: _convert(found) for name, found in sorted(schema.closure(names).items())}
+    body = orjson.dumps(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "minik8s", "version": __version__},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        }
+    )
+    return body, hashlib.sha512(body).hexdigest()[:64].upper()
+
+
+def _paths(kind: Kind) -> JsonObject:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    collection, item = f"{root}{scope}/{kind.plural}", f"{root}{scope}/{kind.plural}/{{name}}"
+    content = {"application/json": {"schema": _reference(kind)}}
+    patches = {media: {"schema": {"type": "object"}} for media in SUPPORTED}
+    operations = {
+        "list": (collection, "get", (), None),
+        "create": (collection, "post", _WRITE, content),
+        "deletecollection": (collection, "delete", ("dryRun",), None),
+        "get": (item, "get", (), None),
+        "update": (item, "put", _WRITE, content),
+        "patch": (item, "patch", _WRITE, patches),
+        "delete": (item, "delete", ("dryRun",), None),
+    }
+    found: JsonObject = {}
+    for verb, (path, method, parameters, body) in operations.items():
+        if verb in kind.verbs:
+            found.setdefault(path, {})[method] = _operation(kind, verb, parameters, body)
+    return found
+
+
+_ACTIONS = {"create": "post", "update": "put"}
+
+
+def _operation(kind: Kind, verb: str, parameters: tuple[str, ...], body: JsonObject | None) -> JsonObject:
+    operation: JsonObject = {
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": _reference(kind)}}}},
+        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in parameters],
+        "x-kubernetes-action": _ACTIONS.get(verb, verb),
+        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+    }
+    if body is not None:
+        operation["requestBody"] = {"content": body}
+    return operation
+
+
+def _reference(kind: Kind) -> JsonObject:
+    return {"$ref": f"#/components/schemas/{kind.definition}"}
+
+
+def _convert(found: Any) -> Any:
+    """Return JSON schema as OpenAPI 3.0 has it: references below components, one type, no draft keywords."""
+    if isinstance(found, list):
+        return [_convert(item) for item in found]
+    if not isinstance(found, dict):
+        return found
+    if "$ref" in found:
+        reference = {"$ref": f"#/components/schemas/{found['$ref'].rsplit('/', 1)[1]}"}
+        others = {key: _convert(value) for key, value in found.items() if key != "$ref"}
+        return {**others, "allOf": [reference]} if others else reference
+    converted = {}
+    for key, value in found.items():
+        if key in {"$schema", "$id"} or (key == "additionalProperties" and value is False):
+            continue
+        if key == "type" and isinstance(value, list):
+            converted[key] = next(kind for kind in value if kind != "null")
+        elif key == "properties":
+            converted[key] = {name: _convert(inner) for name, inner in value.items()}
+        else:
+            converted[key] = _convert(value)
+    return converted

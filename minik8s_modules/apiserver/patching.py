@@ -1,0 +1,47 @@
+"""Which patch a PATCH request carries, as a function of the object."""
+
+from __future__ import annotations
+
+from minik8s_modules.api import patch
+from minik8s_modules.api.errors import BadRequest, StatusError, UnsupportedMediaType
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver import bodies
+from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.writing import Mutation
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+SUPPORTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+
+
+def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
+    """Return the function that applies the patch ``body`` of type ``media``.
+
+    Raises:
+        BadRequest: the patch cannot be read.
+        StatusError: 415: the type of patch is not served.
+    """
+    if media == APPLY_PATCH:
+        raise StatusError(
+            415,
+            "UnsupportedMediaType",
+            "server-side apply (application/apply-patch+yaml) is not served by this version; use client-side apply "
+            f"(kubectl apply without --server-side), or one of: {', '.join(SUPPORTED)}",
+        )
+    if media not in SUPPORTED:
+        raise UnsupportedMediaType(SUPPORTED)
+    wanted = bodies.parse(body, media)
+    if media == JSON_PATCH:
+        return lambda obj: patch.json_patch(obj, wanted)
+    if not isinstance(wanted, dict):
+        raise BadRequest(f"a patch of type {media} must be a JSON object")
+    if media == MERGE_PATCH:
+        return lambda obj: _merged(obj, wanted)
+    return lambda obj: patch.strategic_merge(target.kind, obj, wanted)
+
+
+def _merged(obj: JsonObject, wanted: JsonObject) -> JsonObject:
+    merged: JsonObject = patch.merge_patch(obj, wanted)
+    return merged

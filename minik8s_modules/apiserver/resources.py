@@ -1,0 +1,189 @@
+"""The resource paths: from a request to one of the verbs, for every kind alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from flask import Request, Response
+from werkzeug.wsgi import ClosingIterator
+
+from minik8s_modules.api.errors import MethodNotAllowed
+from minik8s_modules.api.kinds import POD, SELF_SUBJECT_ACCESS_REVIEW, SELF_SUBJECT_REVIEW
+from minik8s_modules.api.objects import JsonObject, uid
+from minik8s_modules.apiserver import (
+    bodies,
+    deleting,
+    incoming,
+    patching,
+    presenting,
+    reading,
+    responses,
+    reviews,
+    watching,
+    writing,
+)
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.hub import Hub
+from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.negotiation import Form, form
+from minik8s_modules.apiserver.selection import select
+from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.watchers import HEAD, Join, chunk, take_socket
+from minik8s_modules.store.cached import CachedObject
+
+WsgiStart = Callable[..., Any]
+
+
+class Call(NamedTuple):
+    """One authorized request."""
+
+    backend: Backend
+    hub: Hub
+    request: Request
+    target: Target
+    user: User
+
+    @property
+    def arguments(self) -> Mapping[str, str]:
+        """Return the query parameters."""
+        return self.request.args
+
+    def form(self) -> Form:
+        """Return the representation the client wants."""
+        return form(self.request.headers.get("Accept", ""), self.arguments.get("includeObject", ""))
+
+    def body(self) -> JsonObject:
+        """Return the body, an object."""
+        return bodies.parse_object(bodies.read(self.request), bodies.media_type(self.request))
+
+    def show(
+        self, item: CachedObject, code: int = 200, warnings: Iterable[str] = (), wanted: Form | None = None
+    ) -> Response:
+        """Return the answer that shows ``item``."""
+        now = self.backend.clock.now()
+        return responses.raw(presenting.one(self.target.kind, wanted or self.form(), item, now), code, warnings)
+
+
+class HandOver(Response):
+    """The answer to a watch: the connection goes to the hub, and gunicorn's thread on to the next request."""
+
+    def __init__(self, hub: Hub, join: Callable[[Any], Join]) -> None:
+        super().__init__()
+        self._hub = hub
+        self._join = join
+
+    def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> ClosingIterator:  # noqa: ARG002 - WSGI
+        """Hand over; StopIteration is how gthread is told that there is nothing left to answer."""
+        self._hub.join(self._join(take_socket(environ)))
+        raise StopIteration
+
+
+def get(call: Call) -> Response:
+    """Answer with one object."""
+    return call.show(reading.get(call.backend, call.target, call.arguments))
+
+
+def list_(call: Call) -> Response:
+    """Answer with a list."""
+    wanted = call.form()
+    listing = reading.list_objects(call.backend, select(call.target, call.arguments), call.arguments)
+    now = call.backend.clock.now()
+    return responses.raw(presenting.many(call.target.kind, wanted, listing.items, listing.meta, now))
+
+
+def watch(call: Call) -> Response:
+    """Hand the connection to the hub, or answer at once that the history is gone."""
+    arguments = call.arguments
+    selection = select(call.target, arguments)
+    stream = watching.EventStream(selection, call.form(), call.backend.clock)
+    timeout_s, bookmarks = watching.timeout_s(arguments), watching.wants_bookmarks(arguments)
+    start = watching.begin(call.backend, selection, stream, arguments)
+    if start.over:
+        return responses.raw(start.events)
+    prelude = HEAD % bodies.JSON.encode() + chunk(start.events)
+    return HandOver(call.hub, lambda sock: Join(sock, stream, prelude, start.after, timeout_s, bookmarks))
+
+
+def create(call: Call) -> Response:
+    """Store a new object, bind a pod, or answer a review."""
+    if call.target.subresource == "binding":
+        return _bind(call)
+    if not call.target.kind.stored:
+        return _answered(call)
+    wanted, options = call.form(), incoming.options_of(call.arguments)
+    item = writing.create(call.backend, call.target, call.body(), options)
+    return call.show(item, 201, options.warnings, wanted)
+
+
+def _bind(call: Call) -> Response:
+    options = incoming.options_of(call.arguments)
+    writing.bind(call.backend, call.target, call.body(), options)
+    return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
+
+
+def _answered(call: Call) -> Response:
+    kind, options = call.target.kind, incoming.options_of(call.arguments)
+    obj = incoming.readable(kind, call.body(), options)
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    if kind is SELF_SUBJECT_ACCESS_REVIEW:
+        return responses.json(reviews.access(call.user, obj), 201, options.warnings)
+    if kind is SELF_SUBJECT_REVIEW:
+        return responses.json(reviews.identity(call.user, obj), 201, options.warnings)
+    raise MethodNotAllowed(kind, "create")
+
+
+def update(call: Call) -> Response:
+    """Replace an object or its subresource's part."""
+    wanted, options = call.form(), incoming.options_of(call.arguments)
+    item = writing.update(call.backend, call.target, call.body(), options)
+    return call.show(item, 200, options.warnings, wanted)
+
+
+def patch(call: Call) -> Response:
+    """Patch an object or its subresource's part."""
+    wanted, options = call.form(), incoming.options_of(call.arguments)
+    media = bodies.media_type(call.request)
+    mutation = patching.mutation_of(call.target, bodies.read(call.request), media)
+    item = writing.patch(call.backend, call.target, mutation, options)
+    return call.show(item, 200, options.warnings, wanted)
+
+
+def delete(call: Call) -> Response:
+    """Delete an object; pods and what is only marked are shown, for the rest a Status says that it is gone."""
+    form_wanted, options = call.form(), incoming.options_of(call.arguments)
+    wanted = _delete_options(call, options)
+    deleted = deleting.delete(call.backend, call.target, wanted, options)
+    kind = call.target.kind
+    if deleted.gone and kind is not POD:
+        obj = presenting.json_of(kind, deleted.item)
+        return responses.success(kind, call.target.name, uid(obj), 200, options.warnings)
+    return call.show(deleted.item, 200, options.warnings, form_wanted)
+
+
+def delete_collection(call: Call) -> Response:
+    """Delete all selected objects and answer with their list."""
+    form_wanted, options = call.form(), incoming.options_of(call.arguments)
+    selection = select(call.target, call.arguments)
+    items = deleting.delete_collection(call.backend, selection, _delete_options(call, options), options)
+    meta: JsonObject = {"resourceVersion": str(call.backend.cache.revision)}
+    body = presenting.many(call.target.kind, form_wanted, items, meta, call.backend.clock.now())
+    return responses.raw(body, 200, options.warnings)
+
+
+def _delete_options(call: Call, options: incoming.Options) -> JsonObject:
+    body = bodies.read(call.request)
+    given = bodies.parse_object(body, bodies.media_type(call.request)) if body else {}
+    return deleting.delete_options(given, call.arguments, options)
+
+
+VERBS: Mapping[str, Callable[[Call], Response]] = {
+    "get": get,
+    "list": list_,
+    "watch": watch,
+    "create": create,
+    "update": update,
+    "patch": patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}

@@ -1,0 +1,96 @@
+"""The API server's configuration file as a frozen value (ARCHITECTURE.md names the keys)."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+
+# enough that a hundred clients that stall in the middle of a request leave threads for the others;
+# threads start only when they are needed
+DEFAULT_THREADS = 128
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Paths of a certificate, its key, and the authority that signs the peers' certificates."""
+
+    cert: Path
+    key: Path
+    ca: Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans."""
+
+    listen_address: str
+    port: int
+    advertise_address: str
+    tls: TlsFiles
+    etcd_endpoints: tuple[str, ...]
+    etcd_tls: TlsFiles | None
+    service_cidr: ipaddress.IPv4Network
+    reconciler_client: TlsFiles | None
+    threads: int
+
+
+def read(configuration: Configuration) -> Settings:
+    """Return the settings in ``configuration``.
+
+    Raises:
+        ConfigurationError: a key is missing or cannot be used, or a file it names cannot be read.
+    """
+    port = configuration.number("port", 6443)
+    if not 0 < port < 65536:  # noqa: PLR2004 - the range of TCP ports
+        raise ConfigurationError(f"apiserver: port must be 1 to 65535, not {port}")
+    return Settings(
+        listen_address=configuration.text("listen_address", "0.0.0.0"),  # noqa: S104 - clients are remote
+        port=port,
+        advertise_address=_address(configuration.text("advertise_address")),
+        tls=_files(configuration, "tls", "client_ca"),
+        etcd_endpoints=tuple(configuration.texts("etcd.endpoints")),
+        etcd_tls=_files(configuration, "etcd", "ca") if configuration.has("etcd.ca") else None,
+        service_cidr=_network(configuration.text("service_cidr", "100.0.0.0/24")),
+        reconciler_client=(
+            _files(configuration, "reconciler_client", "ca") if configuration.has("reconciler_client") else None
+        ),
+        threads=configuration.number("threads", DEFAULT_THREADS),
+    )
+
+
+def _files(configuration: Configuration, section: str, authority: str) -> TlsFiles:
+    return TlsFiles(
+        cert=_readable(configuration.text(f"{section}.cert"), f"{section}.cert"),
+        key=_readable(configuration.text(f"{section}.key"), f"{section}.key"),
+        ca=_readable(configuration.text(f"{section}.{authority}"), f"{section}.{authority}"),
+    )
+
+
+def _readable(text: str, key: str) -> Path:
+    path = Path(text)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigurationError(f"apiserver: {key}: cannot read {path}: {error.strerror}") from error
+    return path
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError as error:
+        raise ConfigurationError(f"apiserver: advertise_address must be an IPv4 address: {error}") from error
+
+
+def _network(text: str) -> ipaddress.IPv4Network:
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise ConfigurationError(f"apiserver: service_cidr must be an IPv4 network: {error}") from error
+    if network.num_addresses < 4:  # noqa: PLR2004 - .1 is default/kubernetes; a smaller range serves nobody
+        raise ConfigurationError(f"apiserver: service_cidr {network} is too small; give at least a /30")
+    return network

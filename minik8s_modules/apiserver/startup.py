@@ -1,0 +1,143 @@
+"""The objects every cluster has, made when they are missing: system namespaces, default/kubernetes, the epoch.
+
+Level-triggered: a thread looks every ``INTERVAL_S`` and repairs what somebody deleted. The epoch is the
+fencing token's first part (ARCHITECTURE.md, Gateway socket); it is written once, at the first start, and
+raised only by a restore.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver import writing
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.settings import Settings
+from minik8s_modules.apiserver.target import Target
+from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.base.errors import TemporaryError
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
+# kube-node-lease: the nodes' heartbeats, as in Kubernetes, apart from everybody else's leases
+NAMESPACES = ("default", "kube-system", "kube-node-lease")
+
+
+class Wanted(NamedTuple):
+    """An object that must exist; with ``keep`` its content is also put right when the configuration changed."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    obj: JsonObject
+    keep: bool = False
+
+
+def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
+    """Yield the objects, in the order they must be made."""
+    for namespace in NAMESPACES:
+        yield Wanted(NAMESPACE, "", namespace, {})
+    yield Wanted(CONFIG_MAP, "kube-system", "minik8s-cluster", {"data": {"epoch": str(epoch)}})
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    first = str(next(settings.service_cidr.hosts()))
+    port = {"name": "https", "protocol": "TCP", "port": settings.port}
+    service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
+    spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
+    yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
+    address = settings.advertise_address
+    subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
+    yield Wanted(ENDPOINTS, "default", "kubernetes", {"subsets": subsets}, keep=True)
+    endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
+    yield Wanted(
+        ENDPOINT_SLICE,
+        "default",
+        "kubernetes",
+        {
+            "metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": "IPv4",
+            "endpoints": endpoints,
+            "ports": [port],
+        },
+        keep=True,
+    )
+
+
+class Startup:
+    """Keeps the objects of ``wanted`` in existence until ``stop``."""
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="startup-objects", daemon=True)
+        self.done = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(timeout=INTERVAL_S)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self.ensure()
+                self.done, failures = True, 0
+            except TemporaryError as error:
+                failures += 1
+                log.warning("start-up objects have to wait: %s", error)
+            except Exception:  # a loop's edge: the next round tries again
+                failures += 1
+                log.exception("start-up objects could not be made")
+            self._stop.wait(RETRY.delay_s(failures) or INTERVAL_S)
+
+    def ensure(self) -> None:
+        """Make what is missing, put right what differs."""
+        for each in wanted(self._settings, int(self._backend.clock.now().timestamp())):
+            ensure(self._backend, each)
+
+
+def ensure(backend: Backend, each: Wanted) -> None:
+    """Make one object if it is missing; with ``keep``, make its content what it should be."""
+    target = Target(each.kind, each.namespace, each.name)
+    try:
+        backend.get(target)
+    except NotFound:
+        _create(backend, each)
+        return
+    if each.keep:
+        _ignoring(NotFound, lambda: writing.change(backend, target, lambda old: _merged(old, each.obj), _options()))
+
+
+def _merged(old: JsonObject, content: JsonObject) -> JsonObject:
+    return {**old, **{field: value for field, value in content.items() if field != "metadata"}}
+
+
+def _create(backend: Backend, each: Wanted) -> None:
+    meta: JsonObject = {**each.obj.get("metadata", {}), "name": each.name}
+    obj: JsonObject = {**each.obj, "metadata": meta}
+    target = Target(each.kind, each.namespace)
+    _ignoring(AlreadyExists, lambda: writing.create(backend, target, obj, _options()))
+
+
+def _ignoring(error: type[StatusError], call: Callable[[], object]) -> None:
+    try:
+        call()
+    except error:
+        log.debug("another server was faster", exc_info=True)
+
+
+def _options() -> Options:
+    return Options(dry_run=False, validation="Strict", warnings=[])

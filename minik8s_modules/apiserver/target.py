@@ -1,0 +1,84 @@
+"""What a path and a method ask for: kind, namespace, name, subresource, verb.
+
+One pure parser serves all resource paths, so that a kind needs no route of its own. Paths: k8s.io/apiserver
+``endpoints/request/requestinfo.go``. A trailing slash does not matter (kr8s sends them). Names are single
+path segments, so nothing in a path can leave its kind's place in the store.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
+from minik8s_modules.apiserver.authorization import Attributes
+
+
+class Target(NamedTuple):
+    """A place in the API: a collection (no name), an object, or something below an object."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    def attributes(self, verb: str) -> Attributes:
+        """Return what authorization asks about."""
+        resource = f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
+        return Attributes(verb, self.kind.group, resource, self.namespace, self.name)
+
+
+@lru_cache(maxsize=8192)
+def parse(path: str) -> Target | None:
+    """Return the target of ``path``, or None when nothing is served there.
+
+    >>> parse("/api/v1/namespaces/default/pods/web/status").subresource
+    'status'
+    """
+    parts = path.strip("/").split("/")
+    if not all(parts):
+        return None
+    if parts[0] == "api":
+        group, rest = "", parts[1:]
+    elif parts[0] == "apis" and len(parts) > 1:
+        group, rest = parts[1], parts[2:]
+    else:
+        return None
+    return _resource(group, rest[0], rest[1:]) if len(rest) > 1 else None
+
+
+def _resource(group: str, version: str, parts: list[str]) -> Target | None:
+    namespace = ""
+    # /namespaces/NAME and /namespaces/NAME/status are about the namespace itself
+    itself = group == "" and parts[2:] and parts[2] in {"status", "finalize"} and len(parts) == 3  # noqa: PLR2004
+    if parts[0] == "namespaces" and len(parts) > 2 and not itself:  # noqa: PLR2004 - namespaces, its name, and more
+        namespace, parts = parts[1], parts[2:]
+    kind = KINDS.by_resource(group, version, parts[0])
+    if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):  # noqa: PLR2004 - plural, name, sub
+        return None
+    name, subresource = (*parts[1:], "", "")[:2]
+    if (name and kind.namespaced and not namespace) or (subresource and subresource not in kind.subresources):
+        return None
+    return Target(kind, namespace, name, subresource)
+
+
+def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
+    """Return the API verb of an HTTP method at a target; None where the kind has no such verb."""
+    if method in {"GET", "HEAD"}:
+        verb = "watch" if watch else ("get" if target.name else "list")
+    else:
+        verb = _VERBS.get((method, bool(target.name)), "")
+        if target.subresource and method == "POST":
+            verb = "create"
+    sub = target.subresource
+    known = SUBRESOURCE_VERBS.get(sub, ()) if sub else target.kind.verbs
+    return verb if verb in known else None
+
+
+_VERBS = {
+    ("POST", False): "create",
+    ("PUT", True): "update",
+    ("PATCH", True): "patch",
+    ("DELETE", True): "delete",
+    ("DELETE", False): "deletecollection",
+}

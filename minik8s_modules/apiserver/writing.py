@@ -1,0 +1,219 @@
+"""create, update, patch and the subresources that change an object.
+
+Every change of an existing object goes through ``change``: read, compute the new object in pure code,
+compare-and-swap. When another writer was faster the computation is repeated on the newer object, unless the
+client said which version it means: then it is told of the conflict. A computation that changes nothing
+writes nothing, so the resourceVersion stays (kubectl then says "unchanged"). The first read is the cache's;
+every later one is the store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from minik8s_modules.api import strategy
+from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.errors import (
+    AlreadyExists,
+    Cause,
+    Conflict,
+    Invalid,
+    NotFound,
+    RequestEntityTooLarge,
+)
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject, labels, metadata, name
+from minik8s_modules.api.validation import validate_create, validate_update, warnings
+from minik8s_modules.apiserver import admission, incoming
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.target import Target
+from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.encoding import without_revision
+from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite, ValueTooLarge
+
+# etcd's default --max-request-bytes, which the installation leaves as it is
+MAX_OBJECT_BYTES = 1536 * 1024
+# a name has 27^5 endings; eight collisions in a row mean something else is wrong
+NAME_ATTEMPTS = 8
+# each lost round means that another writer won one, so this many in a row is a crowd, not an accident
+CHANGE_ATTEMPTS = 20
+
+Mutation = Callable[[JsonObject], JsonObject]
+
+
+def create(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
+    """Store a new object and return it; with dry run return what would be stored."""
+    obj = incoming.readable(target.kind, obj, options)
+    generated = not name(obj) and bool(metadata(obj).get("generateName"))
+    collided = ""
+    for _ in range(NAME_ATTEMPTS if generated else 1):
+        fresh = admitted(backend, target, orjson.loads(orjson.dumps(obj)), options)
+        key = target.kind.key(target.namespace, name(fresh))
+        try:
+            return _store_new(backend, key, fresh, options)
+        except KeyExists:
+            collided = name(fresh)
+    raise AlreadyExists(target.kind, collided, generated=generated)
+
+
+def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options) -> JsonObject:
+    """Return a new object as it would be stored: defaulted, completed, admitted and valid (``obj`` is used up)."""
+    apply_defaults(target.kind, obj)
+    obj = to_storage(target.kind, obj)
+    kind = stored_kind(target.kind)
+    strategy.prepare_create(
+        kind,
+        obj,
+        namespace=target.namespace,
+        now=backend.clock.now(),
+        uid=backend.new_uid(),
+        name_suffix=backend.new_suffix(),
+    )
+    admission.admit_create(backend, target, obj)
+    _refuse(target.kind, obj, validate_create(kind, obj))
+    for told in (*warnings(kind, obj), *admission.warnings(kind, obj)):
+        options.warn(told)
+    return obj
+
+
+def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
+    if causes:
+        raise Invalid(kind, name(obj), causes)
+
+
+def _store_new(backend: Backend, key: str, obj: JsonObject, options: Options) -> CachedObject:
+    value = _sized(obj)
+    if options.dry_run:
+        if backend.cache.get(key) is not None:
+            raise KeyExists(key)
+        return made(key, obj, 0)
+    try:
+        revision = backend.store.create(key, value)
+    except ValueTooLarge as error:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
+    backend.settle(revision)
+    return made(key, obj, revision)
+
+
+def _sized(obj: JsonObject) -> bytes:
+    value = without_revision(obj)
+    if len(value) > MAX_OBJECT_BYTES:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES)
+    return value
+
+
+def made(key: str, obj: JsonObject, revision: int) -> CachedObject:
+    """Return ``obj`` as the cache would hold it at ``revision``; 0 leaves out the resourceVersion."""
+    meta = {field: value for field, value in metadata(obj).items() if field != "resourceVersion"}
+    if revision:
+        meta["resourceVersion"] = str(revision)
+    return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, labels(obj))
+
+
+def update(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
+    """Replace an object, or its subresource's part; a resourceVersion in ``obj`` must be the present one."""
+    obj = incoming.readable(target.kind, obj, options)
+    incoming.check_place(target, obj)
+    return change(backend, target, lambda _old: orjson.loads(orjson.dumps(obj)), options)
+
+
+def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -> CachedObject:
+    """Apply a patch (a function of the object) to an object or its subresource's part."""
+
+    def mutate(old: JsonObject) -> JsonObject:
+        new = incoming.readable(target.kind, apply(old), options)
+        incoming.check_place(target, new)
+        return new
+
+    return change(backend, target, mutate, options)
+
+
+def change(backend: Backend, target: Target, mutate: Mutation, options: Options) -> CachedObject:
+    """Return the object after ``mutate``, which gets the present one and returns the new one.
+
+    Raises:
+        NotFound: there is no such object.
+        Conflict: the new object names another resourceVersion than the present one.
+        Invalid: the new object breaks rules.
+    """
+    item = backend.get(target)
+    for attempt in range(CHANGE_ATTEMPTS):
+        old = orjson.loads(item.data)
+        new = mutate(from_storage(target.kind, orjson.loads(item.data)))
+        asked = metadata(new).get("resourceVersion")
+        if asked and asked != str(item.revision):
+            if attempt or not _may_be_behind(asked, item.revision):
+                raise Conflict(target.kind, target.name)
+            item = backend.latest(target)
+            continue
+        changed = _completed(target, new, old, options)
+        if changed == old:
+            return item
+        try:
+            return _swap(backend, target, item, changed, options)
+        except StaleWrite:
+            item = backend.latest(target)
+        except KeyMissing as error:
+            raise NotFound(target.kind, target.name) from error
+    raise Conflict(target.kind, target.name)
+
+
+def _may_be_behind(asked: str, revision: int) -> bool:
+    """Return whether the cache may simply not have seen the version the client names."""
+    return asked.isdigit() and int(asked) > revision
+
+
+def _completed(target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
+    kind = stored_kind(target.kind)
+    if target.subresource != "status":
+        apply_defaults(target.kind, new)
+    new = to_storage(target.kind, new)
+    strategy.prepare_update(kind, new, old, target.subresource)
+    metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
+    if new == old:
+        return old
+    _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
+    if not target.subresource:
+        for told in (*warnings(kind, new), *admission.warnings(kind, new)):
+            options.warn(told)
+    return new
+
+
+def _swap(backend: Backend, target: Target, item: CachedObject, new: JsonObject, options: Options) -> CachedObject:
+    """Write ``new`` over ``item``; or remove it, if its deletion waited for just this change."""
+    value = _sized(new)
+    if options.dry_run:
+        return made(item.key, new, item.revision)
+    try:
+        if strategy.ready_to_remove(stored_kind(target.kind), new):
+            revision = backend.store.delete(item.key, item.revision)
+        else:
+            revision = backend.store.update(item.key, value, item.revision)
+    except ValueTooLarge as error:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
+    backend.settle(revision)
+    return made(item.key, new, revision)
+
+
+def bind(backend: Backend, target: Target, binding: JsonObject, options: Options) -> None:
+    """Assign a pod to the node a v1 Binding names."""
+    binding = incoming.readable(incoming.BINDING, binding, options)
+    incoming.check_place(target, binding)
+    pod_kind = target.kind
+    # not through prepare_update: binding changes spec and status at once, and spec.nodeName is nobody else's
+    item = backend.get(target)
+    for _ in range(CHANGE_ATTEMPTS):
+        pod = strategy.bind(pod_kind, orjson.loads(item.data), binding, backend.clock.now())
+        try:
+            _swap(backend, target, item, pod, options)
+        except StaleWrite:
+            item = backend.latest(target)
+        except KeyMissing as error:
+            raise NotFound(pod_kind, target.name) from error
+        else:
+            return
+    raise Conflict(pod_kind, target.name)
