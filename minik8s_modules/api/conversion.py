@@ -1,7 +1,7 @@
 """Views: kinds whose objects are kept as another kind's; today ``events.k8s.io/v1`` Event over the core Event.
 
-``to_storage`` and ``from_storage`` return a new object; for a kind without ``storage`` they return what they were given.
-Field names follow kubernetes ``pkg/apis/events/v1/conversion.go``.
+``to_storage`` and ``from_storage`` return a new object; for a kind without ``storage`` they return what they were
+given. Field names follow kubernetes ``pkg/apis/events/v1/conversion.go``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ``apply_defaults`` works in place and is idempotent. It first drops unknown fields and nulls as typed decoding does
 (``schema.prune``). Source of the values: kubernetes ``pkg/apis/core/v1/defaults.go`` and its siblings of the other
-groups, and the ServiceAccount admission plugin for ``serviceAccountName``. A Service's clusterIP is allocated by the
-API server, not here.
+groups, and the ServiceAccount admission plugin for ``serviceAccountName``. ``enableServiceLinks`` is left unset: its
+default would promise variables that no container gets. A Service's clusterIP is allocated by the API server, not here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _set_nonempty(target: JsonObject, **values: object) -> None:
 def _pod(pod: JsonObject) -> None:
     spec = pod.setdefault("spec", {})
     _set_nonempty(spec, restartPolicy="Always", dnsPolicy="ClusterFirst", schedulerName="default-scheduler")
-    _set(spec, terminationGracePeriodSeconds=30, enableServiceLinks=True, securityContext={})
+    _set(spec, terminationGracePeriodSeconds=30, securityContext={})
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = account
     for _, _, container in all_containers(pod):

@@ -38,7 +38,7 @@ class Resource(Protocol):
 
 
 class Cause(NamedTuple):
-    """One reason of a refusal: ``reason`` is a metav1.CauseType, ``message`` has no field in it, ``field`` is its path."""
+    """One reason of a refusal: a metav1.CauseType, a message without the field, and the field's path."""
 
     reason: str
     message: str
@@ -163,7 +163,8 @@ class NotFound(StatusError):
     def path(cls) -> NotFound:
         """Return the failure for a path where no resource is served."""
         error = cls.__new__(cls)
-        error._fill("the server could not find the requested resource")
+        told = "the server could not find the requested resource"
+        StatusError.__init__(error, cls.default_code, cls.default_reason, told)
         return error
 
 

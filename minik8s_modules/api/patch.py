@@ -24,7 +24,7 @@ _DELETE_FROM = "$deleteFromPrimitiveList/"
 _SET_ORDER = "$setElementOrder/"
 
 
-# --- RFC 7386 ---------------------------------------------------------------------------------------------------------
+# --- RFC 7386 -------------------------------------------------------------------------------------
 
 
 def merge_patch(obj: Any, patch: Any) -> Any:
@@ -40,7 +40,7 @@ def merge_patch(obj: Any, patch: Any) -> Any:
     return merged
 
 
-# --- RFC 6902 ---------------------------------------------------------------------------------------------------------
+# --- RFC 6902 -------------------------------------------------------------------------------------
 
 
 class _OperationError(Exception):
@@ -206,7 +206,7 @@ _OPERATIONS: dict[str, _Operation] = {
 }
 
 
-# --- strategic merge --------------------------------------------------------------------------------------------------
+# --- strategic merge ------------------------------------------------------------------------------
 
 
 def strategic_merge(kind: Kind, obj: JsonObject, patch: Any) -> JsonObject:
@@ -223,7 +223,8 @@ def strategic_merge(kind: Kind, obj: JsonObject, patch: Any) -> JsonObject:
 def _merge_map(original: JsonObject, patch: JsonObject, shape: schema.Shape | None) -> JsonObject:
     directive = patch.pop("$patch", None)
     if directive == "replace":
-        return _without_directives(patch)
+        replaced: JsonObject = _without_directives(patch)
+        return replaced
     if directive == "delete":
         return {}
     if directive not in {None, "merge"}:
@@ -245,7 +246,7 @@ def _field_shape(shape: schema.Shape | None, name: str) -> schema.Shape | None:
         return None
     if shape.kind == "map":
         return shape.items
-    return shape.fields[name] if name in shape.fields else None
+    return shape.fields[name] if name in shape.fields else None  # noqa: SIM401 - fields are compiled when asked for
 
 
 def _merge_field(original: JsonObject, name: str, value: Any, shape: schema.Shape | None) -> None:
@@ -305,7 +306,7 @@ def _directive(item: Any) -> str:
 
 
 def _ordered(merged: list[Any], wanted: Sequence[Any], server: Sequence[Any], identify: _Identify) -> list[Any]:
-    """Return ``merged`` so that the items of ``wanted`` follow its order, and the others keep their place before them."""
+    """Return ``merged`` with the items of ``wanted`` in its order, and the others where the server had them."""
     places = {_hashable(identify(item)): place for place, item in reversed(list(enumerate(wanted)))}
     server_places = {_hashable(identify(item)): place for place, item in reversed(list(enumerate(server)))}
     named = [(_hashable(identify(item)), item) for item in merged]

@@ -17,7 +17,7 @@ from minik8s_modules.api.objects import JsonObject, containers, init_containers,
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """Requests of one pod; ``other`` holds further resources (``ephemeral-storage``, ``example.com/gpu``) in whole units."""
+    """Requests of one pod; ``other`` holds further resources (``example.com/gpu``) in whole units."""
 
     milli_cpu: int = 0
     memory_bytes: int = 0
@@ -60,7 +60,7 @@ def _sum(amounts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def node_allocatable(node: JsonObject) -> PodResources:
-    """Return what a node has for pods: ``status.allocatable``, else ``status.capacity``; 110 pods when it does not say."""
+    """Return what a node has for pods: its allocatable, else its capacity; 110 pods when it does not say."""
     status = node.get("status") or {}
     amounts = _amounts(status.get("allocatable") or status.get("capacity") or {})
     milli_cpu, memory_bytes = amounts.pop("cpu", 0), amounts.pop("memory", 0)

@@ -8,27 +8,32 @@ words of Go's decoder, because that is what people know from Kubernetes, and unk
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import parse_rfc3339
 
 KUBERNETES_VERSION = "v1.32.0"
 _REF = re.compile(r"#/\$defs/([^\"]+)")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
+_TEXTS = frozenset({"quantity", "date-time", "byte"})  # kinds and formats whose text is parsed when it is decoded
 _INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 @cache
 def definitions() -> dict[str, JsonObject]:
-    """Return all definitions by name, Kubernetes' and ours, as JSON schema with ``$ref: #/$defs/NAME``; treat as read-only."""
+    """Return all definitions by name, Kubernetes' and ours, with ``$ref: #/$defs/NAME``; treat as read-only."""
     package = importlib.util.find_spec("kubernetes_validate")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("kubernetes_validate (it carries Kubernetes' OpenAPI definitions) is not installed")
@@ -57,7 +62,7 @@ def closure(names: Iterable[str]) -> dict[str, JsonObject]:
 
 
 class Merge(NamedTuple):
-    """How strategic merge treats a list or map: strategies (merge, replace, retainKeys) and the key that names an item."""
+    """How strategic merge treats a list or map: merge, replace, retainKeys, and the key that names an item."""
 
     strategies: frozenset[str]
     key: str
@@ -71,15 +76,17 @@ class Shape:
         fields: an object's fields.
         items: the type of a list's items or a map's values.
         name: the Go struct's name for messages.
+        definition: name of the OpenAPI definition, "" for a type that is written out where it is used.
         merge: strategic merge rules of a list or map.
         required: field names the definition requires.
     """
 
-    __slots__ = ("fields", "format", "items", "kind", "merge", "name", "required")
+    __slots__ = ("definition", "fields", "format", "items", "kind", "merge", "name", "required")
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, definition: str = "") -> None:
         self.kind = kind
         self.name = name
+        self.definition = definition
         self.fields: dict[str, Shape] = {}
         self.items: Shape | None = None
         self.format = ""
@@ -95,7 +102,7 @@ def shape(name: str) -> Shape:
     """Return the compiled type of the definition ``name``."""
     schema = definition(name)
     short = name.rsplit(".", 1)[1]
-    made = Shape(_SPECIAL.get(short, ""), short)
+    made = Shape(_SPECIAL.get(short, ""), short, name)
     if not made.kind:
         _compile(made, schema)
     return made
@@ -161,7 +168,7 @@ def _merge(schema: JsonObject) -> Merge:
 
 
 def _with_merge(target: Shape, merge: Merge) -> Shape:
-    made = Shape(target.kind, target.name)
+    made = Shape(target.kind, target.name, target.definition)
     made.fields, made.items, made.format, made.required = (
         target.fields,
         target.items,
@@ -222,10 +229,14 @@ def type_errors(kind: Kind, obj: JsonObject) -> list[Cause]:
 def _walk_types(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
     if value is None or at.kind == "any":
         return
-    expected = _mismatch(at, value)
+    expected = _MISMATCH[at.kind](at, value)
     if expected:
         message = f"json: cannot unmarshal {_json_type(value)} into Go struct field {at.name}.{path} of type {expected}"
         found.append(Cause("FieldValueTypeInvalid", message, path))
+    elif at.kind in _TEXTS or at.format in _TEXTS:
+        malformed = _malformed(at, value)
+        if malformed:
+            found.append(Cause("FieldValueInvalid", malformed, path))
     elif at.kind == "object":
         fields = at.fields
         for name, inner in value.items():
@@ -236,27 +247,53 @@ def _walk_types(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
             _walk_types(at.items, inner, path + label, found)
 
 
-def _mismatch(at: Shape, value: Any) -> str:
-    """Return the Go type that was expected, or "" when the value fits."""
-    kind, is_number = at.kind, isinstance(value, int | float) and not isinstance(value, bool)
-    if kind in {"object", "map"}:
-        return "" if isinstance(value, dict) else (at.name if kind == "object" else "map")
-    if kind == "list":
-        return "" if isinstance(value, list) else "[]" + (at.items.name if at.items else "")
-    if kind == "string":
-        return "" if isinstance(value, str) else "string"
-    if kind == "boolean":
-        return "" if isinstance(value, bool) else "bool"
-    if kind == "integer":
-        low, high = _INTEGERS.get(at.format, _INTEGERS["int64"])
-        fits = is_number and isinstance(value, int) and low <= value <= high
-        return "" if fits else at.format or "int64"
-    if kind == "intstr":
-        low, high = _INTEGERS["int32"]
-        return "" if isinstance(value, str) or (type(value) is int and low <= value <= high) else "int32"
-    if kind == "quantity":
-        return "" if is_number or isinstance(value, str) else "resource.Quantity"
-    return "" if is_number else "float64"
+def _integer_type(at: Shape, value: Any) -> str:
+    low, high = _INTEGERS.get(at.format, _INTEGERS["int64"])
+    return "" if type(value) is int and low <= value <= high else at.format or "int64"
+
+
+def _intstr_type(_at: Shape, value: Any) -> str:
+    low, high = _INTEGERS["int32"]
+    return "" if isinstance(value, str) or (type(value) is int and low <= value <= high) else "int32"
+
+
+_NUMBER = (int, float)
+_MISMATCH: dict[str, Callable[[Shape, Any], str]] = {  # each returns the Go type that was expected, or ""
+    "object": lambda at, value: "" if isinstance(value, dict) else at.name,
+    "map": lambda _at, value: "" if isinstance(value, dict) else "map",
+    "list": lambda at, value: "" if isinstance(value, list) else f"[]{at.items.name if at.items else ''}",
+    "string": lambda _at, value: "" if isinstance(value, str) else "string",
+    "boolean": lambda _at, value: "" if isinstance(value, bool) else "bool",
+    "number": lambda _at, value: "" if type(value) in _NUMBER else "float64",
+    "quantity": lambda _at, value: "" if type(value) in {str, *_NUMBER} else "resource.Quantity",
+    "integer": _integer_type,
+    "intstr": _intstr_type,
+}
+
+
+def _malformed(at: Shape, value: Any) -> str:
+    """Return in the decoder's words why a text cannot be read as what the field's format asks for, or ""."""
+    if at.kind == "quantity":
+        return "" if quantities.is_quantity(value) else quantities.MESSAGE
+    if at.format == "date-time":
+        return "" if _is_time(value) else f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse'
+    return "" if _is_base64(value) else "illegal base64 data"
+
+
+def _is_time(value: str) -> bool:
+    try:
+        parse_rfc3339(value)
+    except ValueError:
+        return False
+    return _TIME.fullmatch(value) is not None
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        base64.b64decode(value.replace("\r", "").replace("\n", ""), validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _json_type(value: Any) -> str:
@@ -270,10 +307,9 @@ def _json_type(value: Any) -> str:
 
 
 def prune(kind: Kind, obj: JsonObject) -> None:
-    """Remove in place what typed decoding drops: unknown fields and nulls (a null item of a list becomes its zero
-    value).
+    """Remove in place what typed decoding drops: unknown fields and nulls.
 
-    Free-form parts (RawExtension, managedFields) are left as they are.
+    A null item of a list becomes its zero value. Free-form parts (RawExtension, managedFields) are left as they are.
     """
     _prune(kind_shape(kind), obj)
 
@@ -310,7 +346,7 @@ _ZERO: dict[str, type] = {
 
 
 def missing_fields(kind: Kind, obj: JsonObject) -> list[Cause]:
-    """Return ``Required value`` for each field that the kind's own definition requires and that is absent, "" or null."""
+    """Return ``Required value`` for each field that the definition requires and that is absent, "" or null."""
     found: list[Cause] = []
     _walk_missing(kind_shape(kind), obj, "", found)
     return found
@@ -320,8 +356,8 @@ def _walk_missing(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
     if at.kind == "object" and isinstance(value, dict):
         prefix = f"{path}." if path else ""
         for name in at.required:
-            if value.get(name) in {None, ""} if not isinstance(value.get(name), list | dict) else False:
-                found.append(Cause("FieldValueRequired", "Required value", prefix + name))
+            if value.get(name) is None or value[name] == "":
+                found.append(Cause("FieldValueRequired", "Required value", prefix + name))  # noqa: PERF401 - one of two loops
         for name, inner in value.items():
             if name in at.fields:
                 _walk_missing(at.fields[name], inner, prefix + name, found)

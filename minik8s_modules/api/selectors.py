@@ -155,8 +155,8 @@ def _set_values(tokens: list[str]) -> frozenset[str]:
 def _check_value(value: str) -> None:
     if value in _PUNCTUATION or not _VALUE.fullmatch(value):
         raise _unparsable(
-            f'invalid label value: "{value}": a valid label must be an empty string or consist of alphanumeric characters, '
-            "'-', '_' or '.', and must start and end with an alphanumeric character"
+            f'invalid label value: "{value}": a valid label must be an empty string or consist of alphanumeric '
+            "characters, '-', '_' or '.', and must start and end with an alphanumeric character"
         )
 
 

@@ -1,7 +1,8 @@
 """What the server itself decides about an object: the fields clients do not own, and what a deletion means.
 
 Counterpart of Kubernetes' registry strategies (k8s.io/apiserver ``registry/rest``). Defaults and validation are not
-here; the order of a write is: dialect, ``schema.type_errors``, ``apply_defaults``, ``prepare_*``, ``validate_*``, store.
+here; the order of a write is: dialect, ``schema.type_errors``, ``apply_defaults``, ``prepare_*``, ``validate_*``,
+store.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ def _marked(obj: JsonObject, moment: datetime, grace_s: int) -> JsonObject:
 
 
 def ready_to_remove(kind: Kind, obj: JsonObject) -> bool:
-    """Return whether a deleted object's last finalizer is gone, so that an update of it must remove it from the store."""
+    """Return whether a deleted object's last finalizer is gone, so that its update must remove it."""
     grace_s: Any = metadata(obj).get("deletionGracePeriodSeconds") or 0
     return is_deleting(obj) and not grace_s and not _held(kind, obj)
 

@@ -1,8 +1,8 @@
 """The columns and cells that ``kubectl get`` shows: meta.k8s.io Tables, kind by kind.
 
-``table_columns`` and ``table_row`` look up by ``(group, kind)``; a kind without an entry shows its name and age. Priority
-0 is always shown, 1 with ``-o wide``. Pods, which have a logic of their own, are in ``tables_pod``; columns and ages in
-``tables_common``. Source: kubernetes ``pkg/printers/internalversion/printers.go``.
+``table_columns`` and ``table_row`` look up by ``(group, kind)``; a kind without an entry shows its name and age.
+Priority 0 is always shown, 1 with ``-o wide``. Pods, which have a logic of their own, are in ``tables_pod``; columns
+and ages in ``tables_common``. Source: kubernetes ``pkg/printers/internalversion/printers.go``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _table(kind: Kind) -> _Table:
     return _TABLES.get(kind.id, _DEFAULT)
 
 
-# --- kinds ------------------------------------------------------------------------------------------------------------
+# --- kinds ----------------------------------------------------------------------------------------
 
 
 def _node(node: JsonObject, now: datetime) -> list[Any]:

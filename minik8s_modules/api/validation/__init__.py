@@ -18,7 +18,7 @@ __all__ = ["validate_create", "validate_update", "warnings"]
 
 
 def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
-    """Return why ``obj`` may not be created; [] when it may. Names made by generateName must stand in the object already."""
+    """Return why ``obj`` may not be created; [] when it may. Call it after ``strategy.prepare_create``."""
     causes = meta.validate_metadata(kind, obj)
     check = CREATE.get(kind.id)
     if check is not None:

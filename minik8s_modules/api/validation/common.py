@@ -1,4 +1,4 @@
-"""Wordings and syntaxes that all validation shares. Source: k8s.io/apimachinery ``util/validation`` and ``util/validation/field``."""
+"""Wordings and syntaxes that all validation shares. Source: k8s.io/apimachinery ``util/validation``."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ _LABEL_VALUE = re.compile(f"({_QUALIFIED})?")
 _ENV_NAME = re.compile("[ -<>-~]+")
 _CONFIG_KEY = re.compile("[-._a-zA-Z0-9]+")
 _PORT_NAME = re.compile("[-a-z0-9]+")
+_LARGEST_PORT = 65535
 _IPV4 = re.compile(r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}", re.ASCII)
 
 LABEL_MESSAGE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 SUBDOMAIN_MESSAGE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
-    "an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 DNS1035_MESSAGE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
-    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "
+    "end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "''[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _QUALIFIED_MESSAGE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
@@ -40,8 +43,8 @@ _QUALIFIED_MESSAGE = (
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _LABEL_VALUE_MESSAGE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-    "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
@@ -49,10 +52,11 @@ _CONFIG_KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
+NOT_NEGATIVE = "must be greater than or equal to 0"
 IPV4_MESSAGE = "must be a valid IPv4 address (IPv6 is not supported by minik8s)"
 
 
-# --- causes ------------------------------------------------------------------------------------------------------------
+# --- causes ---------------------------------------------------------------------------------------
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -91,6 +95,11 @@ def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
 
+def too_many(field: str, count: int, limit: int) -> Cause:
+    """Return ``Too many: <count>: must have at most <limit> items``."""
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
 def immutable(field: str, value: Any) -> Cause:
     """Return ``field is immutable``."""
     return invalid(field, value, "field is immutable")
@@ -100,7 +109,7 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# --- syntaxes: each returns the messages of what is wrong ----------------------------------------------------------------
+# --- syntaxes: each returns the messages of what is wrong -----------------------------------------
 
 
 def _syntax(pattern: re.Pattern[str], message: str, limit: int, value: str) -> list[str]:
@@ -135,7 +144,8 @@ def qualified_name(value: str) -> list[str]:
         found.append("prefix part must be non-empty")
     elif slash and "/" in prefix:
         return [
-            f"a qualified name {_QUALIFIED_MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            f"a qualified name {_QUALIFIED_MESSAGE} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
         ]
     elif slash:
         found += [f"prefix part {message}" for message in dns1123_subdomain(prefix)]
@@ -159,7 +169,7 @@ def env_name(value: str) -> list[str]:
 
 
 def config_key(value: str) -> list[str]:
-    """Return what keeps ``value`` from being a key of a ConfigMap or Secret; ``..`` and what begins with it is refused."""
+    """Return what keeps ``value`` from being a key of a ConfigMap or Secret, and so the name of a file."""
     if len(value) > 253:  # noqa: PLR2004 - limit of the syntax
         return ["must be no more than 253 bytes"]
     if not _CONFIG_KEY.fullmatch(value):
@@ -200,3 +210,13 @@ def ipv4(value: str) -> list[str]:
 def all_invalid(field: str, value: Any, messages: Iterable[str]) -> list[Cause]:
     """Return one ``Invalid value`` for each message."""
     return [invalid(field, value, message) for message in messages]
+
+
+def local_path(field: str, path: str) -> list[Cause]:
+    """Return what keeps ``path`` from staying below a directory: an absolute path, or a step ``..``."""
+    causes = []
+    if path.startswith("/"):
+        causes.append(invalid(field, path, "must be a relative path"))
+    if ".." in path.split("/"):
+        causes.append(invalid(field, path, "must not contain '..'"))
+    return causes

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from minik8s_modules.api import coverage
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.validation import common
 
 
 def refused(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return a ``Forbidden`` for each field of the object that minik8s does not act on and must not ignore."""
-    return []
+    return [
+        common.forbidden(found.path, f"not supported by minik8s: {found.rule.text}")
+        for found in coverage.findings(kind, obj)
+        if found.rule.treatment == "refused"
+    ]
 
 
 def warned(kind: Kind, obj: JsonObject) -> list[str]:
     """Return a text for each field of the object that is stored and not acted on."""
-    return []
+    return [
+        f"{found.path}: stored, but minik8s does not act on it: {found.rule.text}"
+        for found in coverage.findings(kind, obj)
+        if found.rule.treatment == "warned"
+    ]

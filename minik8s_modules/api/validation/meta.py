@@ -19,7 +19,7 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 
 
 def name_messages(kind: Kind, name: str) -> list[str]:
-    """Return what keeps ``name`` from naming an object of the kind; a name is never a path (no ``/``, no ``..`` alone)."""
+    """Return what keeps ``name`` from naming an object of the kind; no name has a ``/`` or is ``..``."""
     return _NAME_RULES.get(kind.id, common.dns1123_subdomain)(name)
 
 
@@ -27,7 +27,7 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return what is wrong with the metadata of an object, new or old."""
     meta = metadata(obj)
     causes = _names(kind, meta)
-    causes += _labels("metadata.labels", meta.get("labels") or {})
+    causes += validate_labels("metadata.labels", meta.get("labels") or {})
     causes += _annotations(meta.get("annotations") or {})
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
@@ -59,15 +59,13 @@ def _names(kind: Kind, meta: JsonObject) -> list[Cause]:
     return causes
 
 
-def _labels(field: str, labels: dict[str, str]) -> list[Cause]:
+def validate_labels(field: str, labels: dict[str, str]) -> list[Cause]:
+    """Return what is wrong with a map of labels, or of labels to select by."""
     causes = []
     for key, value in labels.items():
         causes += common.all_invalid(field, key, common.qualified_name(key))
         causes += common.all_invalid(field, value, common.label_value(value))
     return causes
-
-
-validate_labels = _labels
 
 
 def _annotations(annotations: dict[str, str]) -> list[Cause]:
@@ -84,9 +82,8 @@ def _owners(references: list[JsonObject]) -> list[Cause]:
     causes = []
     field = "metadata.ownerReferences"
     for reference in references:
-        for name in ("apiVersion", "kind", "name", "uid"):
-            if not reference.get(name):
-                causes.append(common.invalid(f"{field}.{name}", "", f"{name} must not be empty"))
+        missing = [each for each in ("apiVersion", "kind", "name", "uid") if not reference.get(each)]
+        causes += [common.invalid(f"{field}.{each}", "", f"{each} must not be empty") for each in missing]
     controllers = [r for r in references if r.get("controller")]
     if len(controllers) > 1:
         told = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
@@ -96,7 +93,7 @@ def _owners(references: list[JsonObject]) -> list[Cause]:
 
 
 def validate_metadata_update(kind: Kind, new: JsonObject, old: JsonObject) -> list[Cause]:
-    """Return what is wrong with the new metadata, given the old: identity is immutable, deletion cannot be held up anew."""
+    """Return what is wrong with the new metadata: identity is immutable, a deletion cannot be held up anew."""
     after, before = metadata(new), metadata(old)
     causes = [
         common.immutable(f"metadata.{field}", after.get(field))

@@ -6,6 +6,30 @@ from collections.abc import Callable, Mapping
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.validation import others, pods, services
 
-CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {}
-UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]] = {}
+CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
+    ("", "Pod"): pods.validate_pod,
+    ("", "Service"): services.validate_service,
+    ("", "Endpoints"): services.validate_endpoints,
+    ("discovery.k8s.io", "EndpointSlice"): services.validate_endpoint_slice,
+    ("", "ConfigMap"): others.validate_config_map,
+    ("", "Secret"): others.validate_secret,
+    ("", "Namespace"): others.validate_namespace,
+    ("", "Node"): others.validate_node,
+    ("", "Event"): others.validate_event,
+    ("events.k8s.io", "Event"): others.validate_event,
+    ("coordination.k8s.io", "Lease"): others.validate_lease,
+    ("minik8s.io", "PodAddress"): others.validate_pod_address,
+    ("minik8s.io", "Plan"): others.validate_plan,
+    ("authorization.k8s.io", "SelfSubjectAccessReview"): others.validate_access_review,
+}
+UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]] = {
+    ("", "Pod"): pods.validate_pod_update,
+    ("", "Service"): services.validate_service_update,
+    ("discovery.k8s.io", "EndpointSlice"): services.validate_endpoint_slice_update,
+    ("", "ConfigMap"): others.validate_config_map_update,
+    ("", "Secret"): others.validate_secret_update,
+    ("", "Node"): others.validate_node_update,
+    ("minik8s.io", "PodAddress"): others.validate_pod_address_update,
+}

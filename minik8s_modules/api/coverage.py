@@ -1,0 +1,126 @@
+"""What minik8s does with every field of every served kind: the rules of ``coverage.yml``, compiled.
+
+A field is ``implemented`` (the rule names the test that shows it), ``refused`` (validation answers Invalid), ``warned``
+(stored, not acted on, and the client is told), or its own definition's fields say it (``see``). Rules are keyed by
+OpenAPI definition and field; a rule other than ``see`` covers the whole subtree. A generated test holds the file to the
+definitions, so a field of a new Kubernetes version cannot slip in unclassified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from minik8s_modules.api import schema
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+
+Treatment = Literal["implemented", "refused", "warned", "see"]
+_PREFIXES = ("io.k8s.apimachinery.pkg.apis.", "io.k8s.api.", "io.")
+_UNSET: tuple[Any, ...] = (False, "", [])  # values that say what absence says, unless the rule has its own list
+
+
+class Rule(NamedTuple):
+    """What is done with a field.
+
+    Attributes:
+        treatment: implemented, refused, warned or see.
+        text: the test's node id for implemented, the reason for refused and warned.
+        unless: values that are accepted silently because they ask for what happens anyway.
+    """
+
+    treatment: Treatment
+    text: str
+    unless: tuple[Any, ...] = _UNSET
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether ``value`` needs neither refusal nor warning."""
+        return self.treatment in {"implemented", "see"} or any(
+            value == each and isinstance(value, bool) == isinstance(each, bool) for each in self.unless
+        )
+
+
+@cache
+def rules() -> dict[str, dict[str, Rule]]:
+    """Return the rules by full name of the OpenAPI definition and field."""
+    file = Path(__file__).with_name("coverage.yml")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    data = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader, in C where there is one
+    return {name: {field: _rule(each) for field, each in fields.items()} for name, fields in data.items()}
+
+
+def _rule(written: str | JsonObject) -> Rule:
+    if isinstance(written, str):
+        return Rule("see", "") if written == "see" else Rule("implemented", written)
+    unless = tuple(written.get("unless", _UNSET))
+    if "refused" in written:
+        return Rule("refused", written["refused"], unless)
+    return Rule("warned", written["warned"], unless)
+
+
+@cache
+def _rules_of(definition: str) -> dict[str, Rule]:
+    for prefix in _PREFIXES:
+        if definition.startswith(prefix):
+            return rules().get(definition.removeprefix(prefix), {})
+    return {}
+
+
+class Found(NamedTuple):
+    """A field of an object that a rule speaks about."""
+
+    path: str
+    rule: Rule
+
+
+def findings(kind: Kind, obj: JsonObject) -> Iterator[Found]:
+    """Yield each field of ``obj`` that is refused or warned about, in document order."""
+    yield from _walk(schema.kind_shape(kind), obj, "")
+
+
+def _walk(shape: schema.Shape, value: Any, path: str) -> Iterator[Found]:
+    if isinstance(value, list) and shape.items is not None:
+        for index, inner in enumerate(value):
+            yield from _walk(shape.items, inner, f"{path}[{index}]")
+    elif isinstance(value, dict) and shape.kind == "object":
+        known = _rules_of(shape.definition)
+        for field, inner in value.items():
+            rule = known.get(field)
+            if rule is None or rule.treatment == "implemented":
+                continue
+            here = f"{path}.{field}" if path else field
+            if rule.treatment == "see":
+                yield from _walk(shape.fields[field], inner, here)
+            elif not rule.accepts(inner):
+                yield Found(here, rule)
+
+
+class Covered(NamedTuple):
+    """A field of a kind's schema with its rule, None when nobody classified it; ``shape`` is the field's type."""
+
+    path: str
+    rule: Rule | None
+    shape: schema.Shape
+
+
+def covered(kind: Kind) -> Iterator[Covered]:
+    """Yield every field of the kind's schema down to where a rule covers the rest; for tests and documentation."""
+    yield from _covered(schema.kind_shape(kind), "")
+
+
+def _covered(shape: schema.Shape, path: str) -> Iterator[Covered]:
+    if shape.kind != "object" and shape.items is not None:
+        yield from _covered(shape.items, f"{path}[]" if shape.kind == "list" else f"{path}{{}}")
+        return
+    known = _rules_of(shape.definition)
+    for field in shape.fields:
+        here = f"{path}.{field}" if path else field
+        rule = known.get(field)
+        if rule is not None and rule.treatment == "see":
+            yield from _covered(shape.fields[field], here)
+        else:
+            yield Covered(here, rule, shape.fields[field])

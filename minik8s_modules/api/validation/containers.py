@@ -1,0 +1,284 @@
+"""Validation of containers. Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``validateContainers``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.api import quantities
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.validation import common
+
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PROTOCOLS = ("TCP", "UDP", "SCTP")
+_FIELD_PATHS = (
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+    "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
+_SUBSCRIPT = re.compile(r"metadata\.(annotations|labels)\['(.*)'\]")
+_RESOURCE_FIELDS = (
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory",
+    "requests.cpu", "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
+_STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_VALUE_SOURCES = ("configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef")
+
+
+def validate_containers(
+    field: str, containers: list[JsonObject], volumes: set[str], *, host_network: bool, init: bool = False
+) -> list[Cause]:
+    """Return what is wrong with a list of containers; ``volumes`` are the names of the pod's volumes."""
+    if not containers and not init:
+        return [common.required(field)]
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    ports: set[tuple[str, int]] = set()
+    for index, container in enumerate(containers):
+        at = f"{field}[{index}]"
+        causes += _name(f"{at}.name", container.get("name") or "", seen)
+        causes += _image(container, at)
+        causes += _ports(f"{at}.ports", container.get("ports") or [], host_network=host_network)
+        causes += _host_port_conflicts(f"{at}.ports", container.get("ports") or [], ports)
+        causes += _environment(at, container)
+        causes += _mounts(f"{at}.volumeMounts", container.get("volumeMounts") or [], volumes)
+        causes += validate_resources(f"{at}.resources", container.get("resources") or {})
+        causes += _security(f"{at}.securityContext", container.get("securityContext") or {})
+    return causes
+
+
+def _name(field: str, name: str, seen: set[str]) -> list[Cause]:
+    if not name:
+        return [common.required(field)]
+    causes = common.all_invalid(field, name, common.dns1123_label(name))
+    if name in seen:
+        causes.append(common.duplicate(field, name))
+    seen.add(name)
+    return causes
+
+
+def _image(container: JsonObject, at: str) -> list[Cause]:
+    causes = []
+    image = container.get("image") or ""
+    if not image:
+        causes.append(common.required(f"{at}.image"))
+    elif image != image.strip():
+        causes.append(common.invalid(f"{at}.image", image, "must not have leading or trailing whitespace"))
+    if container.get("imagePullPolicy") not in _PULL_POLICIES:
+        causes.append(common.not_supported(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES))
+    if container.get("terminationMessagePolicy", "File") not in {"File", "FallbackToLogsOnError"}:
+        field, supported = f"{at}.terminationMessagePolicy", ["File", "FallbackToLogsOnError"]
+        causes.append(common.not_supported(field, container["terminationMessagePolicy"], supported))
+    return causes
+
+
+def _ports(field: str, ports: list[JsonObject], *, host_network: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        at = f"{field}[{index}]"
+        causes += _port_name(f"{at}.name", port.get("name") or "", names)
+        number = port.get("containerPort") or 0
+        if not number:
+            causes.append(common.required(f"{at}.containerPort"))
+        else:
+            causes += common.all_invalid(f"{at}.containerPort", number, common.port_number(number))
+        causes += _host_port(f"{at}.hostPort", port, host_network=host_network)
+        if port.get("protocol") not in PROTOCOLS:
+            causes.append(common.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
+    return causes
+
+
+def _port_name(field: str, name: str, names: set[str]) -> list[Cause]:
+    if not name:
+        return []
+    causes = common.all_invalid(field, name, common.port_name(name))
+    if name in names:
+        causes.append(common.duplicate(field, name))
+    names.add(name)
+    return causes
+
+
+def _host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause]:
+    host_port = port.get("hostPort") or 0
+    if not host_port:
+        return []
+    if host_network and host_port != port.get("containerPort"):
+        return [common.invalid(field, host_port, "must match `containerPort` when `hostNetwork` is true")]
+    if not host_network:
+        return [
+            common.forbidden(field, "not supported by minik8s: ports are not published on the node; use hostNetwork")
+        ]
+    return common.all_invalid(field, host_port, common.port_number(host_port))
+
+
+def _host_port_conflicts(field: str, ports: list[JsonObject], taken: set[tuple[str, int]]) -> list[Cause]:
+    causes = []
+    for index, port in enumerate(ports):
+        host_port = port.get("hostPort") or 0
+        key = (port.get("protocol", ""), host_port)
+        if host_port and key in taken:
+            causes.append(common.duplicate(f"{field}[{index}].hostPort", f"{key[0]}//{host_port}"))
+        taken.add(key)
+    return causes
+
+
+def _environment(at: str, container: JsonObject) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, variable in enumerate(container.get("env") or []):
+        causes += _variable(f"{at}.env[{index}]", variable)
+    for index, source in enumerate(container.get("envFrom") or []):
+        causes += _variables_from(f"{at}.envFrom[{index}]", source)
+    return causes
+
+
+def _variable(at: str, variable: JsonObject) -> list[Cause]:
+    name = variable.get("name") or ""
+    causes = common.all_invalid(f"{at}.name", name, common.env_name(name)) if name else [common.required(f"{at}.name")]
+    source = variable.get("valueFrom")
+    if source is None:
+        return causes
+    given = [kind for kind in _VALUE_SOURCES if kind in source]
+    if not given:
+        told = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        causes.append(common.invalid(f"{at}.valueFrom", "", told))
+    if variable.get("value") and given:
+        causes.append(common.invalid(f"{at}.valueFrom", "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        causes.append(common.invalid(f"{at}.valueFrom", "", "may not have more than one field specified at a time"))
+    for kind in given:
+        causes += _SOURCE_CHECKS[kind](f"{at}.valueFrom.{kind}", source[kind])
+    return causes
+
+
+def _key_reference(at: str, reference: JsonObject) -> list[Cause]:
+    causes = []
+    if not reference.get("name"):
+        causes.append(common.required(f"{at}.name"))
+    key = reference.get("key") or ""
+    if not key:
+        return [*causes, common.required(f"{at}.key")]
+    return causes + common.all_invalid(f"{at}.key", key, common.config_key(key))
+
+
+def _field_reference(at: str, reference: JsonObject) -> list[Cause]:
+    path = reference.get("fieldPath") or ""
+    if not path:
+        return [common.required(f"{at}.fieldPath")]
+    if reference.get("apiVersion", "v1") != "v1":
+        return [common.not_supported(f"{at}.apiVersion", reference["apiVersion"], ["v1"])]
+    subscript = _SUBSCRIPT.fullmatch(path)
+    if subscript:
+        key = subscript[2]
+        return common.all_invalid(at, key, common.qualified_name(key.lower() if subscript[1] == "annotations" else key))
+    return [] if path in _FIELD_PATHS else [common.not_supported(f"{at}.fieldPath", path, _FIELD_PATHS)]
+
+
+def _resource_reference(at: str, reference: JsonObject) -> list[Cause]:
+    resource = reference.get("resource") or ""
+    if not resource:
+        return [common.required(f"{at}.resource")]
+    if resource not in _RESOURCE_FIELDS:
+        return [common.not_supported(f"{at}.resource", resource, _RESOURCE_FIELDS)]
+    divisor = quantities.parse(reference.get("divisor") or "0")
+    allowed = ("1m", "1") if resource.endswith(".cpu") else _BYTE_DIVISORS
+    if divisor and divisor not in map(quantities.parse, allowed):
+        told = f"only divisor's values {' and '.join(allowed[:2])} are supported with the cpu resource"
+        if not resource.endswith(".cpu"):
+            told = f"only divisor's values {', '.join(allowed)} are supported with the memory resource"
+        return [common.invalid(f"{at}.divisor", reference["divisor"], told)]
+    return []
+
+
+_BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_SOURCE_CHECKS = {
+    "configMapKeyRef": _key_reference,
+    "secretKeyRef": _key_reference,
+    "fieldRef": _field_reference,
+    "resourceFieldRef": _resource_reference,
+}
+
+
+def _variables_from(at: str, source: JsonObject) -> list[Cause]:
+    causes = []
+    if source.get("prefix"):
+        causes += common.all_invalid(f"{at}.prefix", source["prefix"], common.env_name(source["prefix"]))
+    given = [kind for kind in ("configMapRef", "secretRef") if kind in source]
+    if not given:
+        causes.append(common.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
+    if len(given) > 1:
+        causes.append(common.invalid(at, "", "may not have more than one field specified at a time"))
+    return causes + [common.required(f"{at}.{kind}.name") for kind in given if not source[kind].get("name")]
+
+
+def _mounts(field: str, mounts: list[JsonObject], volumes: set[str]) -> list[Cause]:
+    causes: list[Cause] = []
+    paths: set[str] = set()
+    for index, mount in enumerate(mounts):
+        at = f"{field}[{index}]"
+        name, path = mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            causes.append(common.required(f"{at}.name"))
+        elif name not in volumes:
+            causes.append(common.not_found(f"{at}.name", name))
+        causes += _mount_path(f"{at}.mountPath", path, paths)
+        if mount.get("subPath"):
+            causes += common.local_path(f"{at}.subPath", mount["subPath"])
+    return causes
+
+
+def _mount_path(field: str, path: str, paths: set[str]) -> list[Cause]:
+    if not path:
+        return [common.required(field)]
+    causes = []
+    if path in paths:
+        causes.append(common.invalid(field, path, "must be unique"))
+    if not path.startswith("/"):
+        causes.append(common.invalid(field, path, "must be an absolute path"))
+    if ".." in path.split("/"):
+        causes.append(common.invalid(field, path, "must not contain '..'"))
+    paths.add(path)
+    return causes
+
+
+def validate_resources(field: str, resources: JsonObject) -> list[Cause]:
+    """Return what is wrong with requests and limits: names, signs, and requests above their limits."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    causes = _amounts(f"{field}.limits", limits)
+    causes += _amounts(f"{field}.requests", requests)
+    for name, amount in requests.items():
+        if name in limits and quantities.parse(amount) > quantities.parse(limits[name]):
+            told = f"must be less than or equal to {name} limit of {quantities.canonical(limits[name])}"
+            causes.append(common.invalid(f"{field}.requests", quantities.canonical(amount), told))
+        elif "/" in name and name in limits and quantities.parse(amount) != quantities.parse(limits[name]):
+            told = f"must be equal to {name} limit of {quantities.canonical(limits[name])}"
+            causes.append(common.invalid(f"{field}.requests", quantities.canonical(amount), told))
+    return causes
+
+
+def _amounts(field: str, amounts: Mapping[str, Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, amount in amounts.items():
+        causes += _resource_name(field, name)
+        if quantities.parse(amount) < 0:
+            causes.append(common.invalid(f"{field}[{name}]", str(amount), common.NOT_NEGATIVE))
+    return causes
+
+
+def _resource_name(field: str, name: str) -> list[Cause]:
+    messages: Iterable[str] = common.qualified_name(name)
+    if not messages and "/" not in name and name not in _STANDARD_RESOURCES:
+        messages = ["must be a standard resource for containers"]
+    return common.all_invalid(field, name, messages)
+
+
+def _security(field: str, context: JsonObject) -> list[Cause]:
+    causes = []
+    user = context.get("runAsUser")
+    if user is not None and not 0 <= user <= 2**31 - 1:
+        causes.append(common.invalid(f"{field}.runAsUser", user, "must be between 0 and 2147483647, inclusive"))
+    if context.get("runAsNonRoot") and not user:
+        told = "not supported by minik8s without a runAsUser other than 0: the image's user is not looked at"
+        causes.append(common.forbidden(f"{field}.runAsNonRoot", told))
+    return causes

@@ -1,0 +1,180 @@
+"""Validation of pods: what ``kubectl create`` is told of a pod spec. Containers and volumes have modules of their own.
+
+Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidatePodSpec``, ``ValidatePodUpdate``).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.objects import JsonObject, init_containers, spec
+from minik8s_modules.api.validation import common
+from minik8s_modules.api.validation.containers import validate_containers
+from minik8s_modules.api.validation.meta import validate_labels
+from minik8s_modules.api.validation.volumes import validate_volumes
+
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_LARGEST = 2**31 - 1
+_CHANGEABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_NAMES = {  # field: syntax
+    "nodeName": common.dns1123_subdomain,
+    "serviceAccountName": common.dns1123_subdomain,
+    "hostname": common.dns1123_label,
+    "subdomain": common.dns1123_label,
+    "priorityClassName": common.dns1123_subdomain,
+}
+
+
+def validate_pod(pod: JsonObject) -> list[Cause]:
+    """Return why the pod may not be kept."""
+    declared = spec(pod)
+    causes, volumes = validate_volumes("spec.volumes", declared.get("volumes") or [])
+    host_network = bool(declared.get("hostNetwork"))
+    causes += validate_containers(
+        "spec.containers", declared.get("containers") or [], volumes, host_network=host_network
+    )
+    causes += validate_containers(
+        "spec.initContainers", init_containers(pod), volumes, host_network=host_network, init=True
+    )
+    causes += _container_names(declared)
+    causes += _scalars(declared)
+    causes += validate_labels("spec.nodeSelector", declared.get("nodeSelector") or {})
+    causes += _tolerations(declared.get("tolerations") or [])
+    return causes + _nul_bytes("spec", declared)
+
+
+def _container_names(declared: JsonObject) -> list[Cause]:
+    app = {container.get("name") for container in declared.get("containers") or []}
+    return [
+        common.duplicate(f"spec.initContainers[{index}].name", container["name"])
+        for index, container in enumerate(declared.get("initContainers") or [])
+        if container.get("name") and container["name"] in app
+    ]
+
+
+def _scalars(declared: JsonObject) -> list[Cause]:
+    causes = []
+    for field, allowed in (("restartPolicy", _RESTART_POLICIES), ("dnsPolicy", _DNS_POLICIES)):
+        if declared.get(field) not in allowed:
+            causes.append(common.not_supported(f"spec.{field}", declared.get(field), allowed))
+    for field, syntax in _NAMES.items():
+        if declared.get(field):
+            causes += common.all_invalid(f"spec.{field}", declared[field], syntax(declared[field]))
+    if (declared.get("terminationGracePeriodSeconds") or 0) < 0:
+        field = "spec.terminationGracePeriodSeconds"
+        causes.append(common.invalid(field, declared["terminationGracePeriodSeconds"], common.NOT_NEGATIVE))
+    operating_system = (declared.get("os") or {}).get("name", "linux")
+    if operating_system != "linux":
+        causes.append(common.not_supported("spec.os.name", operating_system, ["linux"]))
+    return causes
+
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def _tolerations(tolerations: list[JsonObject]) -> list[Cause]:
+    causes = []
+    for index, toleration in enumerate(tolerations):
+        field, key = f"spec.tolerations[{index}]", toleration.get("key") or ""
+        operator = toleration.get("operator") or "Equal"
+        if key:
+            causes += common.all_invalid(f"{field}.key", key, common.qualified_name(key))
+        elif operator != "Exists":
+            told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            causes.append(common.invalid(f"{field}.operator", toleration.get("operator") or "", told))
+        if operator not in {"Equal", "Exists"}:
+            causes.append(common.not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
+        if operator == "Exists" and toleration.get("value"):
+            causes.append(
+                common.invalid(
+                    f"{field}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
+                )
+            )
+        if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
+            causes.append(common.not_supported(f"{field}.effect", toleration["effect"], _EFFECTS))
+    return causes
+
+
+def _nul_bytes(field: str, value: Any) -> list[Cause]:
+    """Refuse NUL in any text: no program can be given one, and each consumer would cut it elsewhere."""
+    if isinstance(value, str):
+        return [common.invalid(field, value, "must not contain a NUL character")] if "\0" in value else []
+    if isinstance(value, dict):
+        return [
+            c for name, inner in value.items() for c in (*_nul_bytes(f"{field}.{name}", inner), *_nul_key(field, name))
+        ]
+    if isinstance(value, list):
+        return [c for index, inner in enumerate(value) for c in _nul_bytes(f"{field}[{index}]", inner)]
+    return []
+
+
+def _nul_key(field: str, name: str) -> list[Cause]:
+    return [common.invalid(field, name, "must not contain a NUL character")] if "\0" in name else []
+
+
+def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old pod may not become the new one: all but images, tolerations added and a deadline is fixed."""
+    after, before = spec(new), spec(old)
+    for field in ("containers", "initContainers"):
+        if len(after.get(field) or []) != len(before.get(field) or []):
+            return [common.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
+    causes = _deadline(after, before)
+    causes += _added_tolerations(after.get("tolerations") or [], before.get("tolerations") or [])
+    munged = _with_allowed_changes(after, before)
+    if munged != before and not causes:
+        changed = sorted(_differences("spec", munged, before))
+        causes.append(common.forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}"))
+    return causes
+
+
+def _with_allowed_changes(after: JsonObject, before: JsonObject) -> JsonObject:
+    """Return the new spec with the old values of the fields that may change."""
+    munged = copy.deepcopy(after)
+    for field in ("containers", "initContainers"):
+        for container, old in zip(munged.get(field) or [], before.get(field) or [], strict=True):
+            if container.get("image") and "image" in old:
+                container["image"] = old["image"]
+    for field in ("activeDeadlineSeconds", "tolerations"):
+        munged.pop(field, None)
+        if field in before:
+            munged[field] = before[field]
+    if munged.get("terminationGracePeriodSeconds") == 1 and (before.get("terminationGracePeriodSeconds") or 0) < 0:
+        munged["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+    return munged
+
+
+def _deadline(after: JsonObject, before: JsonObject) -> list[Cause]:
+    field = "spec.activeDeadlineSeconds"
+    wanted, there = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if wanted is not None and not 0 <= wanted <= _LARGEST:
+        return [common.invalid(field, wanted, f"must be between 0 and {_LARGEST}, inclusive")]
+    if there is None:
+        return []
+    if wanted is None:
+        return [common.invalid(field, None, "must not update from a positive integer to nil value")]
+    return [common.invalid(field, wanted, "must be less than or equal to previous value")] if wanted > there else []
+
+
+def _added_tolerations(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:
+    if all(toleration in after for toleration in before):
+        return []
+    return [
+        common.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+    ]
+
+
+def _differences(field: str, new: Any, old: Any) -> set[str]:
+    if isinstance(new, dict) and isinstance(old, dict):
+        names = set(new) | set(old)
+        return {d for name in names for d in _differences(f"{field}.{name}", new.get(name), old.get(name))}
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        pairs = enumerate(zip(new, old, strict=True))
+        return {d for index, (a, b) in pairs for d in _differences(f"{field}[{index}]", a, b)}
+    return set() if new == old else {field}
