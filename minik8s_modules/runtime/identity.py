@@ -34,7 +34,7 @@ def _place() -> tuple[str, str, str]:
 def process_identity(pid: int | None = None) -> str:
     """Return ``<host>_<boot>_<pid namespace>_<pid>_<start time>`` of this process, or of ``pid``."""
     pid = pid or os.getpid()
-    return "_".join([*_place(), str(pid), _start_time(pid) or "0"])
+    return "_".join([*_place(), str(pid), start_time(pid) or "0"])
 
 
 def holder_is_dead(identity: str) -> bool:
@@ -45,10 +45,10 @@ def holder_is_dead(identity: str) -> bool:
     holder = _Holder(*parts)
     if (holder.host, holder.boot, holder.pid_namespace) != _place() or not holder.pid.isdigit():
         return False
-    return _start_time(int(holder.pid)) != holder.start_time
+    return start_time(int(holder.pid)) != holder.start_time
 
 
-def _start_time(pid: int) -> str:
+def start_time(pid: int) -> str:
     """Return the process's start in clock ticks since boot; empty when it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,293 @@
+"""One node's Docker through the Docker SDK: ping, containers, images, events, pulls.
+
+Only containers labelled with the node's name are seen. Events arrive on one stream for containers and
+images, without Docker's label filter (images carry no such label); other containers' events are skipped
+here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import docker
+import orjson
+import requests
+from docker.auth import encode_header
+from docker.errors import APIError, DockerException
+from docker.errors import NotFound as DockerNotFound
+from urllib3.exceptions import HTTPError
+
+from minik8s_modules.gateway.errors import DockerUnavailable, PullCancelled, PullFailed
+from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
+
+JsonObject = dict[str, Any]
+
+API_VERSION = "1.40"  # the version the node's modules speak: Docker 19.03 to 29
+TIMEOUT_S = 10
+PING_TIMEOUT_S = 5.0
+CONTAINER_ACTIONS = ("create", "start", "die", "oom", "destroy")
+_IMAGE_ACTIONS = ("pull", "tag", "untag", "delete", "import", "load")
+_EVENT_FILTERS = {"type": ["container", "image"], "event": [*CONTAINER_ACTIONS, *_IMAGE_ACTIONS]}
+
+
+class DockerEvent(NamedTuple):
+    """``id`` is the container's, empty for an image event; ``time_ns`` is the daemon's clock."""
+
+    action: str
+    id: str
+    time_ns: int
+
+
+class EventStream:
+    """Iterator of a node's ``DockerEvent``; ends when Docker ends it or ``close`` was called from any thread."""
+
+    def __init__(self, response: requests.Response, node: str) -> None:
+        self._response = response
+        self._node = node
+        self._closed = False
+
+    def __iter__(self) -> Iterator[DockerEvent]:
+        """Yield the events as they come."""
+        try:
+            for message in _json_lines(self._response):
+                event = self._event(message)
+                if event is not None:
+                    yield event
+        except (HTTPError, OSError, ValueError, AttributeError) as error:
+            # AttributeError, ValueError: a read that was overtaken by close, and lines that are no JSON
+            if not self._closed:
+                raise DockerUnavailable(f"the event stream was cut: {error}") from error
+
+    def close(self) -> None:
+        """End the stream; its reader stops."""
+        self._closed = True
+        _shut_down(self._response)
+
+    def release(self) -> None:
+        """Close the connection; for the reading thread, when it is done."""
+        self._closed = True
+        self._response.close()
+
+    def _event(self, message: Mapping[str, Any]) -> DockerEvent | None:
+        actor = message.get("Actor") or {}
+        time_ns = int(message.get("timeNano") or 0)
+        if message.get("Type") == "image":
+            return DockerEvent(message["Action"], "", time_ns)
+        if (actor.get("Attributes") or {}).get(labels.NODE) != self._node:
+            return None
+        return DockerEvent(message["Action"], str(actor.get("ID") or ""), time_ns)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket whose socket is at hand before the answer's headers are."""
+
+    def __init__(self, path: str, timeout_s: float | None = None) -> None:
+        super().__init__("docker", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Pull:
+    """One pull under way; ``run`` in one thread, ``cancel`` from any.
+
+    Docker sends an answer's headers only with the first progress, so a pull that waits for its registry can be
+    cancelled by its socket alone; the SDK gives that away too late.
+    """
+
+    def __init__(self, engine: Engine, socket_path: str, image: str, auth: Mapping[str, str] | None) -> None:
+        self._engine = engine
+        self._connection = _UnixConnection(socket_path)
+        self._image = image
+        self._auth = auth
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def run(self) -> str:
+        """Pull the image; return its id.
+
+        Raises:
+            PullFailed: Docker said why.
+            PullCancelled: ``cancel`` was called.
+            DockerUnavailable: the connection to Docker broke.
+        """
+        try:
+            self._open()
+            self._follow()
+            return self._engine.image_id(self._image)
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            if self._cancelled:
+                raise PullCancelled(f"the pull of {self._image} was cancelled") from error
+            raise DockerUnavailable(f"the pull of {self._image} was cut: {error}") from error
+        finally:
+            with self._lock:
+                self._connection.close()
+            self._engine.close()
+
+    def cancel(self) -> None:
+        """Break the pull off; Docker stops it when its caller is gone."""
+        with self._lock:
+            self._cancelled = True
+            if self._connection.sock is not None:
+                with contextlib.suppress(OSError):
+                    self._connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._cancelled:
+                raise PullCancelled(f"the pull of {self._image} was cancelled")
+            self._connection.connect()
+        repository, tag = _reference(self._image)
+        query = urllib.parse.urlencode({"fromImage": repository, "tag": tag})
+        headers = {"X-Registry-Auth": encode_header(dict(self._auth)).decode("ascii")} if self._auth else {}
+        self._connection.request("POST", f"/v{API_VERSION}/images/create?{query}", headers=headers)
+
+    def _follow(self) -> None:
+        response = self._connection.getresponse()
+        if response.status != HTTPStatus.OK:
+            raise PullFailed(_message(response.read()))
+        for line in response:
+            error = orjson.loads(line).get("error") if line.strip() else None
+            if error:
+                raise PullFailed(str(error))
+        if self._cancelled:
+            raise PullCancelled(f"the pull of {self._image} was cancelled")
+
+
+class Engine:
+    """Calls on the dockerd behind the unix socket ``socket_path`` for node ``node``; thread-safe."""
+
+    def __init__(self, socket_path: str, node: str) -> None:
+        self._node = node
+        self._socket_path = socket_path
+        self._client = docker.APIClient(
+            base_url=f"unix://{socket_path}", version=API_VERSION, timeout=TIMEOUT_S, num_pools=4
+        )
+
+    def ping(self) -> None:
+        """Return when Docker answers.
+
+        Raises:
+            DockerUnavailable: it does not, within 5 s.
+        """
+        connection = _UnixConnection(self._socket_path, PING_TIMEOUT_S)
+        try:
+            connection.request("GET", "/_ping")
+            status = connection.getresponse().status
+        except (http.client.HTTPException, OSError) as error:
+            raise DockerUnavailable(f"docker ping: {error}") from error
+        finally:
+            connection.close()
+        if status != HTTPStatus.OK:
+            raise DockerUnavailable(f"docker ping: status {status}")
+
+    def containers(self) -> list[JsonObject]:
+        """Return the observations of all the node's containers, running or not."""
+        with _translated("list"):
+            found = self._client.containers(all=True, filters={"label": f"{labels.NODE}={self._node}"}, quiet=True)
+        observations = [self.container(entry["Id"]) for entry in found]
+        return [each for each in observations if each is not None]
+
+    def container(self, container_id: str) -> JsonObject | None:
+        """Return the container's observation; None when it is gone."""
+        try:
+            with _translated("inspect"):
+                return observation_from_inspect(self._client.inspect_container(container_id))
+        except DockerNotFound:
+            return None
+
+    def images(self) -> list[str]:
+        """Return every name (``repo:tag``, ``repo@sha256:…``) and id of the images present, sorted."""
+        with _translated("images"):
+            found = self._client.images()
+        names = {image["Id"] for image in found}
+        for image in found:
+            names.update(image.get("RepoTags") or ())
+            names.update(image.get("RepoDigests") or ())
+        return sorted(name for name in names if "<none>" not in name)
+
+    def image_id(self, image: str) -> str:
+        """Return the id of ``image``.
+
+        Raises:
+            PullFailed: there is no such image.
+        """
+        try:
+            with _translated("inspect"):
+                found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]  # types-docker lacks it
+                return str(found["Id"])
+        except DockerNotFound as error:
+            raise PullFailed(f"image {image} was pulled and then removed") from error
+
+    def events(self, since_ns: int) -> EventStream:
+        """Return the events after ``since_ns`` of the daemon's clock; 0 for from now on."""
+        params = {"filters": orjson.dumps(_EVENT_FILTERS).decode()}
+        if since_ns:
+            params["since"] = f"{since_ns // 10**9}.{since_ns % 10**9:09d}"
+        with _translated("events"):
+            response = self._client.get(self._url("/events"), params=params, stream=True, timeout=None)
+            response.raise_for_status()
+        return EventStream(response, self._node)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._client.close()
+
+    def _url(self, path: str) -> str:
+        return f"{self._client.base_url}/v{API_VERSION}{path}"
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn everything but Docker's "not found" into ``DockerUnavailable``."""
+    try:
+        yield
+    except DockerNotFound:
+        raise
+    except (APIError, DockerException, requests.RequestException, HTTPError, OSError, ValueError) as error:
+        raise DockerUnavailable(f"docker {what}: {error}") from error
+
+
+def _json_lines(response: requests.Response) -> Iterator[JsonObject]:
+    """Yield the JSON objects, one a line, of a streamed answer as soon as each is complete."""
+    rest = b""
+    while data := response.raw.read1():
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (orjson.loads(line) for line in lines if line.strip())
+    if rest.strip():
+        yield orjson.loads(rest)
+
+
+def _shut_down(response: requests.Response) -> None:
+    try:
+        response.raw.shutdown()
+    except (OSError, RuntimeError, ValueError):
+        return  # it has ended by itself
+
+
+def _reference(image: str) -> tuple[str, str]:
+    """Return (repository, tag or digest) as Docker's API takes them; ``latest`` where neither is given."""
+    name, at, digest = image.partition("@")
+    if at:
+        return name, digest
+    head, colon, tag = image.rpartition(":")
+    return (head, tag) if colon and "/" not in tag else (image, "latest")
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(orjson.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:500].decode("utf-8", "replace")

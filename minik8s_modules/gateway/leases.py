@@ -1,0 +1,103 @@
+"""A living node's Lease in kube-node-lease, renewed every 10 s as the kubelet does; the proof others judge it by.
+
+Renewed are only nodes whose Docker has answered lately. One thread serves all nodes: each renewal is one
+small request, and when the API is away all of them fail alike. Source of names and times: kubelet,
+``pkg/kubelet/kubelet.go``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.kinds import LEASE, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
+from minik8s_modules.base.errors import TemporaryError
+
+log = logging.getLogger(__name__)
+
+NAMESPACE = "kube-node-lease"
+RENEW_S = 10.0
+DURATION_S = 40
+# longer than one ping interval and one ping's timeout: a single slow ping costs no renewal
+FRESH_S = 25.0
+
+
+class LeaseApi(Protocol):
+    """The part of ``ApiClient`` that renewing needs."""
+
+    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
+        """Create the object."""
+
+    def patch(self, kind: Kind, name: str, namespace: str, body: Any) -> JsonObject:
+        """Merge ``body`` into the object."""
+
+
+class NodeLeases:
+    """Keeps the Leases of the nodes that ``living`` names."""
+
+    def __init__(self, client: LeaseApi, living: Callable[[], Iterable[str]], clock: Clock | None = None) -> None:
+        self._client = client
+        self._living = living
+        self._clock = clock or SystemClock()
+        self._now = threading.Event()
+        self._stop = threading.Event()
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="node-leases", daemon=True)
+
+    def start(self) -> None:
+        """Renew from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End renewing."""
+        self._stop.set()
+        self._now.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=3.0)
+
+    def renew_soon(self) -> None:
+        """Renew without waiting for the interval, because a node came to life."""
+        self._now.set()
+
+    def renew_all(self) -> None:
+        """Renew the Lease of every living node once; failures are logged, and tried again next time."""
+        for node in self._living():
+            try:
+                self._renew(node)
+            except (TemporaryError, StatusError) as error:
+                level = logging.DEBUG if self._failing else logging.WARNING
+                log.log(level, "lease of %s was not renewed: %s", node, error)
+                self._failing = True
+            else:
+                self._failing = False
+
+    def _renew(self, node: str) -> None:
+        now = rfc3339_micro(self._clock.now())
+        spec = {"holderIdentity": node, "leaseDurationSeconds": DURATION_S, "renewTime": now}
+        try:
+            self._client.patch(LEASE, node, NAMESPACE, {"spec": spec})
+        except NotFound:
+            metadata = {"name": node, "namespace": NAMESPACE}
+            self._client.create(
+                LEASE,
+                {
+                    "apiVersion": LEASE.api_version,
+                    "kind": LEASE.kind,
+                    "metadata": metadata,
+                    "spec": {**spec, "acquireTime": now},
+                },
+            )
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._now.clear()
+            try:
+                self.renew_all()
+            except Exception:
+                log.exception("renewing node leases failed")
+            self._clock.wait(self._now, RENEW_S)

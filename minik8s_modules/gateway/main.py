@@ -1,0 +1,178 @@
+"""``minik8s-gateway``: watches the nodes of one shard and serves what it sees on a Unix socket."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.process import run_daemon
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.gateway import messages
+from minik8s_modules.gateway.inventory import DEFAULT_SHARD, NodeAddress, load_nodes
+from minik8s_modules.gateway.leases import FRESH_S, LeaseApi, NodeLeases
+from minik8s_modules.gateway.links import link_to
+from minik8s_modules.gateway.messages import Cancel, PullRequest, Relist, Request
+from minik8s_modules.gateway.node import NodeWatcher
+from minik8s_modules.gateway.pulls import Pulls
+from minik8s_modules.gateway.server import SocketServer
+
+log = logging.getLogger(__name__)
+
+_INVENTORY_CHECK_S = 10.0
+
+
+class Gateway:
+    """Nodes, clients and pulls of one shard, tied together."""
+
+    def __init__(self, client: LeaseApi, socket_path: Path, directory: Path) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._nodes: dict[str, tuple[NodeAddress, NodeWatcher]] = {}
+        self._server = SocketServer(socket_path, self.handle, self._greet)
+        self._pulls = Pulls(self._server.publish)
+        self._leases = NodeLeases(client, self._living)
+
+    def start(self) -> None:
+        """Serve clients and renew Leases; nodes come with ``use``."""
+        self._server.start()
+        self._leases.start()
+
+    def stop(self) -> None:
+        """End everything that was started, ssh masters too."""
+        self._pulls.stop()
+        self.use(())
+        self._leases.stop()
+        self._server.stop()
+
+    def use(self, addresses: Sequence[NodeAddress]) -> None:
+        """Watch exactly the nodes of ``addresses``; one that is watched already with the same address goes on."""
+        wanted = {address.name: address for address in addresses}
+        with self._lock:
+            gone = [name for name, (address, _) in self._nodes.items() if wanted.get(name) != address]
+            stopped = [self._nodes.pop(name)[1] for name in gone]
+            new = [address for name, address in wanted.items() if name not in self._nodes]
+        _stop_all(stopped)
+        for address in new:
+            watcher = NodeWatcher(address.name, link_to(address, self._directory), self._publish)
+            with self._lock:
+                self._nodes[address.name] = (address, watcher)
+            watcher.start()
+
+    def handle(self, request: Request) -> None:
+        """Do what a client asks; returns at once."""
+        match request:
+            case Relist(node):
+                watcher = self._watcher(node)
+                if watcher is not None:
+                    watcher.relist()
+            case Cancel(pull_id):
+                self._pulls.cancel(pull_id)
+            case PullRequest():
+                self._pull(request)
+
+    def _pull(self, request: PullRequest) -> None:
+        watcher = self._watcher(request.node)
+        path = watcher.socket_path if watcher else ""
+        if path:
+            self._pulls.start(request, path)
+            return
+        why = f"node {request.node} is not connected" if watcher else f"there is no node {request.node} here"
+        self._publish(messages.not_pulled(request, "ErrImagePull", why))
+
+    def _publish(self, message: dict[str, Any]) -> None:
+        self._server.publish(message)
+        if message["op"] == "alive" and message["alive"]:
+            self._leases.renew_soon()
+
+    def _greet(self, publish: Callable[[dict[str, Any]], None]) -> None:
+        with self._lock:
+            watchers = [watcher for _, watcher in self._nodes.values()]
+        for watcher in watchers:
+            watcher.tell(publish)
+
+    def _watcher(self, node: str) -> NodeWatcher | None:
+        with self._lock:
+            found = self._nodes.get(node)
+        return found[1] if found else None
+
+    def _living(self) -> list[str]:
+        with self._lock:
+            watchers = [watcher for _, watcher in self._nodes.values()]
+        return [watcher.name for watcher in watchers if watcher.answered_within(FRESH_S)]
+
+
+def _stop_all(watchers: Sequence[NodeWatcher]) -> None:
+    """Stop all at the same time: a dead node's threads take seconds to end."""
+    threads = [threading.Thread(target=watcher.stop) for watcher in watchers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class InventoryFile:
+    """The nodes an inventory file tells, read again when the file has changed."""
+
+    def __init__(self, path: Path, shard: str) -> None:
+        self._path = path
+        self._shard = shard
+        self._stamp: tuple[int, int, int] | None = None
+
+    def changed_nodes(self) -> tuple[NodeAddress, ...] | None:
+        """Return the nodes when the file is not what it was at the last call, else None.
+
+        Raises:
+            ConfigurationError: it cannot be used; it is not read again before it changes.
+        """
+        try:
+            stat = self._path.stat()
+        except OSError as error:
+            raise ConfigurationError(f"cannot read inventory {self._path}: {error.strerror}") from error
+        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        return load_nodes(self._path, self._shard)
+
+
+def serve(configuration: Configuration, stop: threading.Event) -> None:
+    """Run until ``stop`` is set.
+
+    Raises:
+        ConfigurationError: the configuration, the kubeconfig or the inventory cannot be used.
+    """
+    client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-gateway")
+    inventory = InventoryFile(Path(configuration.text("inventory")), configuration.text("shard", DEFAULT_SHARD))
+    nodes = inventory.changed_nodes() or ()
+    run_dir = Path(configuration.text("run_dir", "/run/minik8s"))
+    socket_path = Path(configuration.text("socket", str(run_dir / "gateway.sock")))
+    gateway = Gateway(client, socket_path, run_dir / "gateway")
+    gateway.start()
+    try:
+        gateway.use(nodes)
+        log.info("watching %d nodes, serving %s", len(nodes), socket_path)
+        while not stop.wait(_INVENTORY_CHECK_S):
+            try:
+                changed = inventory.changed_nodes()
+            except ConfigurationError as error:
+                log.warning("%s; going on with the nodes known", error)
+                continue
+            if changed is not None:
+                gateway.use(changed)
+    finally:
+        gateway.stop()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon; return its exit code."""
+    return run_daemon("minik8s-gateway", "Watches nodes and their Docker for the reconciler.", serve, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

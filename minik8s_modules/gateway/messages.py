@@ -1,0 +1,136 @@
+"""The messages of the gateway's socket, one JSON object a line (ARCHITECTURE.md, "Gateway socket")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from minik8s_modules.base.errors import Minik8sError
+
+JsonObject = dict[str, Any]
+
+LINE_LIMIT = 1024 * 1024
+
+
+class BadMessage(Minik8sError):
+    """A line that is no request; the message says why."""
+
+
+class Relist(NamedTuple):
+    """Asks for a fresh ``state`` of ``node``."""
+
+    node: str
+
+
+class PullRequest(NamedTuple):
+    """Asks to pull ``image``; answered by one ``pulled`` of the same ``id``."""
+
+    id: str
+    node: str
+    image: str
+    auth: Mapping[str, str] | None
+
+
+class Cancel(NamedTuple):
+    """Breaks the pull ``id`` off; its ``pulled`` has the reason Cancelled."""
+
+    id: str
+
+
+Request = Relist | PullRequest | Cancel
+
+
+def parse(line: bytes) -> Request:
+    """Return the request in ``line``.
+
+    Raises:
+        BadMessage: it is none.
+    """
+    if not line.endswith(b"\n"):
+        raise BadMessage(f"a line without an end, {len(line)} bytes")
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadMessage(f"no JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise BadMessage("a message must be a JSON object")
+    match message.get("op"):
+        case "relist":
+            return Relist(_text(message, "node"))
+        case "cancel":
+            return Cancel(_text(message, "id"))
+        case "pull":
+            image, auth = _text(message, "image"), _auth(message.get("auth"))
+            return PullRequest(_text(message, "id"), _text(message, "node"), image, auth)
+        case other:
+            raise BadMessage(f"unknown op {other!r}; known are relist, pull, cancel")
+
+
+def _text(message: Mapping[str, Any], key: str) -> str:
+    value = message.get(key)
+    if not isinstance(value, str) or not value:
+        raise BadMessage(f"{message.get('op')}: {key} must be a non-empty string")
+    return value
+
+
+def _auth(value: Any) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise BadMessage("pull: auth must be null or a mapping of strings")  # never with its content
+    return value
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return ``message`` as one line."""
+    return orjson.dumps(message) + b"\n"
+
+
+def state(node: str, containers: list[JsonObject], images: list[str]) -> JsonObject:
+    """Return all that is known of ``node``."""
+    return {"op": "state", "node": node, "containers": containers, "images": images}
+
+
+def event(node: str, action: str, container_id: str, container: JsonObject | None) -> JsonObject:
+    """Return what happened to a container, with its observation afterwards; None when it is gone."""
+    return {"op": "event", "node": node, "action": action, "id": container_id, "container": container}
+
+
+def images(node: str, names: list[str]) -> JsonObject:
+    """Return the names and ids of the images ``node`` has now."""
+    return {"op": "images", "node": node, "images": names}
+
+
+def alive(node: str, *, alive: bool) -> JsonObject:
+    """Return whether ``node`` answers."""
+    return {"op": "alive", "node": node, "alive": alive}
+
+
+def pulled(request: PullRequest, image_id: str) -> JsonObject:
+    """Return the success of a pull."""
+    return _pulled(request, ok=True, image_id=image_id)
+
+
+def not_pulled(request: PullRequest, reason: str, message: str) -> JsonObject:
+    """Return the failure of a pull; ``reason`` is ErrImagePull or Cancelled."""
+    return _pulled(request, ok=False, reason=reason, message=message)
+
+
+def _pulled(request: PullRequest, *, ok: bool, image_id: str = "", reason: str = "", message: str = "") -> JsonObject:
+    return {
+        "op": "pulled",
+        "id": request.id,
+        "node": request.node,
+        "image": request.image,
+        "ok": ok,
+        "image_id": image_id,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def error(message: str) -> JsonObject:
+    """Return the answer to a line that was no request."""
+    return {"op": "error", "message": message}

@@ -1,0 +1,189 @@
+"""One ssh master a node, with the node's Docker socket forwarded to a local unix socket.
+
+The master is a process of its own: killed with kill -9, the gateway leaves it behind, and the next one
+adopts it by its control socket. What cannot be adopted is ended by its recorded pid and start time, never
+by name. Host keys are pinned: an unknown or changed key ends the attempt. The runner's connections may
+share the master (inventory variable ``ansible_control_path``), since both run as one user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from minik8s_modules.gateway.errors import NodeUnreachable
+from minik8s_modules.gateway.inventory import NodeAddress
+from minik8s_modules.runtime.identity import start_time
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT_S = 15.0
+_CHECK_TIMEOUT_S = 5.0
+_LONGEST_STEM = 32
+# A silent node is given up after 3 * 5 s, well below the 40 s after which its Lease is stale
+_OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",
+    "PasswordAuthentication=no",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ExitOnForwardFailure=yes",
+    "StreamLocalBindUnlink=yes",
+    "StreamLocalBindMask=0177",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ControlPersist=no",
+    "Compression=no",
+)
+
+
+class Paths:
+    """Where a node's sockets and records lie on this machine; ``directory`` is only ours (0700)."""
+
+    def __init__(self, address: NodeAddress, directory: Path) -> None:
+        # a unix socket's path ends at 107 bytes, and ssh binds its own under a name 17 bytes longer
+        stem = address.name
+        if len(stem) > _LONGEST_STEM:
+            stem = hashlib.sha256(stem.encode()).hexdigest()[:_LONGEST_STEM]
+        self.control = Path(address.control_path or directory / f"{stem}.ssh")
+        self.docker = directory / f"{stem}.docker"
+        self.record = directory / f"{stem}.pid"
+        self.log = directory / f"{stem}.log"
+
+
+def connection_options(address: NodeAddress, control: Path) -> list[str]:
+    """Return ssh's options for ``address``; the host comes after them."""
+    argv = ["-F", "none", "-p", str(address.port), "-o", f"ControlPath={control}"]
+    for option in _OPTIONS:
+        argv += ["-o", option]
+    if address.known_hosts:
+        argv += ["-o", f"UserKnownHostsFile={address.known_hosts}", "-o", "GlobalKnownHostsFile=none"]
+    if address.key_file:
+        argv += ["-o", "IdentitiesOnly=yes", "-i", address.key_file]
+    if address.user:
+        argv += ["-l", address.user]
+    return argv
+
+
+def master_argv(address: NodeAddress, paths: Paths) -> list[str]:
+    """Return the command that becomes the master, with the Docker socket forwarded."""
+    forward = f"{paths.docker}:{address.docker_socket}"
+    options = connection_options(address, paths.control)
+    return ["ssh", "-N", "-T", "-M", *options, "-L", forward, "--", address.host]
+
+
+class SshMaster:
+    """The master of one node; used by one thread at a time."""
+
+    def __init__(self, address: NodeAddress, directory: Path) -> None:
+        self._address = address
+        self._paths = Paths(address, directory)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> Path:
+        """Return the local path of the node's Docker socket, behind a living master.
+
+        Raises:
+            NodeUnreachable: no master could be started; the message is ssh's.
+        """
+        if self._alive():
+            return self._paths.docker
+        self._end_recorded()
+        self._start()
+        return self._paths.docker
+
+    def sftp_argv(self) -> list[str]:
+        """Return the command that opens an sftp channel through the master."""
+        options = connection_options(self._address, self._paths.control)
+        return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-s", "--", self._address.host, "sftp"]
+
+    def close(self) -> None:
+        """End the master."""
+        self._end_recorded()
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    def _alive(self) -> bool:
+        if self._process is not None and self._process.poll() is not None:
+            return False
+        if not self._paths.control.exists() or not self._paths.docker.exists():
+            return False
+        options = connection_options(self._address, self._paths.control)
+        argv = ["ssh", "-O", "check", *options, "--", self._address.host]
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CHECK_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+    def _start(self) -> None:
+        for path in (self._paths.control, self._paths.docker):
+            path.unlink(missing_ok=True)
+        try:
+            # a file, not a pipe: the master outlives a killed gateway and may still have something to say
+            with os.fdopen(_private(self._paths.log), "wb") as told:
+                process = subprocess.Popen(
+                    master_argv(self._address, self._paths),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=told,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise NodeUnreachable(f"cannot start ssh: {error.strerror}") from error
+        self._process = process
+        self._record(process.pid)
+        end = time.monotonic() + START_TIMEOUT_S
+        while not (self._paths.control.exists() and self._paths.docker.exists()):
+            if process.poll() is not None or time.monotonic() > end:
+                raise NodeUnreachable(f"ssh to {self._address.name}: {self._give_up(process)}")
+            time.sleep(0.02)
+        log.info("%s: connected by ssh", self._address.name)
+
+    def _give_up(self, process: subprocess.Popen[bytes]) -> str:
+        process.kill()
+        process.wait()
+        self._process = None
+        told = self._paths.log.read_text(encoding="utf-8", errors="replace").strip()
+        return told[-500:] or f"no connection within {START_TIMEOUT_S:.0f} s"
+
+    def _record(self, pid: int) -> None:
+        with os.fdopen(_private(self._paths.record), "w", encoding="ascii") as file:
+            file.write(f"{pid} {start_time(pid)}\n")
+
+    def _end_recorded(self) -> None:
+        """End the master this or an earlier gateway started, if that very process still lives."""
+        try:
+            pid, started = self._paths.record.read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            return
+        if started == start_time(int(pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGTERM)
+            _wait_gone(int(pid), started)
+        self._paths.record.unlink(missing_ok=True)
+
+
+def _private(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _wait_gone(pid: int, started: str) -> None:
+    end = time.monotonic() + _CHECK_TIMEOUT_S
+    while start_time(pid) == started:
+        if time.monotonic() > end:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return
+        time.sleep(0.02)
