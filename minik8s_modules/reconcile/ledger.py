@@ -55,6 +55,7 @@ class Ledger:
         self._hosts: dict[str, Host] = {}
 
     def __len__(self) -> int:
+        """Return how many items have no outcome yet."""
         return len(self._entries)
 
     def add(self, item: WorkItem) -> None:

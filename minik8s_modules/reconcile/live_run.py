@@ -15,6 +15,7 @@ import struct
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,7 +73,7 @@ SETTINGS = {
     "ANSIBLE_COLLECTIONS_SCAN_SYS_PATH": "0",
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",  # a half-written inventory must not look like an empty one
     "ANSIBLE_HOST_KEY_CHECKING": "1",
-    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=600s -o ServerAliveInterval=15 -o ServerAliveCountMax=3",
+    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=600s -o ServerAliveInterval=15",
     "ANSIBLE_STDOUT_CALLBACK": "default",
     "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
     "ANSIBLE_DISPLAY_OK_HOSTS": "0",
@@ -100,7 +101,8 @@ class LiveRun:
         self.sent = 0
         self.cancelled = False
         self.thread: threading.Thread | None = None
-        self.pid = 0
+        self.pid = 0  # known once it listens
+        self.first_words: deque[str] = deque(maxlen=8)  # what it printed until then: why it did not start
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._writing = threading.Lock()
 
@@ -116,7 +118,7 @@ class LiveRun:
                 self._socket.connect(str(self.path))
                 break
             if self.thread is not None and not self.thread.is_alive():
-                raise RunFailed("the play ended before it was ready")
+                raise RunFailed(f"the play ended before it was ready: {' '.join(self.first_words).strip()}"[:2000])
             if self.cancelled or clock() > deadline:
                 raise RunFailed(f"the play was not ready within {READY_S:.0f} s")
             sleep(POLL_S)

@@ -145,8 +145,8 @@ class AnsibleRunner:
         self._report(outcomes)
         if self._keeper.is_alive() and self._keeper is not threading.current_thread():
             self._keeper.join(5)
-        self._clean()
         if self._lock_file is not None:
+            self._clean()
             os.close(self._lock_file)
             self._lock_file = None
 
@@ -168,8 +168,7 @@ class AnsibleRunner:
         try:
             private.mkdir(mode=0o700, parents=True, exist_ok=True)
             private.chmod(0o700)
-            self._lock_file = os.open(private / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_file = _take_lock(private / "lock")
         except BlockingIOError as error:
             raise ConfigurationError(f"{private} is in use by another runner: stop it first") from error
         except OSError as error:
@@ -331,6 +330,8 @@ class AnsibleRunner:
             self._on_result(run, event, str(data.get("task")), result)
         elif kind in DISPLAY_EVENTS and event.get("stdout"):
             log.log(DISPLAY_EVENTS[kind], "run %d: %s", run.generation, event["stdout"])
+        if not run.pid and event.get("stdout"):
+            run.first_words.append(event["stdout"])
         return False
 
     def _on_result(self, run: LiveRun, event: Event, section: str, result: dict[str, Any]) -> None:
@@ -368,3 +369,14 @@ class AnsibleRunner:
             if outcome is not None:
                 with contextlib.suppress(Exception):
                     self._on_outcome(outcome)
+
+
+def _take_lock(path: Path) -> int:
+    """Return the open file that holds the lock; BlockingIOError when another process holds it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock

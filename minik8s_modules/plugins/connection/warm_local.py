@@ -1,7 +1,8 @@
 """warm_local: the local connection, with modules run by a warm interpreter on this machine.
 
 Stock `local` does everything but module payloads; those go to the warm interpreter (`warm/client.py`), which is
-started where there is none: as root, once, by ``sudo -n <python> -I -`` when the user is not root. Tasks carry no become.
+started where there is none: as root, once, by ``sudo -n <python> -I -`` when the user is not root.
+Tasks carry no become.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ START_TIMEOUT_S = 30
 display = Display()
 
 
-class Connection(LocalConnection):
+class Connection(LocalConnection):  # type: ignore[misc]  # ansible is not typed
     """See the module's documentation."""
 
     transport = "warm_local"
+    always_pipeline_modules = True  # a module in a file would run without us, and not as root
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:  # noqa: FBT001, FBT002  Ansible's signature
         """Run a module call in the warm interpreter, anything else as `local` does; see ConnectionBase."""
         found = payload.parse(in_data)
         if found is None or in_data is None or self.become or not options.is_plain(cmd):
-            return super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+            code, out, err = super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+            return code, out, err
         directory = options.directory(self, os.geteuid())
         try:
             result = client.run(client.server_path(directory), found, lambda: self._start(directory))
@@ -46,7 +49,7 @@ class Connection(LocalConnection):
         return result or self._plain(in_data)
 
     def _start(self, directory: str) -> None:
-        self._as_root(client.server_script(directory, os.geteuid(), options.idle_s(self)))
+        self._as_root(client.server_script(directory, options.idle_s(self)))
 
     def _plain(self, script: bytes) -> tuple[int, bytes, bytes]:
         done = subprocess.run(options.root_command(self, os.geteuid()), input=script, capture_output=True, check=False)

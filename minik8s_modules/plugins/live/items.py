@@ -104,6 +104,7 @@ class WorkQueue:
         self._ids: set[str] = set()
 
     def __len__(self) -> int:
+        """Return how many items wait or run."""
         return len(self._ids)
 
     def knows(self, item_id: str) -> bool:

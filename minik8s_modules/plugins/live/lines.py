@@ -18,7 +18,7 @@ class Client:
     """One connection; what it cannot take at once waits in ``_out``."""
 
     def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
-        connection.setblocking(False)
+        connection.settimeout(0)
         self._socket, self._selector = connection, selector
         self._in, self._out = bytearray(), bytearray()
         self.closed = False
@@ -90,7 +90,7 @@ class Listener:
         finally:
             os.umask(mask)
         self._socket.listen(16)
-        self._socket.setblocking(False)
+        self._socket.settimeout(0)
         selector.register(self._socket, selectors.EVENT_READ, self)
 
     def accept(self) -> Client | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ansible import constants
 from ansible.errors import AnsibleParserError
 
 from minik8s_modules.plugins.live.items import Item
@@ -26,7 +24,7 @@ UNSUPPORTED = (
     "vars",
 )
 # Options that belong to the host: the playbook's expression gives them where an item does not.
-HOST_OPTIONS = ("node", "docker_socket")
+HOST_OPTIONS = ("node", "docker_socket", "state_dir", "run_dir")
 
 
 def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
@@ -38,8 +36,6 @@ def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     for block in blocks:
         for task in block.get_tasks():
-            if task.action in constants._ACTION_META:  # noqa: SLF001  has no public name
-                continue
             wrong = [keyword for keyword in UNSUPPORTED if getattr(task, keyword)]
             if not task.name or task.name in sections or wrong:
                 reason = f"keyword {wrong[0]}" if wrong else "no name, or the name of another task"
@@ -78,7 +74,7 @@ def _files(source: Path) -> list[Path]:
 
 def _stamp(path: Path) -> tuple[str, int, int, int]:
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         return (str(path), 0, 0, 0)
     return (str(path), found.st_mtime_ns, found.st_size, found.st_ino)

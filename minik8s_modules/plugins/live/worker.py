@@ -81,7 +81,7 @@ class FrameReader:
             yield kind, payload, end
 
 
-class ItemWorker(WorkerProcess):
+class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
     """Runs ``tasks`` (section, ansible task) on one host, each as TaskExecutor does; stops at the first failure."""
 
     def __init__(

@@ -65,7 +65,7 @@ class Pass:
                 return
 
 
-class StrategyModule(StrategyBase):
+class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not typed
     """See the module's documentation."""
 
     ALLOW_BASE_THROTTLING = False
@@ -84,7 +84,7 @@ class StrategyModule(StrategyBase):
         if not die_with_parent(int(os.environ.get("MINIK8S_PARENT") or os.getppid())):
             return int(self._tqm.RUN_ERROR)
         self._iterator, self._play_context = iterator, play_context
-        self._sections = play.sections_of(iterator._blocks)  # noqa: SLF001  no accessor
+        self._sections = play.sections_of(iterator._play.tasks)  # noqa: SLF001  no accessor
         self._stamp = play.fingerprint(self._inventory._sources)  # noqa: SLF001
         self._preload()
         listener = lines.Listener(Path(os.environ["MINIK8S_ITEM_SOCKET"]), self._selector)
@@ -248,7 +248,7 @@ class StrategyModule(StrategyBase):
                 method, args, kwargs = payload
                 getattr(display, method)(*args, **kwargs)
             elif not running.answered:
-                self._on_result(running, *payload, size)
+                self._on_result(running, payload[0], payload[1], size)
         if running.reader.ended:
             self._on_worker_end(running)
 

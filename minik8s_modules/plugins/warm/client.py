@@ -43,10 +43,10 @@ class CallLost(OSError):
     """The interpreter went away during the call; the module may have run in part."""
 
 
-def server_script(directory: str, owner: int, idle_s: float = IDLE_S) -> bytes:
-    """Return the Python source that starts a server for user ``owner`` below ``directory`` on the node."""
+def server_script(directory: str, idle_s: float = IDLE_S) -> bytes:
+    """Return the Python source that starts a server below ``directory`` on the node, for the user who runs it."""
     source = SERVER.read_bytes()
-    settings = {"path": server_path(directory, source), "owner": owner, "idle_s": idle_s}
+    settings = {"path": server_path(directory, source), "idle_s": idle_s}
     return source + b"\n\nmain(" + repr(settings).encode() + b")\n"
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import yaml
 
+PYTHON = "/usr/bin/python3"
 WARM = {
     "warm_python": {
         "description": "The node's Python. Discovery is not supported; C(auto) values mean the default.",
         "type": "str",
-        "default": "/usr/bin/python3",
+        "default": PYTHON,
         "env": [{"name": "ANSIBLE_PYTHON_INTERPRETER"}],
         "vars": [{"name": "ansible_python_interpreter"}],
     },
@@ -30,7 +31,16 @@ WARM = {
         "vars": [{"name": "minik8s_warm_idle_s"}],
     },
 }
-# ansible runs a payload by "<interpreter>", perhaps quoted and in a shell; anything more (environment, tty) is not ours.
+SSH = {
+    "warm_known_hosts": {
+        "description": "File of pinned host keys, used instead of the user's and the system's.",
+        "type": "path",
+        "env": [{"name": "MINIK8S_KNOWN_HOSTS"}],
+        "vars": [{"name": "minik8s_known_hosts"}],
+    },
+}
+# ansible runs a payload by "<interpreter>", perhaps quoted and in a shell;
+# anything more (an environment) is not ours.
 PLAIN = re.compile(r"""(/bin/sh -c )?['"]*[\w./-]+['"]*( && sleep 0)?['"]*\Z""")
 
 
@@ -49,7 +59,7 @@ def is_plain(command: str) -> bool:
 def python(connection: Any) -> str:
     """Return the node's interpreter."""
     chosen = str(connection.get_option("warm_python"))
-    return WARM["warm_python"]["default"] if chosen.startswith("auto") else chosen  # type: ignore[return-value]
+    return PYTHON if chosen.startswith("auto") else chosen
 
 
 def directory(connection: Any, uid: int) -> str:
@@ -69,4 +79,5 @@ def root_command(connection: Any, uid: int) -> list[str]:
     ``minik8s-node ALL=(root) NOPASSWD: /usr/bin/python3 -I -``
     """
     argv = [python(connection), "-I", "-"]
-    return argv if uid == 0 else ["sudo", "-n", *argv]
+    # SUDO_UID tells the server who called; in a root shell that sudo opened it would be another user's
+    return ["/usr/bin/env", "-u", "SUDO_UID", *argv] if uid == 0 else ["sudo", "-n", *argv]

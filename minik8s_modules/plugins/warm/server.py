@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import base64
+import contextlib
 import fcntl
 import gc
 import hashlib
@@ -21,6 +22,7 @@ import selectors
 import shutil
 import signal
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -75,10 +77,8 @@ class Child:
 
     def _die_with_caller(self) -> None:
         """End the module and all it started when the caller goes away: timeout, cancel, crash."""
-        try:
+        with contextlib.suppress(OSError):
             self._connection.recv(1)
-        except OSError:
-            pass
         os.killpg(0, signal.SIGKILL)
 
     def _redirect(self) -> list[int]:
@@ -88,7 +88,8 @@ class Child:
         for number, fd in enumerate(outputs, 1):
             os.dup2(fd, number)
         sys.stdout, sys.stderr = (
-            open(fd, "w", closefd=False, encoding="utf-8", errors="surrogateescape") for fd in (1, 2)
+            open(fd, "w", closefd=False, encoding="utf-8", errors="surrogateescape")  # noqa: PTH123, SIM115  for life
+            for fd in (1, 2)
         )
         return outputs
 
@@ -112,7 +113,7 @@ class Child:
     def _answer(self, code: int, outputs: list[int]) -> None:
         texts = []
         for fd in outputs:
-            with open(fd, "rb") as file:
+            with os.fdopen(fd, "rb") as file:
                 file.seek(0)
                 texts.append(file.read().decode("utf-8", "surrogateescape"))
         body = json.dumps({"code": code, "out": texts[0], "err": texts[1]}).encode()
@@ -154,7 +155,7 @@ class Template:
         for _, _, piece in extra:
             fds.frombytes(piece[: fds.itemsize])
         with socket.socket(fileno=fds[0]) as connection:
-            connection.setblocking(True)
+            connection.settimeout(None)
             if os.fork() == 0:
                 self._child(connection)
 
@@ -173,7 +174,7 @@ class Template:
             try:
                 for name in json.loads(line):
                     importlib.import_module(name)
-            except Exception:  # noqa: BLE001, PERF203  learning is only about speed
+            except Exception:  # noqa: BLE001, S112  learning is only about speed
                 continue
 
     def _reap(self) -> None:
@@ -213,9 +214,9 @@ class Server:
         os.umask(0o077)
         os.chown(temporary, self._owner, -1)
         listener.listen(64)
-        os.rename(temporary, self._path)
-        self._inode = os.stat(self._path).st_ino
-        listener.setblocking(False)
+        Path(temporary).rename(self._path)
+        self._inode = Path(self._path).stat().st_ino
+        listener.settimeout(0)
         self._selector.register(listener, selectors.EVENT_READ, None)
         return listener
 
@@ -229,8 +230,9 @@ class Server:
                 else:
                     self._hear(key.data)
         shutil.rmtree(self._work, ignore_errors=True)
-        if os.stat(self._path).st_ino == self._inode:
-            os.unlink(self._path)
+        with contextlib.suppress(FileNotFoundError):
+            if Path(self._path).stat().st_ino == self._inode:
+                Path(self._path).unlink()
 
     def _left(self) -> float:
         if any(handle.active for handle in self._templates.values()):
@@ -311,14 +313,17 @@ class Server:
 
 def prepare_directory(directory: str, owner: int) -> None:
     """Make ``directory`` one that only ``owner`` can enter; refuse one that somebody else made."""
-    try:
-        os.makedirs(directory, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        Path(directory).mkdir(mode=0o700, parents=True)
         os.chown(directory, owner, -1)
-    except FileExistsError:
-        pass
     found = os.lstat(directory)
-    if not (os.path.isdir(directory) and found.st_uid == owner and found.st_mode & 0o777 == 0o700):
+    if found.st_uid != owner or found.st_mode != stat.S_IFDIR | stat.S_IRWXU:
         raise SystemExit(f"{directory} must be a directory of user {owner} with mode 0700; remove it")
+
+
+def caller() -> int:
+    """Return the user who started this, before sudo made it root."""
+    return int(os.environ.get("SUDO_UID", "0")) if os.getuid() == 0 else os.getuid()
 
 
 def is_served(path: str) -> bool:
@@ -328,12 +333,17 @@ def is_served(path: str) -> bool:
 
 
 def main(settings: dict[str, object]) -> None:
-    """Start a server in the background unless one is there; returns when it can be called."""
-    path, owner = str(settings["path"]), int(str(settings["owner"]))
-    prepare_directory(os.path.dirname(path), owner)
+    """Start a server in the background unless one is there; prints its socket when it can be called.
+
+    ``{uid}`` in the path stands for the owner: who called, before sudo.
+    """
+    owner = caller()
+    path = str(settings["path"]).replace("{uid}", str(owner))
+    prepare_directory(str(Path(path).parent), owner)
     lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # two callers at once start one server
     if is_served(path):
+        sys.stdout.write(path + "\n")
         return
     ready, tell = os.pipe()
     if os.fork() == 0:
@@ -343,6 +353,7 @@ def main(settings: dict[str, object]) -> None:
     os.close(tell)
     if not os.read(ready, 1):
         raise SystemExit("the warm interpreter could not start")
+    sys.stdout.write(path + "\n")
 
 
 def serve_in_background(path: str, owner: int, idle_s: float, tell: int) -> None:

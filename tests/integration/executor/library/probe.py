@@ -1,10 +1,12 @@
 #!/usr/bin/python
 """A module for tests of the executor: writes its entries to files, and misbehaves on request."""
+
 from __future__ import annotations
 
 import os
 import signal
 import time
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -27,8 +29,7 @@ def main() -> None:
     )
     options = module.params
     if options["directory"] and options["sleep_s"]:
-        with open(os.path.join(options["directory"], "pid-%s" % options["node"]), "w") as file:
-            file.write(str(os.getpid()))
+        Path(options["directory"], "pid-" + options["node"]).write_text(str(os.getpid()))
     time.sleep(options["sleep_s"])
     if options["die"]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -36,17 +37,26 @@ def main() -> None:
         module.fail_json(msg=options["fail"])
     steps = []
     for key, entry in sorted(options["entries"].items()):
-        path = os.path.join(options["directory"], key)
-        current = open(path).read() if os.path.exists(path) else None
+        path = Path(options["directory"], key)
+        current = path.read_text() if path.exists() else None
         if current != str(entry):
             steps.append({"action": "write", "key": key, "detail": ""})
             if not module.check_mode:
-                with open(path, "w") as file:
-                    file.write(str(entry))
+                path.write_text(str(entry))
     module.exit_json(
-        changed=bool(steps), section="probe", steps=steps, diff={"before": "", "after": str(options["entries"])},
-        status={key: entry for key, entry in options["entries"].items()}, errors={}, due=[], digest="", base_mismatch=False, fenced=False,
-        uid=os.getuid(), parent=os.getppid(), pad="x" * options["big_bytes"],
+        changed=bool(steps),
+        section="probe",
+        steps=steps,
+        diff={"before": "", "after": str(options["entries"])},
+        status=options["entries"],
+        errors={},
+        due=[],
+        digest="",
+        base_mismatch=False,
+        fenced=False,
+        uid=os.getuid(),
+        parent=os.getppid(),
+        pad="x" * options["big_bytes"],
     )
 
 
