@@ -86,6 +86,8 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     _keep(new, old, "status")
     if kind.id == ("", "Namespace") and subresource != "finalize":
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
+    if kind.id == ("", "Service"):
+        _keep_allocated(new.setdefault("spec", {}), spec(old))
     if kind.has_spec and new.get("spec") != old.get("spec"):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
 
@@ -104,6 +106,21 @@ def _keep_metadata(new: JsonObject, old: JsonObject) -> None:
     for field in ("uid", "name", "namespace"):
         if not meta.get(field):
             _keep(meta, before, field)
+
+
+def _keep_allocated(new: JsonObject, old: JsonObject) -> None:
+    """Carry over what was allocated to a service when a full update leaves it out (``patchAllocatedValues``)."""
+    if "ExternalName" in {new.get("type"), old.get("type")}:
+        return
+    for field in ("clusterIP", "clusterIPs"):
+        if not new.get(field):
+            _keep(new, old, field)
+    if {new.get("type"), old.get("type")} <= {"NodePort", "LoadBalancer"}:
+        given = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in old.get("ports") or []}
+        for port in new.get("ports") or []:
+            node_port = given.get((port.get("protocol"), port.get("port")))
+            if node_port and not port.get("nodePort"):
+                port["nodePort"] = node_port
 
 
 def _keep_all_but_status(new: JsonObject, old: JsonObject) -> None:

@@ -8,13 +8,16 @@ must keep, and the other modules one family of kinds each; ``fields`` refuses or
 
 from __future__ import annotations
 
+from minik8s_modules.api import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import fields, meta
+from minik8s_modules.api.validation import common, fields, meta
 from minik8s_modules.api.validation.registry import CREATE, UPDATE
 
-__all__ = ["validate_create", "validate_update", "warnings"]
+__all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
+
+_POLICIES = ("Background", "Foreground", "Orphan")
 
 
 def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
@@ -45,4 +48,25 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
 
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with."""
-    return fields.warned(kind, obj)
+    told = fields.warned(kind, obj)
+    if (obj.get("metadata") or {}).get("annotations", {}).get(dialect.ANNOTATION) == dialect.ORIGINAL:
+        told.append(
+            "read in the dialect of the original MiniK8s (a lower-case protocol, a miscased key or the annotation "
+            f"{dialect.ANNOTATION} says so): command is Docker's CMD, containers have a terminal, restartPolicy is "
+            "Never unless given"
+        )
+    return told
+
+
+def validate_delete_options(options: JsonObject) -> list[Cause]:
+    """Return what is wrong with the DeleteOptions of a DELETE."""
+    causes = []
+    policy = options.get("propagationPolicy")
+    if policy is not None and policy not in _POLICIES:
+        causes.append(common.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    if policy is not None and options.get("orphanDependents") is not None:
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(common.invalid("propagationPolicy", policy, told))
+    dry_run = options.get("dryRun") or []
+    causes += [common.not_supported("dryRun", each, ["All"]) for each in dry_run if each != "All"]
+    return causes

@@ -33,9 +33,9 @@ SUBDOMAIN_MESSAGE = (
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 DNS1035_MESSAGE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "
-    "end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "''[a-z]([-a-z0-9]*[a-z0-9])?')"
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _QUALIFIED_MESSAGE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
@@ -43,8 +43,8 @@ _QUALIFIED_MESSAGE = (
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _LABEL_VALUE_MESSAGE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
@@ -143,10 +143,8 @@ def qualified_name(value: str) -> list[str]:
     if slash and not prefix:
         found.append("prefix part must be non-empty")
     elif slash and "/" in prefix:
-        return [
-            f"a qualified name {_QUALIFIED_MESSAGE} with an optional DNS subdomain prefix and '/' "
-            "(e.g. 'example.com/MyName')"
-        ]
+        optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a qualified name {_QUALIFIED_MESSAGE} {optional}"]
     elif slash:
         found += [f"prefix part {message}" for message in dns1123_subdomain(prefix)]
     if not name:
@@ -199,7 +197,8 @@ def port_name(value: str) -> list[str]:
 
 def port_number(value: Any) -> list[str]:
     """Return what keeps ``value`` from being a port."""
-    return [] if isinstance(value, int) and 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
+    in_range = isinstance(value, int) and 1 <= value <= _LARGEST_PORT
+    return [] if in_range else [f"must be between 1 and {_LARGEST_PORT}, inclusive"]
 
 
 def ipv4(value: str) -> list[str]:
