@@ -88,7 +88,7 @@ class Child:
         for number, fd in enumerate(outputs, 1):
             os.dup2(fd, number)
         sys.stdout, sys.stderr = (
-            open(fd, "w", closefd=False, encoding="utf-8", errors="surrogateescape")  # noqa: PTH123, SIM115  for life
+            open(fd, "w", closefd=False, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115  for life
             for fd in (1, 2)
         )
         return outputs

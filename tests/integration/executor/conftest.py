@@ -94,9 +94,9 @@ class Lab:
             assert self._done.wait_for(lambda: item_id in self.outcomes, timeout_s), f"no outcome of {item_id}"
             return self.outcomes[item_id][0]
 
-    def run(self, node: str = "n0", **sections: Any) -> Outcome:
+    def run(self, node: str = "n0", *, check: bool = False, **sections: Any) -> Outcome:
         """Submit an item and wait for its outcome."""
-        return self.outcome(self.submit(node, **sections))
+        return self.outcome(self.submit(node, check=check, **sections))
 
     def event(self, item_id: str, section: str) -> dict[str, Any]:
         """Return the result in the runner event of one section of an item."""

@@ -20,7 +20,8 @@ LOCAL = {"ansible_connection": "warm_local"}
 
 
 def worker_of(lab: Any) -> psutil.Process:
-    return wait_for(lab.play.children, "a worker")[0]
+    found: psutil.Process = wait_for(lab.play.children, "a worker")[0]
+    return found
 
 
 def gone(process: psutil.Process) -> bool:
