@@ -129,6 +129,8 @@ class Connections:
     def _connect(self, number: int) -> Any:
         host, port = self._addresses[number]
         tls = self._tls
+        # without it gRPC sends the path as authority, which etcd's HTTP server refuses
+        authority = (("grpc.default_authority", "localhost"),) if host == "unix" else ()
         try:
             return etcd3.Etcd3Client(
                 host,
@@ -136,14 +138,16 @@ class Connections:
                 ca_cert=tls and str(tls.ca),
                 cert_cert=tls and str(tls.cert),
                 cert_key=tls and str(tls.key),
-                grpc_options=GRPC_OPTIONS,
+                grpc_options=GRPC_OPTIONS + authority,
             )
         except OSError as error:
             raise ConfigurationError(f"cannot read etcd's certificate {error.filename}: {error.strerror}") from error
 
 
-def _address(endpoint: str, tls: Tls | None) -> tuple[str, int]:
+def _address(endpoint: str, tls: Tls | None) -> tuple[str, int | str]:
     parts = urlsplit(endpoint)
+    if parts.scheme == "unix" and parts.path and not tls:
+        return "unix", parts.path  # joined by a colon, it is gRPC's name of the socket
     wanted = "https" if tls else "http"
     if parts.scheme != wanted or not parts.hostname:
         reason = "etcd.ca, cert and key are given" if tls else "no etcd.ca, cert and key are given"
