@@ -3,8 +3,8 @@
 One predicate decides (``is_original``): the annotation ``minik8s.io/dialect: original``, a lower-case protocol, or a
 key that is a field's name in another case. The decision stays on the object as that annotation, so that later updates
 of it read the same way. Only then the original's meanings hold: ``command`` is Docker's CMD (Kubernetes' ``args``),
-containers have a terminal, restartPolicy is Never by default and ``None`` means Never. Kinds that only the original has
-get their rules here with them.
+containers have a terminal, a privileged container runs as root, restartPolicy is Never by default and ``None`` means
+Never. Kinds that only the original has get their rules here with them.
 
 It runs on what clients wrote, before types are checked: nothing here relies on the shape of a value.
 """
@@ -107,6 +107,9 @@ def _pod(pod: JsonObject) -> None:
     for container in _containers(pod):
         if "command" in container:
             container["args"] = container.pop("command")
+        if dig(container, "securityContext", "privileged") is True:
+            container["securityContext"].pop("runAsUser", None)
+    for container in _dicts(spec.get("containers")):  # not init containers: a shell with a terminal would never end
         container.setdefault("tty", True)
 
 

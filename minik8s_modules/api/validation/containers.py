@@ -278,7 +278,4 @@ def _security(field: str, context: JsonObject) -> list[Cause]:
     user = context.get("runAsUser")
     if user is not None and not 0 <= user <= 2**31 - 1:
         causes.append(common.invalid(f"{field}.runAsUser", user, "must be between 0 and 2147483647, inclusive"))
-    if context.get("runAsNonRoot") and not user:
-        told = "not supported by minik8s without a runAsUser other than 0: the image's user is not looked at"
-        causes.append(common.forbidden(f"{field}.runAsNonRoot", told))
     return causes

@@ -19,9 +19,9 @@ def refused(kind: Kind, obj: JsonObject) -> list[Cause]:
 
 
 def warned(kind: Kind, obj: JsonObject) -> list[str]:
-    """Return a text for each field of the object that is stored and not acted on."""
-    return [
-        f"{found.path}: stored, but minik8s does not act on it: {found.rule.text}"
-        for found in coverage.findings(kind, obj)
-        if found.rule.treatment == "warned"
-    ]
+    """Return a text for each reason why fields of the object are stored and not acted on, with the fields in front."""
+    reasons: dict[str, list[str]] = {}
+    for found in coverage.findings(kind, obj):
+        if found.rule.treatment == "warned":
+            reasons.setdefault(found.rule.text, []).append(found.path)
+    return [f"{', '.join(paths)}: stored, but minik8s does not act on it: {why}" for why, paths in reasons.items()]
