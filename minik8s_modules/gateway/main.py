@@ -23,7 +23,7 @@ from minik8s_modules.gateway.server import SocketServer
 
 log = logging.getLogger(__name__)
 
-_INVENTORY_CHECK_S = 10.0
+_INVENTORY_CHECK_S = 3.0
 
 
 class Gateway:

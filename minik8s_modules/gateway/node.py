@@ -30,7 +30,7 @@ PING_S = 10.0
 TOUCH_S = 30.0
 # No answer for this long makes a node dead; a restart of dockerd takes 2 s and is not worth telling
 DEAD_AFTER_S = 5.0
-_RETRY = Backoff(initial_s=2.0, maximum_s=20.0)
+_RETRY = Backoff(initial_s=1.0, maximum_s=8.0)
 
 
 class NodeEngine(Protocol):
@@ -220,6 +220,8 @@ class NodeWatcher:
         failures = 0
         while not self._stop.is_set():
             self._up.wait()
+            if self._stop.is_set():
+                return
             began = self._clock.monotonic()
             try:
                 self.follow_once()
