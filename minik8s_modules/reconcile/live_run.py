@@ -84,7 +84,6 @@ SETTINGS = {
     "ANSIBLE_NO_TARGET_SYSLOG": "1",  # the node's syslog would get every option of every call
     "ANSIBLE_DEBUG": "0",
     "ANSIBLE_VERBOSITY": "0",
-    "ANSIBLE_LOG_PATH": "",
     "ANSIBLE_KEEP_REMOTE_FILES": "0",
     "ANSIBLE_RETRY_FILES_ENABLED": "0",
     "ANSIBLE_NOCOLOR": "1",

@@ -53,7 +53,6 @@ class Lab:
         self._done = threading.Condition()
         self._ids = itertools.count(1)
         self.environment = {
-            "ANSIBLE_LIBRARY": str(HERE / "library"),
             "MINIK8S_WARM_DIRECTORY": str(self.warm),
             "MINIK8S_WARM_IDLE_S": "5",
             **options.pop("environment", {}),
