@@ -6,10 +6,11 @@ import argparse
 import sys
 import time
 
+from minik8s_modules.api import apply as merging
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import merging, planning
+from minik8s_modules.cli import planning
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.manifests import Manifest, read_manifests
 from minik8s_modules.cli.output import RED, Paint
@@ -103,7 +104,7 @@ def _wait_gone(client: ApiClient, wanted: list[tuple[Kind, str, str]]) -> None:
 def plan(client: ApiClient, options: argparse.Namespace) -> int:
     """Print what applying (or deleting) the files would change on every node; 2 with --detailed-exitcode if any."""
     manifests = read_manifests(options.filename, options.namespace)
-    spec: JsonObject = {"objects": [manifest.object for manifest in manifests], "delete": options.delete}
+    spec: JsonObject = {"deleted" if options.delete else "objects": [manifest.object for manifest in manifests]}
     return _show_plan(client, spec, detailed=options.detailed_exitcode)
 
 
@@ -111,7 +112,7 @@ def drift(client: ApiClient, options: argparse.Namespace) -> int:
     """Print how the nodes differ from what is declared; returns 2 with --detailed-exitcode when one does."""
     spec: JsonObject = {"objects": []}
     if options.node:
-        spec["node"] = options.node
+        spec["nodes"] = [options.node]
     return _show_plan(client, spec, detailed=options.detailed_exitcode)
 
 

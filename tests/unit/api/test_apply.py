@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from minik8s_modules.api.apply import LAST_APPLIED, annotated, last_applied, next_object
 from minik8s_modules.api.kinds import KINDS
-from minik8s_modules.cli.merging import LAST_APPLIED, annotated, last_applied, next_object
 
 POD = KINDS.by_kind("", "v1", "Pod")
 CONFIG_MAP = KINDS.by_kind("", "v1", "ConfigMap")
