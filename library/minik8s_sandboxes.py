@@ -18,7 +18,7 @@ options:
   mode:
     description:
       - With V(full), O(entries) is the whole declared set; what is not in it is removed.
-      - With V(delta), O(upsert) and O(delete) change the set whose digest is O(base), and only their keys are looked at.
+      - With V(delta), O(upsert) and O(delete) change the set whose digest is O(base); only their keys are looked at.
     type: str
     choices: [full, delta]
     default: full
@@ -26,7 +26,7 @@ options:
     description: The whole declared set, by key. Required with O(mode=full).
     type: dict
   base:
-    description: Digest of the set a delta builds on. Another one on the node answers RV(base_mismatch) and changes nothing.
+    description: Digest of the set a delta builds on. Another one on the node answers RV(base_mismatch).
     type: str
   upsert:
     description: Entries a delta adds or replaces, by key.
@@ -37,7 +37,7 @@ options:
     elements: str
   token:
     description:
-      - Fencing token, epoch and revision. If the node has seen a newer one, RV(fenced) is answered and nothing changes.
+      - Fencing token, epoch and revision. A node that has seen a newer one answers RV(fenced) and changes nothing.
       - Left out (a run by hand), only the node's lock is taken.
     type: list
     elements: int
@@ -99,7 +99,8 @@ steps:
   type: list
   elements: dict
   returned: always
-  sample: [{action: create, key: 4ab1c2d3-0000-4000-8000-000000000001, detail: mk8s_POD_web_default_4ab1c2d3-0000-4000-8000-000000000001_0}]
+  sample:
+    - {action: create, key: 4ab1c2d3-0000-4000-8000-000000000001, detail: mk8s_POD_web_default_4ab1c2d3-…_0}
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

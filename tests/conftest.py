@@ -1,4 +1,4 @@
-"""Lets tests import modules and their shared code under the names they have on a node (ansible.modules, ansible.module_utils)."""
+"""Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s."""
 
 from pathlib import Path
 

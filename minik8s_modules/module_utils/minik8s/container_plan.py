@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import labels
-from .container_spec import LIMIT_FACETS, Mount, declared_facets, observed_facets
+from .container_spec import LIMIT_FACETS, Mount, declared_facets, observed_facets, secret_label
 from .faults import KeyFault
 from .section import Due, Facets, Plan, Step
 
 Inspect = Mapping[str, Any]
-KILL_MARGIN_S = 0.0
 
 
 class Sandbox(NamedTuple):
@@ -89,8 +88,7 @@ def plan_container(plan: Plan, key: str, entry: Mapping[str, Any], seen: Seen) -
 def _plan_others(steps: list[Step], key: str, entry: Mapping[str, Any], seen: Seen) -> None:
     earlier = [each for each in seen.containers if attempt_of(each) < entry["attempt"]]
     later = [each for each in seen.containers if attempt_of(each) > entry["attempt"]]
-    for each in [*earlier[:-1], *later]:
-        steps.append(Step("remove", key, name_of(each), each["Id"]))
+    steps.extend(Step("remove", key, name_of(each), each["Id"]) for each in [*earlier[:-1], *later])
     if earlier and entry["state"] == "running" and state_of(earlier[-1]) in {"running", "paused", "restarting"}:
         steps.append(Step("kill", key, name_of(earlier[-1]), earlier[-1]["Id"]))
 
@@ -197,8 +195,6 @@ def _compare(
 
 def expected_label(entry: Mapping[str, Any], found: str) -> str:
     """Return the secret label a container must have, given the one it has: declared HMACs anew, values as recorded."""
-    from .container_spec import secret_label  # noqa: PLC0415  (kept beside its only use)
-
     if not entry["secret_env"]:
         return ""
     return secret_label(entry["secret_env"], {}, b"").partition(":")[0] + ":" + found.partition(":")[2]

@@ -62,6 +62,7 @@ CHOICES = {
 CPU_PERIOD_US = 100_000  # kubelet's cpuCFSQuotaPeriod
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 DEFAULT_CPU_SHARES = 1024  # what the kernel means by 0
+NO_MEMORY_LIMIT = (1 << 63) - 4096  # what the kernel itself shows for "none": the largest whole page count
 LIMIT_FACETS = frozenset({"cpu_shares", "cpu_quota_us", "memory_bytes"})
 
 
@@ -187,11 +188,15 @@ def limits_of(entry: Mapping[str, Any]) -> dict[str, int]:
 
 
 def limits_update(entry: Mapping[str, Any]) -> dict[str, int]:
-    """Return the request that sets the limits on a running container; -1 is Docker's "no limit" there."""
-    update = {"CpuShares": entry["cpu_shares"] or DEFAULT_CPU_SHARES, "CpuQuota": entry["cpu_quota_us"] or -1}
-    update["CpuPeriod"] = CPU_PERIOD_US
-    update["Memory"] = update["MemorySwap"] = entry["memory_bytes"] or -1
-    return update
+    """Return the request that sets the limits on a running container, where Docker takes no 0 for "no limit"."""
+    memory = entry["memory_bytes"] or NO_MEMORY_LIMIT
+    return {
+        "CpuShares": entry["cpu_shares"] or DEFAULT_CPU_SHARES,
+        "CpuQuota": entry["cpu_quota_us"] or -1,
+        "CpuPeriod": CPU_PERIOD_US,
+        "Memory": memory,
+        "MemorySwap": memory,
+    }
 
 
 def _env_facets(env: Mapping[str, str], secret: set[str], told: str) -> Facets:
@@ -263,7 +268,7 @@ def observed_facets(
         "oom_score_adj": str(host.get("OomScoreAdj") or 0),
         "cpu_shares": str(host["CpuShares"] or DEFAULT_CPU_SHARES),
         "cpu_quota_us": str(max(0, host["CpuQuota"])),
-        "memory_bytes": str(max(0, host["Memory"])),
+        "memory_bytes": str(host["Memory"] if host["Memory"] < NO_MEMORY_LIMIT else 0),
         **_env_facets(env, secret, f"{told}:{hashed}"),
         **_mount_facets(_observed_mounts(inspect, {each.target: each for each in mounts})),
     }

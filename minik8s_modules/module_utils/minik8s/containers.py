@@ -49,7 +49,7 @@ class Containers:
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the node's pod containers in scope with their images, sandboxes, mount sources and markers."""
         ours = {key: normalized(key, entry) for key, entry in entries.items() if scope.covers(key)}
-        listed, sandboxes = _list(context, scope, ours)
+        listed, sandboxes = _list(context, scope)
         found = context.map(context.docker.inspect, listed)
         containers: dict[str, list[Inspect]] = {}
         for each in sorted((one for one in found if one), key=attempt_of):
@@ -127,7 +127,7 @@ class Containers:
 
 def _newest(found: list[Inspect], entry: Mapping[str, Any]) -> Inspect | None:
     exact = [each for each in found if attempt_of(each) == entry["attempt"]]
-    return (exact or found or [None])[-1]
+    return next(reversed(exact or found), None)
 
 
 def _look_again(context: Context, entry: Mapping[str, Any], before: Inspect | None) -> Inspect | None:
@@ -140,7 +140,7 @@ def _key(marks: Mapping[str, str]) -> str:
     return f"{marks.get(labels.POD_UID, '')}/{marks.get(labels.CONTAINER, '')}"
 
 
-def _list(context: Context, scope: Scope, entries: Mapping[str, Any]) -> tuple[list[str], dict[str, list[Sandbox]]]:
+def _list(context: Context, scope: Scope) -> tuple[list[str], dict[str, list[Sandbox]]]:
     """Return the ids of the containers in scope, and the sandboxes of their pods, from one Docker listing."""
     wanted = {labels.NODE: context.node}
     uids = {key.partition("/")[0] for key in scope.keys or ()}

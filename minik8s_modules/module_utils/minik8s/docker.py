@@ -1,7 +1,7 @@
 """Docker's HTTP API over its unix socket, with the standard library: ``import docker`` alone costs 146 ms of CPU.
 
-Thread-safe: each thread has its own keep-alive connection. A connection Docker has closed meanwhile is opened anew
-once, if nothing was sent on it yet or the call may be repeated (GET, DELETE).
+Thread-safe: a call takes a keep-alive connection that no other call uses. One that Docker has closed meanwhile is
+opened anew once, if the call may be repeated (GET, DELETE).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import threading
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from .faults import NodeFault
 
 API = "/v1.40"  # Docker 19.03; spoken by 20.10 to 29
+BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
 TIMEOUT_S = 60.0  # a slow disk makes `start` slow; the pass limit in section.py decides what is begun
 
 
@@ -51,7 +51,12 @@ class Docker:
 
     def __init__(self, path: str = "/var/run/docker.sock", timeout_s: float = TIMEOUT_S) -> None:
         self._path, self._timeout_s = path, timeout_s
-        self._local = threading.local()
+        self._idle: list[_UnixConnection] = []
+
+    def close(self) -> None:
+        """Close the connections that are open; a later call opens new ones."""
+        while self._idle:
+            self._idle.pop().close()
 
     def call(self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None) -> Any:
         """Return Docker's JSON answer, None for an empty one.
@@ -62,40 +67,41 @@ class Docker:
         target = API + path + ("?" + urllib.parse.urlencode(query) if query else "")
         payload = None if body is None else json.dumps(body).encode()
         status, data = self._exchange(method, target, payload)
-        if status >= 400:
+        if status >= BAD_REQUEST:
             raise DockerError(status, _message(data))
         return json.loads(data) if data else None
 
     def _exchange(self, method: str, target: str, payload: bytes | None) -> tuple[int, bytes]:
         try:
-            return self._once(method, target, payload)
+            return self._once(self._take(), method, target, payload)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
-            self._forget()
             if method == "POST":
                 raise DockerError(0, f"docker closed {self._path} during {method} {target}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
-            self._forget()
             raise DockerError(0, f"docker does not answer on {self._path}: {error}") from error
+        self.close()  # the daemon was restarted: the other connections are dead as well
         try:
-            return self._once(method, target, payload)
+            return self._once(self._take(), method, target, payload)
         except (OSError, http.client.HTTPException) as error:
-            self._forget()
             raise DockerError(0, f"docker does not answer on {self._path}: {error}") from error
 
-    def _once(self, method: str, target: str, payload: bytes | None) -> tuple[int, bytes]:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = _UnixConnection(self._path, self._timeout_s)
-        headers = {"Content-Type": "application/json"} if payload is not None else {}
-        connection.request(method, target, payload, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+    def _take(self) -> _UnixConnection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _UnixConnection(self._path, self._timeout_s)
 
-    def _forget(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        self._local.connection = None
-        if connection is not None:
+    def _once(self, connection: _UnixConnection, method: str, target: str, payload: bytes | None) -> tuple[int, bytes]:
+        headers = {"Content-Type": "application/json"} if payload is not None else {}
+        try:
+            connection.request(method, target, payload, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        except BaseException:
             connection.close()
+            raise
+        self._idle.append(connection)
+        return answer.status, data
 
     def containers(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return Docker's listing of all containers, dead ones too, that carry ``labels``."""
@@ -115,7 +121,7 @@ class Docker:
         try:
             found = self.call("GET", path)
         except DockerError as error:
-            if error.status == 404:
+            if error.status == NOT_FOUND:
                 return None
             raise
         return dict(found)
@@ -134,7 +140,7 @@ class Docker:
 
     def kill(self, container: str, signal: str) -> None:
         """Send ``signal`` (name) to a container's process; one that does not run any more is fine."""
-        self._unless_gone("POST", f"/containers/{container}/kill", {"signal": signal}, {404, 409})
+        self._unless_gone("POST", f"/containers/{container}/kill", {"signal": signal}, {NOT_FOUND, CONFLICT})
 
     def update(self, container: str, limits: Mapping[str, Any]) -> None:
         """Change the cgroup limits of a container in place."""
@@ -142,7 +148,7 @@ class Docker:
 
     def remove(self, container: str) -> None:
         """Kill and remove a container with its anonymous volumes; a missing one is fine."""
-        self._unless_gone("DELETE", f"/containers/{container}", {"force": "1", "v": "1"}, {404})
+        self._unless_gone("DELETE", f"/containers/{container}", {"force": "1", "v": "1"}, {NOT_FOUND})
 
     def _unless_gone(self, method: str, path: str, query: Mapping[str, str], fine: set[int]) -> None:
         try:

@@ -76,8 +76,15 @@ def stored_digest(state_dir: str, section: str) -> str | None:
     return found.get("digest") if isinstance(found, dict) else None
 
 
-def save_document(state_dir: str, section: str, entries: Entries) -> str:
+def stored_node(state_dir: str, section: str) -> str | None:
+    """Return the node name the section was last declared for, None when it never was."""
+    found = read_json(document_path(state_dir, section))
+    return found.get("node") if isinstance(found, dict) else None
+
+
+def save_document(state_dir: str, section: str, node: str, entries: Entries) -> str:
     """Write the declared set (mode 0600, atomically, synced) and return its digest."""
     digest = section_digest(entries)
-    write_atomically(document_path(state_dir, section), canonical({"digest": digest, "entries": entries}), sync=True)
+    content = canonical({"digest": digest, "node": node, "entries": entries})
+    write_atomically(document_path(state_dir, section), content, sync=True)
     return digest

@@ -64,7 +64,7 @@ def stored_token(state_dir: str) -> list[int] | None:
     """Return the newest token seen on this node as [epoch, revision], or None."""
     found = read_json(token_path(state_dir))
     token = found.get("token") if isinstance(found, dict) else None
-    return token if isinstance(token, list) and len(token) == 2 else None
+    return token if isinstance(token, list) and len(token) == len(("epoch", "revision")) else None
 
 
 def is_fenced(state_dir: str, token: list[int] | None) -> bool:

@@ -25,6 +25,7 @@ RTA_DST, RTA_OIF, RTA_GATEWAY = 1, 4, 5
 IFF_UP = 1
 MAIN_TABLE, STATIC_PROTOCOL, UNIVERSE, UNICAST = 254, 4, 0, 1
 CLONE_NEWNET = 0x40000000
+ATTRIBUTE_HEADER = 4
 HEADER, LINK_HEADER, ADDRESS_HEADER, ROUTE_HEADER = "=IHHII", "=BxHiII", "=BBBBI", "=BBBBBBBBI"
 
 
@@ -73,7 +74,7 @@ def _attributes(data: bytes) -> dict[int, bytes]:
     found, at = {}, 0
     while at + 4 <= len(data):
         size, kind = struct.unpack_from("=HH", data, at)
-        if size < 4:
+        if size < ATTRIBUTE_HEADER:
             break
         found[kind & 0x3FFF] = data[at + 4 : at + size]
         at += (size + 3) & ~3
@@ -127,9 +128,11 @@ class Netlink:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
 
     def __enter__(self) -> Netlink:
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close the socket."""
         self._socket.close()
 
     def _ask(self, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
@@ -194,12 +197,11 @@ class Netlink:
             found.append(Route(to, via, _uint(about.get(RTA_OIF))))
         return found
 
-    def add_bridge(self, name: str, mtu: int, alias: str) -> None:
+    def add_bridge(self, name: str, mtu: int) -> None:
         """Create a bridge, up."""
         body = struct.pack(LINK_HEADER, 0, 0, 0, IFF_UP, IFF_UP) + _text(IFLA_IFNAME, name)
         body += _number(IFLA_MTU, mtu) + _attribute(IFLA_LINKINFO, _text(INFO_KIND, "bridge"))
         self._do(NEWLINK, CREATE | EXCLUSIVE, body)
-        self.set_link(self.links()[name].ifindex, alias=alias)  # a new link ignores the alias attribute
 
     def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str) -> None:
         """Create a veth pair in one message: ``name`` here, up, in bridge ``master``; ``peer`` over there, down.
@@ -209,7 +211,12 @@ class Netlink:
         up = struct.pack(LINK_HEADER, 0, 0, 0, IFF_UP, IFF_UP)
         there = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            other = struct.pack(LINK_HEADER, 0, 0, 0, 0, 0) + _text(IFLA_IFNAME, peer) + _number(IFLA_MTU, mtu) + _number(IFLA_NET_NS_FD, there)
+            other = (
+                struct.pack(LINK_HEADER, 0, 0, 0, 0, 0)
+                + _text(IFLA_IFNAME, peer)
+                + _number(IFLA_MTU, mtu)
+                + _number(IFLA_NET_NS_FD, there)
+            )
             info = _text(INFO_KIND, "veth") + _attribute(INFO_DATA, _attribute(VETH_PEER, other))
             body = up + _text(IFLA_IFNAME, name) + _number(IFLA_MTU, mtu) + _number(IFLA_MASTER, master)
             self._do(NEWLINK, CREATE | EXCLUSIVE, body + _attribute(IFLA_LINKINFO, info))

@@ -13,6 +13,7 @@ import os
 
 from .faults import KeyFault
 
+NAME_LIMIT = 253  # a DNS subdomain, the longest name Kubernetes allows
 SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
 
 
@@ -22,7 +23,7 @@ def component(name: str) -> str:
     Raises:
         KeyFault: InvalidName, for an empty name, ``.``, ``..``, a slash, a NUL or more than 253 bytes.
     """
-    if name in {"", ".", ".."} or "/" in name or "\0" in name or len(name.encode("utf-8", "replace")) > 253:
+    if name in {"", ".", ".."} or "/" in name or "\0" in name or len(name.encode("utf-8", "replace")) > NAME_LIMIT:
         raise KeyFault(
             "InvalidName",
             f"{name!r} cannot be a file name: it is empty, a dot name, too long, or has a slash or NUL",

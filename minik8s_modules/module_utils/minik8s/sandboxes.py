@@ -10,14 +10,14 @@ started again).
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from . import labels
-from .docker import DockerError
+from .docker import NOT_FOUND, DockerError
 from .documents import Entries
 from .faults import KeyFault
 from .netlink import Address, Link, Netlink, netns_of
@@ -53,7 +53,8 @@ class Attachment(NamedTuple):
     hairpin: bool = False
     address: str = ""
     gateway: str = ""
-    mtu: int = 0
+    mtu: str = ""
+    loopback: bool = False
 
 
 class Observed(NamedTuple):
@@ -76,7 +77,15 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
     if entry["host_network"]:
         return Attachment()
     address = f"{entry['ip']}/{entry['prefix_length']}"
-    return Attachment(link_name(key), entry["bridge"], True, address, entry["gateway"], entry["mtu"])
+    return Attachment(
+        link=link_name(key),
+        bridge=entry["bridge"],
+        hairpin=True,
+        address=address,
+        gateway=entry["gateway"],
+        mtu=str(entry["mtu"]),
+        loopback=True,
+    )
 
 
 def _describe(state: str, attempt: int, image: str, attachment: Attachment) -> Facets:
@@ -158,10 +167,18 @@ class Sandboxes:
         context.checkpoint("remove sandbox")
         context.docker.remove(step.data)
 
+    def _remove_pod(self, context: Context, step: Step) -> None:
+        self._remove(context, step)
+        context.checkpoint("delete link")  # the kernel would, but only some milliseconds later
+        with Netlink() as netlink:
+            link = netlink.links().get(link_name(step.key))
+            if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
+                _delete_link(netlink, link)
+
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete link")
-        with Netlink() as netlink, suppress(OSError):  # it went with the namespace of the pause container
-            netlink.delete_link(step.data)
+        with Netlink() as netlink:
+            _delete_link(netlink, step.data)
 
     def _create(self, context: Context, step: Step) -> None:
         entry = step.data
@@ -207,9 +224,7 @@ class Sandboxes:
         return status
 
 
-def _observation(
-    inspect: Mapping[str, Any], entry: Mapping[str, Any], attachment: Attachment | None
-) -> dict[str, Any]:
+def _observation(inspect: Mapping[str, Any], entry: Mapping[str, Any], attachment: Attachment | None) -> dict[str, Any]:
     seen = observation_from_inspect(inspect)
     if not entry["host_network"]:
         seen["ip"] = attachment.address.partition("/")[0] if attachment else ""
@@ -230,7 +245,7 @@ def list_sandboxes(context: Context, scope: Scope) -> list[dict[str, Any]]:
 
 def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
     """Return the fault a failed create means: an absent image is ImageMissing (the gateway pulls it)."""
-    if error.status == 404 and "image" in str(error).lower():
+    if error.status == NOT_FOUND and "image" in str(error).lower():
         return KeyFault("ImageMissing", f"image {image!r} is not present on the node")
     return KeyFault(reason, str(error))
 
@@ -250,14 +265,17 @@ def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) ->
 
 
 def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
-    eth0 = inside.links().get("eth0")
+    links = inside.links()
+    eth0, loopback = links.get("eth0"), links["lo"].up
     if eth0 is None or not eth0.up:
-        return Attachment(host.name if host else "", bridge)
+        return Attachment(host.name if host else "", bridge, loopback=loopback)
     found = sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == eth0.ifindex)
     gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
+    seen = Attachment(address=" ".join(found), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback)
     if host is None or not host.up:
-        return Attachment("", "", False, " ".join(found), " ".join(gateways), eth0.mtu)
-    return Attachment(host.name, bridge, _hairpin(host.name), " ".join(found), " ".join(gateways), eth0.mtu)
+        return seen
+    mtu = seen.mtu if host.mtu == eth0.mtu else f"{eth0.mtu} (outside {host.mtu})"
+    return seen._replace(link=host.name, bridge=bridge, hairpin=_hairpin(host.name), mtu=mtu)
 
 
 def _hairpin_path(link: str) -> str:
@@ -277,7 +295,7 @@ def _strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any],
     found: dict[str, list[Link]] = {}
     for link in links.values():
         words = link.alias.split(" ")
-        ours = link.kind == "veth" and words[:2] == ["minik8s", node] and len(words) == 3
+        ours = link.kind == "veth" and words[:2] == ["minik8s", node] and len(words) == len(ALIAS.split(" "))
         if ours and words[2] not in containers and scope.covers(words[2]):
             found.setdefault(words[2], []).append(link)
     return found
@@ -286,12 +304,12 @@ def _strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any],
 def plan_removal(plan: Plan, key: str, observed: Observed) -> None:
     """Plan away everything of an undeclared pod."""
     for each in observed.containers.get(key, []):
-        plan.steps.append(Step("remove", key, each["Name"].lstrip("/"), each["Id"]))
+        plan.steps.append(Step("remove_pod", key, each["Name"].lstrip("/"), each["Id"]))
         attachment = observed.attachments.get(each["Id"], Attachment())
         state = each["State"]["Status"]
         plan.differs(key, _describe(state, _attempt(each), each["Config"]["Image"], attachment), None)
     for link in observed.strays.get(key, []):
-        plan.steps.append(Step("unlink", key, link.name, link.ifindex))
+        plan.steps.append(Step("unlink", key, link.name, link))
         plan.differs(key, {"link": link.name}, None)
 
 
@@ -304,7 +322,7 @@ def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any
         else:
             plan.steps.append(Step("remove", key, each["Name"].lstrip("/"), each["Id"]))
     for link in observed.strays.get(key, []):
-        plan.steps.append(Step("unlink", key, link.name, link.ifindex))
+        plan.steps.append(Step("unlink", key, link.name, link))
     step = _next_step(context, key, entry, current, observed)
     if step:
         plan.steps.append(step)
@@ -332,9 +350,7 @@ def _next_step(
     return None
 
 
-def _show(
-    plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, current: dict[str, Any] | None
-) -> None:
+def _show(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, current: dict[str, Any] | None) -> None:
     had = current or next(iter(reversed(observed.containers.get(key, []))), None)
     before = None
     if had is not None:
@@ -363,6 +379,15 @@ def attach(context: Context, container: str, key: str, entry: Mapping[str, Any])
         _configure(context, inside, entry)
 
 
+def _delete_link(netlink: Netlink, link: Link) -> None:
+    """Delete a device that may be going away by itself, with the namespace of its other end."""
+    try:
+        netlink.delete_link(link.ifindex)
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+
+
 def _make_link(
     context: Context,
     outside: Netlink,
@@ -376,7 +401,7 @@ def _make_link(
     host, eth0 = links.get(name), inside.links().get("eth0")
     if host is not None and eth0 is None:  # left by an earlier attempt
         context.checkpoint("delete link")
-        outside.delete_link(host.ifindex)
+        _delete_link(outside, host)
         host = None
     if eth0 is not None and host is None:
         context.checkpoint("delete link inside")

@@ -11,12 +11,14 @@ import hmac
 import os
 import secrets
 import subprocess
+import threading
 
 from .faults import KeyFault
 from .files import read_bytes, write_atomically
 
 KEY_BYTES = 32
 MAC_BYTES = 32
+_making = threading.Lock()
 
 
 def known_key(state_dir: str) -> bytes:
@@ -25,11 +27,12 @@ def known_key(state_dir: str) -> bytes:
 
 
 def node_key(state_dir: str) -> bytes:
-    """Return the node's key; it is made when it is missing."""
-    key = known_key(state_dir)
-    if len(key) != KEY_BYTES:
-        key = secrets.token_bytes(KEY_BYTES)
-        write_atomically(os.path.join(state_dir, "node.key"), key, 0o600, sync=True)
+    """Return the node's key; it is made when it is missing (other processes wait at the node's lock)."""
+    with _making:
+        key = known_key(state_dir)
+        if len(key) != KEY_BYTES:
+            key = secrets.token_bytes(KEY_BYTES)
+            write_atomically(os.path.join(state_dir, "node.key"), key, 0o600, sync=True)
     return key
 
 

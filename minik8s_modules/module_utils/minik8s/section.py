@@ -55,13 +55,22 @@ class Due(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a pass will do; ``before`` and ``after`` hold the facets of the keys that differ (None: absent)."""
+    """What a pass will do; ``before`` and ``after`` hold the facets of the keys that differ (None: absent).
+
+    ``opening`` steps run before all others and ``closing`` steps after them, one by one.
+    """
 
     steps: list[Step] = field(default_factory=list)
+    opening: list[Step] = field(default_factory=list)
+    closing: list[Step] = field(default_factory=list)
     before: dict[str, Facets | None] = field(default_factory=dict)
     after: dict[str, Facets | None] = field(default_factory=dict)
     errors: dict[str, KeyFault] = field(default_factory=dict)
     due: list[Due] = field(default_factory=list)
+
+    def all_steps(self) -> list[Step]:
+        """Return every step in the order of the report."""
+        return [*self.opening, *self.steps, *self.closing]
 
     def differs(self, key: str, before: Facets | None, after: Facets | None) -> None:
         """Note the readable difference of one key."""
@@ -117,7 +126,7 @@ class Context:
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Return ``function`` of each item, in order, computed on up to ``threads`` threads."""
         todo = list(items)
-        if len(todo) < 2 or self.threads < 2:
+        if len(todo) <= 1 or self.threads <= 1:
             return [function(item) for item in todo]
         with ThreadPoolExecutor(min(self.threads, len(todo))) as pool:
             return list(pool.map(function, todo))
@@ -226,7 +235,7 @@ def _refused(section: Section, entries: Entries, keys: frozenset[str] | None) ->
 def _keep(context: Context, state_dir: str, section: str, entries: Entries) -> None:
     if documents.stored_digest(state_dir, section) != documents.section_digest(entries):
         context.checkpoint(f"document {section}")
-        documents.save_document(state_dir, section, entries)
+        documents.save_document(state_dir, section, context.node, entries)
 
 
 class Applier:
@@ -242,7 +251,9 @@ class Applier:
         groups: dict[str, list[Step]] = {}
         for step in plan.steps:
             groups.setdefault(step.key, []).append(step)
+        self._run_key(plan, plan.opening)
         self._context.map(lambda steps: self._run_key(plan, steps), groups.values())
+        self._run_key(plan, plan.closing)
         return frozenset(self._touched)
 
     def _run_key(self, plan: Plan, steps: list[Step]) -> None:
@@ -293,11 +304,11 @@ def _result(
 ) -> dict[str, Any]:
     plan = plan or Plan()
     return {
-        "changed": bool(plan.steps),
+        "changed": bool(plan.all_steps()),
         "diff": {"before": as_text(plan.before), "after": as_text(plan.after)},
         "section": section.name,
         "digest": digest or documents.stored_digest(request.state_dir, section.name) or documents.EMPTY_DIGEST,
-        "steps": [{"action": step.action, "key": step.key, "detail": step.detail} for step in plan.steps],
+        "steps": [{"action": step.action, "key": step.key, "detail": step.detail} for step in plan.all_steps()],
         "status": status or {},
         "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in plan.errors.items()},
         "due": [due._asdict() for due in plan.due],

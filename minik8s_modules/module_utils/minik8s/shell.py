@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .faults import NodeFault
-from .section import Context, Request, Section, context_for, run_pass
+from .section import Request, Section, context_for, run_pass
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "node": {"type": "str", "required": True},
@@ -22,12 +22,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 REQUIRED_IF = [("mode", "full", ["entries"]), ("mode", "delta", ["base"])]
 
 
-def run_module(module: Any, section: Section, context: Context | None = None) -> None:
+def run_module(module: Any, section: Section) -> None:
     """Run one pass for an ``AnsibleModule`` and exit with its result; a fault of the whole pass fails the module."""
     request = Request(**{name: module.params.get(name) for name in Request._fields})
+    context = context_for(request)
     try:
-        result = run_pass(section, request, context or context_for(request), check=module.check_mode)
+        result = run_pass(section, request, context, check=module.check_mode)
     except NodeFault as fault:
         module.fail_json(msg=f"minik8s_{section.name} on {request.node}: {fault}")
     else:
         module.exit_json(**result)
+    finally:
+        context.docker.close()

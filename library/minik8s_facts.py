@@ -1,0 +1,69 @@
+#!/usr/bin/python
+"""What a node tells of itself: the thin shell of module_utils/minik8s/facts.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minik8s_facts
+short_description: Facts of a node for its registration
+description:
+  - Returns what a Node object holds of its machine, and where the node stands (fencing token, document digests).
+  - Changes nothing, except that a machine without C(/etc/machine-id) is given an id under O(state_dir) once.
+options:
+  state_dir:
+    description: Directory of what survives a boot.
+    type: path
+    default: /var/lib/minik8s
+  docker_socket:
+    description: Unix socket of the node's Docker daemon.
+    type: path
+    default: /var/run/docker.sock
+attributes:
+  check_mode:
+    description: Returns the same facts; a machine id that would be made is not kept.
+    support: full
+  diff_mode:
+    description: There is no difference to show.
+    support: none
+  idempotent:
+    description: Facts are only read.
+    support: full
+author: minik8s
+"""
+
+EXAMPLES = r"""
+- name: Facts of every node
+  minik8s_facts:
+  register: node_facts
+"""
+
+RETURN = r"""
+facts:
+  description:
+    - C(hostname), C(cpus), C(memory_bytes), C(architecture), C(operating_system), C(kernel_version), C(os_image),
+      C(boot_id), C(machine_id), C(internal_ip), C(addresses), C(docker_version), C(container_runtime_version),
+      C(docker_root), C(cgroup_version), C(live_restore), C(docker_error), C(token), C(epoch) and C(digests).
+  type: dict
+  returned: always
+  sample: {cpus: 2, memory_bytes: 8589934592, architecture: amd64, token: [1, 4711]}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.docker import Docker
+from ansible.module_utils.minik8s.facts import gather
+
+ARGUMENTS = {
+    "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
+    "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+}
+
+
+def main() -> None:
+    """Gather and return."""
+    module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
+    docker = Docker(module.params["docker_socket"])
+    module.exit_json(changed=False, facts=gather(module.params["state_dir"], docker, check=module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

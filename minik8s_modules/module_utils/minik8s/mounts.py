@@ -1,0 +1,89 @@
+"""Mounts of this machine: what stands in /proc/self/mountinfo, and the two system calls that change it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+MNT_DETACH = 2
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 2, 4, 8, 32
+FIELDS_BEFORE_OPTIONAL = 6  # proc(5): ID, parent, device, root, mount point, options
+
+
+class Mount(NamedTuple):
+    """A mount: where it is, its file system's type, and the type's own options."""
+
+    point: str
+    kind: str
+    options: str
+
+
+def _unescape(text: str) -> str:
+    """Undo mountinfo's octal escapes (space, tab, newline, backslash)."""
+    for code in ("040", "011", "012", "134"):
+        text = text.replace("\\" + code, chr(int(code, 8)))
+    return text
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Return the mounts in the order they were made (the last one over a path is the visible one)."""
+    found = []
+    for line in text.splitlines():
+        words = line.split(" ")
+        dash = words.index("-", FIELDS_BEFORE_OPTIONAL)
+        found.append(Mount(_unescape(words[4]), words[dash + 1], words[dash + 3]))
+    return found
+
+
+def mounts() -> list[Mount]:
+    """Return the mounts this process sees."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as source:
+        return parse_mountinfo(source.read())
+
+
+def at(path: str, among: list[Mount]) -> list[Mount]:
+    """Return the mounts on exactly ``path``."""
+    return [mount for mount in among if mount.point == path]
+
+
+def under(path: str, among: list[Mount]) -> list[Mount]:
+    """Return the mounts on ``path`` and below, deepest and newest first."""
+    inside = [mount for mount in among if mount.point == path or mount.point.startswith(path.rstrip("/") + "/")]
+    return sorted(inside, key=lambda mount: -mount.point.count("/"))
+
+
+def kind_of(path: str, among: list[Mount]) -> str:
+    """Return the file system type ``path`` (links resolved) lies on, as findmnt --target would tell."""
+    real = os.path.realpath(path)
+    best = Mount("", "", "")
+    for mount in among:
+        inside = real == mount.point or real.startswith(mount.point.rstrip("/") + "/")
+        if inside and len(mount.point) >= len(best.point):
+            best = mount
+    return best.kind
+
+
+def _check(result: int, what: str) -> None:
+    import ctypes  # noqa: PLC0415  (6 ms, only where something is mounted)
+
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+def mount_tmpfs(path: str, mode: str, size_bytes: int, *, remount: bool = False) -> None:
+    """Mount a tmpfs (nosuid, nodev); ``size_bytes`` 0 leaves the kernel's half of the memory."""
+    import ctypes  # noqa: PLC0415
+
+    options = f"mode={mode}" + (f",size={size_bytes}" if size_bytes else "")
+    flags = MS_NOSUID | MS_NODEV | (MS_REMOUNT if remount else 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", ctypes.c_ulong(flags), options.encode())
+    _check(result, f"mounting tmpfs on {path}")
+
+
+def unmount(path: str) -> None:
+    """Take away the visible mount on ``path``; processes that still use it keep it until they end."""
+    import ctypes  # noqa: PLC0415
+
+    _check(ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(path), MNT_DETACH), f"unmounting {path}")

@@ -1,0 +1,106 @@
+"""Rules of a pod bridge: masquerade in our own nft table, and leave to pass Docker's FORWARD policy (DROP).
+
+``table ip minik8s_pods`` has one chain per bridge. The two FORWARD rules go through iptables, because only a rule in
+Docker's own chain hook can accept what its policy would drop; their comment is ``minik8s.<bridge>``. Each change is
+one transaction. Nothing is parsed further than into lines: what nft and iptables print is compared with what they
+print for the wanted rules.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+
+from .faults import KeyFault
+
+TABLE = "minik8s_pods"
+WAIT_S = "5"
+
+
+def masquerade_rule(cidr: str, cluster_cidr: str) -> str:
+    """Return the rule as nft prints it: what leaves the cluster takes this node's address."""
+    return f"ip saddr {cidr} ip daddr != {cluster_cidr} masquerade fully-random"
+
+
+def forward_rules(bridge: str) -> list[str]:
+    """Return the FORWARD rules as ``iptables -S`` prints them."""
+    comment = f"-m comment --comment minik8s.{bridge} -j ACCEPT"
+    return [f"-A FORWARD -o {bridge} {comment}", f"-A FORWARD -i {bridge} {comment}"]
+
+
+def parse_chains(text: str) -> dict[str, list[str]]:
+    """Return the rules by chain from ``nft list table``."""
+    found: dict[str, list[str]] = {}
+    for name, body in re.findall(r"^\tchain (\S+) \{\n(.*?)^\t\}", text, re.MULTILINE | re.DOTALL):
+        found[name] = [line.strip() for line in body.splitlines() if line.strip()]
+    return found
+
+
+def parse_forward(text: str) -> dict[str, list[str]]:
+    """Return our FORWARD rules by bridge from ``iptables -S FORWARD``."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        words = shlex.split(line)
+        comment = words[words.index("--comment") + 1] if "--comment" in words else ""
+        if comment.startswith("minik8s."):
+            found.setdefault(comment.partition(".")[2], []).append(shlex.join(words))
+    return found
+
+
+def _run(argv: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+
+
+def _must(argv: list[str], text: str) -> None:
+    done = _run(argv, text)
+    if done.returncode != 0:
+        raise KeyFault("NetworkNotReady", f"{' '.join(argv)}: {done.stderr.strip()[:300]}")
+
+
+def chains() -> dict[str, list[str]]:
+    """Return the rules of our table by chain; {} when there is none.
+
+    Raises:
+        KeyFault: NetworkNotReady, nft is not installed.
+    """
+    if not shutil.which("nft"):
+        raise KeyFault("NetworkNotReady", "the command nft is not installed on this node (package nftables)")
+    done = _run(["nft", "list", "table", "ip", TABLE])
+    return parse_chains(done.stdout) if done.returncode == 0 else {}
+
+
+HOOK = "type nat hook postrouting priority srcnat; policy accept;"
+
+
+def set_chain(bridge: str, rule: str) -> None:
+    """Make the bridge's chain hold exactly ``rule``, in one transaction."""
+    chain = f"ip {TABLE} {bridge}"
+    lines = [
+        f"add table ip {TABLE}",
+        f"add chain {chain} {{ {HOOK} }}",
+        f"flush chain {chain}",
+        f"add rule {chain} {rule}",
+    ]
+    _must(["nft", "-f", "-"], "\n".join(lines) + "\n")
+
+
+def delete_chain(bridge: str, *, last: bool) -> None:
+    """Delete the bridge's chain, with the table when it is the last one."""
+    line = f"delete table ip {TABLE}" if last else f"delete chain ip {TABLE} {bridge}"
+    _must(["nft", "-f", "-"], line + "\n")
+
+
+def forwards() -> dict[str, list[str]] | None:
+    """Return our FORWARD rules by bridge; None on a node without iptables, where nothing drops."""
+    if not shutil.which("iptables"):
+        return None
+    return parse_forward(_run(["iptables", "-w", WAIT_S, "-S", "FORWARD"]).stdout)
+
+
+def set_forwards(present: list[str], wanted: list[str]) -> None:
+    """Replace our rules of one bridge in one transaction; the wanted ones go on top."""
+    gone = [rule.replace("-A FORWARD", "-D FORWARD", 1) for rule in present]
+    new = [rule.replace("-A FORWARD", "-I FORWARD 1", 1) for rule in reversed(wanted)]
+    _must(["iptables-restore", "-w", WAIT_S, "--noflush"], "\n".join(["*filter", *gone, *new, "COMMIT", ""]))

@@ -1,0 +1,340 @@
+"""Section ``volumes``: the directories pods mount.
+
+emptyDir and configMap stand under ``<state_dir>/pods/<uid>/volumes``, secret volumes on the tmpfs under
+``<run_dir>/secrets/.volumes``; a hostPath is checked, made where its type says so, and never removed. Files are
+written as kubelet's atomic writer does (volume_files.py), so a container sees all of an update or nothing of it. A
+volume goes only when no container of its pod runs any more; until then it is due. Removal unmounts first and follows
+no link.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import hostpath, labels, mounts, tmpfs
+from .documents import Entries
+from .faults import KeyFault
+from .files import TEMPORARY
+from .paths import SECRET_KIND, component, pod_dir, relative, secret_dir, secrets_dir, split_key, volume_path
+from .schema import NONE, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from .secrets import read_values
+from .section import Context, Due, Facets, Plan, Scope, Step
+from .volume_files import Files, Tree, links_for, read_tree, write_tree
+
+KINDS: dict[str, Schema] = {
+    "emptyDir": {
+        "kind": Field((TEXT,)),
+        "medium": Field((TEXT,), required=False, default=""),
+        "size_bytes": Field((WHOLE, NONE), required=False),
+    },
+    "hostPath": {"kind": Field((TEXT,)), "path": Field((TEXT,)), "type": Field((TEXT,), required=False, default="")},
+    "configMap": {"kind": Field((TEXT,)), "files": Field((OBJECT,))},
+    "secret": {"kind": Field((TEXT,)), "secret": Field((TEXT,)), "hmac": Field((TEXT,)), "items": Field((OBJECT,))},
+}
+FILE: Schema = {"data": Field((TEXT,)), "mode": Field((WHOLE,))}
+ITEM: Schema = {"key": Field((TEXT,)), "mode": Field((WHOLE,))}
+SHOWN_BYTES = 400  # a longer file is told by its size and digest
+REMOVE_AGAIN_S = 1.0
+
+
+class Observed(NamedTuple):
+    """Facets by key (None: absent), where each found volume stands, the pods that still run, wanted files."""
+
+    facets: dict[str, Facets]
+    places: dict[str, str]
+    running_pods: frozenset[str]
+    files: dict[str, Any]
+    trees: dict[str, Tree]
+    tmpfs_ready: bool
+
+
+class Volumes:
+    """The section's observe, plan and apply."""
+
+    name = "volumes"
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        split_key(key)
+        kind = dict(entry).get("kind")
+        if kind not in KINDS:
+            raise KeyFault("InvalidEntry", f"{key}.kind is {kind!r}; known are {sorted(KINDS)}")
+        check_fields(key, entry, KINDS[kind])
+        if kind == "emptyDir" and entry.get("medium", "") not in {"", "Memory"}:
+            raise KeyFault("InvalidEntry", f"{key}.medium is {entry['medium']!r}; allowed are '' and 'Memory'")
+        if kind == "hostPath":
+            hostpath.check(key, entry["path"], entry.get("type", ""))
+        _check_files(key, entry)
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+        """Return the volumes on disk and tmpfs, and what the declared ones must hold."""
+        among = mounts.mounts()
+        places = {key: path for key, path in _places(context).items() if scope.covers(key)}
+        ours = {key: entry for key, entry in entries.items() if scope.covers(key)}
+        facets = {key: _look(path, among) for key, path in places.items()}
+        for key, entry in ours.items():
+            if entry["kind"] == "hostPath":
+                facets[key] = {"hostPath": entry["path"], "is": hostpath.kind_of(entry["path"])}
+        removed = set(places) - set(entries)
+        return Observed(
+            facets,
+            places,
+            _running_pods(context) if removed else frozenset(),
+            {key: _wanted_files(context, entry) for key, entry in ours.items()},
+            {key: read_tree(places[key]) for key, entry in ours.items() if key in places and _has_files(entry)},
+            tmpfs.is_ready(context.run_dir),
+        )
+
+    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+        """Return the steps; what nobody declared goes first."""
+        plan = Plan()
+        for key in sorted(set(observed.places) - set(entries)):
+            if key.partition("/")[0] in observed.running_pods:
+                plan.due.append(Due(key, REMOVE_AGAIN_S, "PodStillRunning"))
+                continue
+            plan.steps.append(Step("remove", key, observed.places[key], observed.places[key]))
+            plan.differs(key, observed.facets[key], None)
+        for key, entry in entries.items():
+            if scope.covers(key):
+                _plan_volume(plan, context, key, entry, observed)
+        if not observed.tmpfs_ready and any(entry["kind"] == SECRET_KIND for entry in entries.values()):
+            plan.opening.append(tmpfs.step_to_mount(context.run_dir))
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        getattr(self, "_" + step.action)(context, step)
+
+    def _mount(self, context: Context, step: Step) -> None:
+        tmpfs.make_ready(context)
+
+    def _check(self, context: Context, step: Step) -> None:
+        hostpath.ensure(context.checkpoint, step.data["path"], step.data.get("type", ""))
+
+    def _remove(self, context: Context, step: Step) -> None:
+        remove_tree(context, step.data)
+        folder = os.path.dirname(step.data)
+        for _level in range(2):  # volumes, then the pod's directory; on the tmpfs the pod's, then .volumes
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return
+            folder = os.path.dirname(folder)
+
+    def _make(self, context: Context, step: Step) -> None:
+        path, entry = step.data
+        if os.path.lexists(path) and not os.path.isdir(path):
+            remove_tree(context, path)
+        if not os.path.isdir(path):
+            context.checkpoint("make volume")
+            make_open_directory(path)
+        if entry.get("medium") == "Memory":
+            present = mounts.at(os.path.realpath(path), mounts.mounts())
+            context.checkpoint("mount volume")
+            mounts.mount_tmpfs(path, "0777", entry.get("size_bytes") or 0, remount=bool(present))
+
+    def _write(self, context: Context, step: Step) -> None:
+        path, files, secret = step.data
+        if secret:
+            tmpfs.require(context.run_dir)
+        write_tree(context.checkpoint, path, files)
+
+    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+        """Return ``{"state": "present"}`` of each volume that is what was declared, else None."""
+        fresh = self.observe(context, entries, Scope(touched)) if touched else observed
+        status: dict[str, Any] = {}
+        for key, entry in entries.items():
+            seen = fresh if key in touched else observed
+            again = Plan()
+            _plan_volume(again, context, key, entry, seen)
+            status[key] = None if again.steps or again.errors else {"state": "present"}
+        return status
+
+
+def _check_files(key: str, entry: Mapping[str, Any]) -> None:
+    rows, schema = (entry.get("files"), FILE) if entry["kind"] == "configMap" else (entry.get("items"), ITEM)
+    for path, row in (rows or {}).items():
+        relative(path)
+        if path.startswith(".."):
+            raise KeyFault("InvalidName", f"{key}: file {path!r} must not begin with '..'")
+        check_fields(f"{key}.{path}", row, schema)
+    if entry["kind"] == "configMap":
+        _decoded(key, entry)
+    if entry["kind"] == SECRET_KIND:
+        split_key(entry["secret"])
+        for row in entry["items"].values():
+            component(row["key"])
+
+
+def _decoded(key: str, entry: Mapping[str, Any]) -> Files:
+    try:
+        return {
+            path: (base64.b64decode(row["data"], validate=True), row["mode"]) for path, row in entry["files"].items()
+        }
+    except (ValueError, binascii.Error):
+        raise KeyFault("InvalidEntry", f"{key}: a file's data is no base64") from None
+
+
+def _wanted_files(context: Context, entry: Mapping[str, Any]) -> Any:
+    """Return the files a volume must hold, None where it holds the pod's own, a KeyFault where a value is missing."""
+    if entry["kind"] == "configMap":
+        return _decoded("", entry)
+    if entry["kind"] != SECRET_KIND:
+        return None
+    values = read_values(context.run_dir, entry["secret"])
+    missing = sorted({row["key"] for row in entry["items"].values()} - set(values))
+    if missing:
+        where = (
+            ""
+            if os.path.isdir(secret_dir(context.run_dir, entry["secret"]))
+            else f" (secret {entry['secret']} is not here)"
+        )
+        return KeyFault("FailedMount", f"references non-existent secret key: {missing[0]}{where}")
+    return {path: (values[row["key"]], row["mode"]) for path, row in entry["items"].items()}
+
+
+def _running_pods(context: Context) -> frozenset[str]:
+    listed = context.docker.containers({labels.NODE: context.node})
+    busy = [each["Labels"] for each in listed if each["State"] in {"running", "paused", "restarting"}]
+    return frozenset(marks.get(labels.POD_UID, "") for marks in busy if marks.get(labels.TYPE) != labels.SANDBOX)
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _places(context: Context) -> dict[str, str]:
+    """Return every volume on the node by key, leftovers of killed runs among them."""
+    found: dict[str, str] = {}
+    on_disk = os.path.join(context.state_dir, "pods")
+    for uid in _list(on_disk):
+        folder = os.path.join(pod_dir(context.state_dir, uid), "volumes")
+        found.update({f"{uid}/{name}": os.path.join(folder, name) for name in _list(folder)})
+    on_tmpfs = os.path.join(secrets_dir(context.run_dir), ".volumes")
+    for uid in _list(on_tmpfs):
+        folder = os.path.join(on_tmpfs, uid)
+        found.update({f"{uid}/{name}": os.path.join(folder, name) for name in _list(folder)})
+    return found
+
+
+def _show_file(data: bytes, mode: int, *, secret: bool) -> str:
+    if secret:
+        return f"{mode:04o} (secret)"
+    try:
+        text = data.decode() if len(data) <= SHOWN_BYTES else None
+    except UnicodeDecodeError:
+        text = None
+    return f"{mode:04o} " + (
+        repr(text) if text is not None else f"{len(data)} bytes {hashlib.sha256(data).hexdigest()}"
+    )
+
+
+def _look(path: str, among: list[mounts.Mount]) -> Facets:
+    if not os.path.isdir(path) or os.path.islink(path):
+        return {"is": "no directory"}
+    memory = mounts.at(os.path.realpath(path), among)
+    if memory:
+        return {"tmpfs": _size_option(memory[-1].options)}
+    return {"directory": "present"}
+
+
+def _size_option(options: str) -> str:
+    sizes = [word[5:] for word in options.split(",") if word.startswith("size=")]
+    return sizes[0] if sizes else "default"
+
+
+def _kilobytes(size_bytes: int | None) -> str:
+    return f"{-(-size_bytes // 4096) * 4}k" if size_bytes else "default"  # the kernel rounds up to pages
+
+
+def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+    kind = entry["kind"]
+    if kind == "hostPath":
+        _plan_hostpath(plan, key, entry, observed)
+        return
+    uid, name = split_key(key)
+    path = volume_path(context.state_dir, context.run_dir, uid, name, kind)
+    other = observed.places.get(key)
+    if other is not None and other != path:  # it was of another kind
+        plan.steps.append(Step("remove", key, other, other))
+    if kind == "emptyDir":
+        wanted = (
+            {"tmpfs": _kilobytes(entry.get("size_bytes"))}
+            if entry.get("medium") == "Memory"
+            else {"directory": "present"}
+        )
+        before = observed.facets.get(key) if other == path else None
+        if before != wanted and not _default_tmpfs(before, wanted):
+            plan.steps.append(Step("make", key, path, (path, entry)))
+            plan.differs(key, before, wanted)
+    else:
+        _plan_files(plan, key, path, observed, secret=kind == SECRET_KIND)
+
+
+def _default_tmpfs(before: Facets | None, wanted: Facets) -> bool:
+    return wanted.get("tmpfs") == "default" and "tmpfs" in (before or {})
+
+
+def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+    found, declared = observed.facets[key]["is"], entry.get("type", "")
+    makes = hostpath.would_make(found, declared)
+    fault = hostpath.fault(entry["path"], found, declared)
+    if makes:
+        plan.steps.append(Step("check", key, f"{declared or 'Directory'} {entry['path']}", entry))
+        plan.differs(key, observed.facets[key], {"hostPath": entry["path"], "is": makes})
+    elif fault:
+        plan.errors[key] = fault
+
+
+def _has_files(entry: Mapping[str, Any]) -> bool:
+    return entry["kind"] in {"configMap", SECRET_KIND}
+
+
+def _plan_files(plan: Plan, key: str, path: str, observed: Observed, *, secret: bool) -> None:
+    files = observed.files[key]
+    if isinstance(files, KeyFault):
+        plan.errors[key] = files
+        return
+    tree = observed.trees.get(key) if observed.places.get(key) == path else None
+    if tree is not None and tree.files == files and tree.links == links_for(files) and not tree.leftovers:
+        return
+    present = tree.files if tree else {}
+    before = {f"file {name}": _show_file(*row, secret=secret) for name, row in sorted(present.items())}
+    after = {f"file {name}": _show_file(*row, secret=secret) for name, row in sorted(files.items())}
+    for name in set(before) & set(after):
+        if secret and present.get(name[5:]) != files[name[5:]]:
+            after[name] += " changed"
+    plan.steps.append(Step("write", key, f"{len(files)} files in {path}", (path, files, secret)))
+    plan.differs(key, before if tree else None, after)
+
+
+def make_open_directory(path: str) -> None:
+    """Make a directory anyone in the pod may write (0777, as kubelet does), whole or not at all."""
+    folder, name = os.path.split(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    building = os.path.join(folder, TEMPORARY + name)
+    shutil.rmtree(building, ignore_errors=True)
+    os.mkdir(building)
+    os.chmod(building, 0o777)  # noqa: S103  (kubelet's mode of an emptyDir)
+    os.rename(building, path)
+
+
+def remove_tree(context: Context, path: str) -> None:
+    """Unmount everything at and below ``path``, then delete it without following a link."""
+    for mount in mounts.under(os.path.realpath(os.path.dirname(path)) + "/" + os.path.basename(path), mounts.mounts()):
+        context.checkpoint("unmount volume")
+        mounts.unmount(mount.point)
+    context.checkpoint("remove volume")
+    if os.path.islink(path) or not os.path.isdir(path):
+        os.unlink(path)
+    else:
+        shutil.rmtree(path)
