@@ -1,27 +1,30 @@
-"""What a write depends on besides its own object: the namespace it goes to."""
+"""What a write depends on besides its own object: the namespace it goes to, the address a Service gets."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from minik8s_modules.api.errors import Forbidden, NotFound
-from minik8s_modules.api.kinds import NAMESPACE, Kind
-from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name
+from minik8s_modules.api.kinds import NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, spec, uid
+from minik8s_modules.apiserver import service_addresses
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.errors import StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 
-def admit_create(backend: Backend, target: Target, obj: JsonObject) -> None:
-    """Check a new object's surroundings.
+def check_namespace(backend: Backend, target: Target, obj: JsonObject) -> None:
+    """Check the namespace a new object goes to.
 
     Raises:
         NotFound: the namespace does not exist.
         Forbidden: the namespace is being deleted.
     """
-    if target.kind.namespaced:
-        _check_namespace(backend, target, obj)
-
-
-def _check_namespace(backend: Backend, target: Target, obj: JsonObject) -> None:
     found = _namespace(backend, target.namespace)
     if not deletion_timestamp(found.object):
         return
@@ -47,8 +50,37 @@ def _namespace(backend: Backend, namespace: str) -> CachedObject:
     return found
 
 
-def warnings(kind: Kind, obj: JsonObject) -> list[str]:
-    """Return texts for the client about what this server does not do with an object yet."""
-    if kind.id == ("", "Service") and (obj.get("spec") or {}).get("type") != "ExternalName":
-        return ["Service: stored, but nothing routes to it yet"]
-    return []
+@contextmanager
+def reserved(backend: Backend, kind: Kind, obj: JsonObject, *, dry_run: bool) -> Iterator[None]:
+    """Reserve what ``obj`` needs while it is stored; gives it back when storing fails.
+
+    When the store does not answer, the object may have been stored: then nothing is given back here, and
+    ``service_addresses.release_orphans`` decides later.
+    """
+    address = service_addresses.claim(backend, obj, dry_run=dry_run) if kind is SERVICE else ""
+    try:
+        yield
+    except StoreUnavailable:
+        raise
+    except Exception:
+        if address and not dry_run:
+            service_addresses.release(backend, address, uid(obj))
+        raise
+
+
+def removed(backend: Backend, kind: Kind, obj: JsonObject) -> None:
+    """Give back what a removed object had; ``release_orphans`` does it later if the store fails now."""
+    if kind is not SERVICE:
+        return
+    try:
+        service_addresses.release(backend, spec(obj).get("clusterIP", ""), uid(obj))
+    except StoreUnavailable as error:
+        log.warning("the address of service %s is given back later: %s", name(obj), error)
+
+
+def carry_over(kind: Kind, new: JsonObject, old: JsonObject) -> None:
+    """Put into an update, in place, what the server allocated and a client may leave out (kubectl replace does)."""
+    if kind is SERVICE and isinstance(new.get("spec"), dict) and service_addresses.needs_address(new):
+        for field in ("clusterIP", "clusterIPs"):
+            if not new["spec"].get(field) and spec(old).get(field):
+                new["spec"][field] = spec(old)[field]

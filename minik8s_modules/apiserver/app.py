@@ -29,9 +29,8 @@ from minik8s_modules.api.errors import (
 from minik8s_modules.apiserver import discovery, health, negotiation, openapi, responses, watching
 from minik8s_modules.apiserver.authorization import Attributes, allowed, refusal
 from minik8s_modules.apiserver.backend import Backend, unavailable
-from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import User
-from minik8s_modules.apiserver.resources import VERBS, Call
+from minik8s_modules.apiserver.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.target import parse, verb_of
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
@@ -59,15 +58,15 @@ class _NoSession(SecureCookieSessionInterface):
         return True
 
 
-def make_app(backend: Backend, hub: Hub, authenticate: Authenticate, checks: Checks) -> Flask:
+def make_app(services: Services, authenticate: Authenticate, checks: Checks) -> Flask:
     """Return the application.
 
     Args:
-        backend: what handlers work with.
-        hub: takes the connections of watches.
+        services: what handlers work with.
         authenticate: tells the user of a WSGI environment, None when nobody is known.
         checks: what ``/livez`` and ``/readyz`` look at.
     """
+    backend = services.backend
     app = Flask("minik8s-apiserver", static_folder=None)
     app.session_interface = _NoSession()
     app.url_map.strict_slashes = False
@@ -77,7 +76,7 @@ def make_app(backend: Backend, hub: Hub, authenticate: Authenticate, checks: Che
     _catch(app)
     _health_routes(app, checks)
     _discovery_routes(app)
-    _resource_routes(app, backend, hub)
+    _resource_routes(app, services)
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -215,7 +214,7 @@ def _discovery_routes(app: Flask) -> None:
         return response
 
 
-def _resource_routes(app: Flask, backend: Backend, hub: Hub) -> None:
+def _resource_routes(app: Flask, services: Services) -> None:
     def resource(**_parts: str) -> Response:
         target = parse(request.path)
         if target is None:
@@ -230,7 +229,7 @@ def _resource_routes(app: Flask, backend: Backend, hub: Hub) -> None:
             raise refusal(user, asked, target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
-        return VERBS[verb](Call(backend, hub, request, target, user))
+        return VERBS[verb](Call(services, request, target, user))
 
     for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
         app.add_url_rule(rule, "resource", resource, methods=_METHODS)

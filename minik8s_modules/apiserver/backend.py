@@ -9,6 +9,7 @@ old.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import secrets
 import uuid
@@ -25,6 +26,8 @@ from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.interface import Store
 
 log = logging.getLogger(__name__)
+
+DEFAULT_SERVICE_CIDR = ipaddress.IPv4Network("100.0.0.0/24")
 
 # how long a write's answer waits for the cache; the write itself has happened
 SETTLE_S = 5.0
@@ -52,6 +55,7 @@ class Backend:
     cache: WatchCache
     clock: Clock
     metrics: Registry = field(default_factory=Registry)
+    service_cidr: ipaddress.IPv4Network = DEFAULT_SERVICE_CIDR
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
 

@@ -15,6 +15,7 @@ from flask import Request
 
 from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge, UnsupportedMediaType
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.protobuf import decode as protobuf
 
 # kube-apiserver's limit on request bodies (apiserver/pkg/server/config.go, MaxRequestBodyBytes)
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -22,7 +23,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_DEPTH = 200
 JSON = "application/json"
 YAML = "application/yaml"
-READABLE = (JSON, YAML)
+READABLE = (JSON, YAML, protobuf.MEDIA)
 
 
 class _Loader(yaml.CSafeLoader):
@@ -64,13 +65,15 @@ def parse(body: bytes, media: str) -> Any:
     """Return the value ``body`` holds.
 
     Raises:
-        BadRequest: it is no valid JSON or YAML.
-        UnsupportedMediaType: ``media`` is neither.
+        BadRequest: it is no valid JSON, YAML or protobuf.
+        UnsupportedMediaType: ``media`` is none of them.
     """
     if media == JSON or media.endswith("+json"):
         return parse_json(body)
     if media == YAML or media.endswith("+yaml"):
         return parse_yaml(body)
+    if media == protobuf.MEDIA:
+        return protobuf.decode(body)
     raise UnsupportedMediaType(READABLE)
 
 

@@ -16,7 +16,7 @@ from minik8s_modules.api.conversion import stored_kind
 from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import incoming
+from minik8s_modules.apiserver import admission, incoming
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import DELETE_OPTIONS, Options
 from minik8s_modules.apiserver.selection import Selection
@@ -99,7 +99,7 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
         if options.dry_run or asks_dry_run(wanted) or decision.action == "wait":
             return Deleted(made(item.key, decision.obj, item.revision), gone=decision.action == "remove")
         try:
-            return _carry_out(backend, item, decision)
+            return _carry_out(backend, kind, item, decision)
         except StaleWrite:
             item = backend.latest(target)
         except KeyMissing as error:
@@ -107,9 +107,10 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
     raise Conflict(target.kind, target.name)
 
 
-def _carry_out(backend: Backend, item: CachedObject, decision: strategy.Deletion) -> Deleted:
+def _carry_out(backend: Backend, kind: Kind, item: CachedObject, decision: strategy.Deletion) -> Deleted:
     if decision.action == "remove":
         revision = backend.store.delete(item.key, item.revision)
+        admission.removed(backend, kind, decision.obj)
     else:
         try:
             revision = backend.store.update(item.key, without_revision(decision.obj), item.revision)

@@ -25,11 +25,15 @@ _MAX_MANAGER = 128  # apimachinery validation of fieldManager
 
 
 class Options(NamedTuple):
-    """The query parameters of a write; ``warnings`` collects texts for Warning headers."""
+    """The query parameters of a write; ``warnings`` collects texts for Warning headers.
+
+    ``assumed_namespaces`` are taken to exist: a plan may hold a namespace and what goes into it.
+    """
 
     dry_run: bool
     validation: Validation
     warnings: list[str]
+    assumed_namespaces: frozenset[str] = frozenset()
 
     def warn(self, text: str) -> None:
         """Tell the client ``text``, once."""

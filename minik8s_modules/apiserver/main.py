@@ -15,6 +15,8 @@ from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import CertificateAuthenticator
 from minik8s_modules.apiserver.metered import MeteredStore
+from minik8s_modules.apiserver.plans import HttpsReconcilers
+from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer
 from minik8s_modules.apiserver.settings import Settings
 from minik8s_modules.apiserver.startup import Startup
@@ -41,7 +43,7 @@ class Application:
         self._store = MeteredStore(EtcdStore(configured.etcd_endpoints, tls), metrics)
         self._cache = WatchCache(self._store)
         clock = SystemClock()
-        self._backend = Backend(self._store, self._cache, clock, metrics)
+        self._backend = Backend(self._store, self._cache, clock, metrics, configured.service_cidr)
         self._hub = Hub(clock, self._cache)
         self._startup = Startup(self._backend, configured)
         self._stop = threading.Event()
@@ -49,7 +51,9 @@ class Application:
             target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
         )
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
-        self._flask = make_app(self._backend, self._hub, CertificateAuthenticator(), self._checks())
+        reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
+        services = Services(self._backend, self._hub, reconcilers)
+        self._flask = make_app(services, CertificateAuthenticator(), self._checks())
 
     def start(self) -> None:
         """Start the threads."""

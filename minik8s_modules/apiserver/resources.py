@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
-from minik8s_modules.api.errors import MethodNotAllowed
-from minik8s_modules.api.kinds import POD, SELF_SUBJECT_ACCESS_REVIEW, SELF_SUBJECT_REVIEW
-from minik8s_modules.api.objects import JsonObject, uid
+from minik8s_modules.api.errors import Invalid
+from minik8s_modules.api.kinds import PLAN, POD, SELF_SUBJECT_ACCESS_REVIEW, SELF_SUBJECT_REVIEW
+from minik8s_modules.api.objects import JsonObject, name, uid
+from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver import (
     bodies,
     deleting,
     incoming,
     patching,
+    plans,
     presenting,
     reading,
     responses,
@@ -35,14 +37,26 @@ from minik8s_modules.store.cached import CachedObject
 WsgiStart = Callable[..., Any]
 
 
-class Call(NamedTuple):
-    """One authorized request."""
+class Services(NamedTuple):
+    """What the verbs work with; without ``reconcilers`` plans say so."""
 
     backend: Backend
     hub: Hub
+    reconcilers: plans.Reconcilers | None = None
+
+
+class Call(NamedTuple):
+    """One authorized request."""
+
+    services: Services
     request: Request
     target: Target
     user: User
+
+    @property
+    def backend(self) -> Backend:
+        """Return the store, cache and clock."""
+        return self.services.backend
 
     @property
     def arguments(self) -> Mapping[str, str]:
@@ -102,7 +116,7 @@ def watch(call: Call) -> Response:
     if start.over:
         return responses.raw(start.events)
     prelude = HEAD % bodies.JSON.encode() + chunk(start.events)
-    return HandOver(call.hub, lambda sock: Join(sock, stream, prelude, start.after, timeout_s, bookmarks))
+    return HandOver(call.services.hub, lambda sock: Join(sock, stream, prelude, start.after, timeout_s, bookmarks))
 
 
 def create(call: Call) -> Response:
@@ -126,11 +140,17 @@ def _answered(call: Call) -> Response:
     kind, options = call.target.kind, incoming.options_of(call.arguments)
     obj = incoming.readable(kind, call.body(), options)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
-    if kind is SELF_SUBJECT_ACCESS_REVIEW:
-        return responses.json(reviews.access(call.user, obj), 201, options.warnings)
-    if kind is SELF_SUBJECT_REVIEW:
-        return responses.json(reviews.identity(call.user, obj), 201, options.warnings)
-    raise MethodNotAllowed(kind, "create")
+    causes = validate_create(kind, obj)
+    if causes:
+        raise Invalid(kind, name(obj), causes)
+    return responses.json(ANSWERS[kind.kind](call, obj, options), 201, options.warnings)
+
+
+ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]] = {
+    SELF_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.user, obj),
+    SELF_SUBJECT_REVIEW.kind: lambda call, obj, _: reviews.identity(call.user, obj),
+    PLAN.kind: lambda call, obj, options: plans.answer(call.backend, call.services.reconcilers, obj, options),
+}
 
 
 def update(call: Call) -> Response:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import writing
+from minik8s_modules.apiserver import service_addresses, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.settings import Settings
@@ -26,6 +26,8 @@ from minik8s_modules.base.errors import TemporaryError
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
+# how long the cache's first load is waited for before "not loaded yet" is worth a line in the log
+FIRST_LOAD_S = 2.0
 RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
 # kube-node-lease: the nodes' heartbeats, as in Kubernetes, apart from everybody else's leases
 NAMESPACES = ("default", "kube-system", "kube-node-lease")
@@ -91,6 +93,7 @@ class Startup:
 
     def _run(self) -> None:
         failures = 0
+        self._backend.cache.wait_ready(FIRST_LOAD_S)
         while not self._stop.is_set():
             try:
                 self.ensure()
@@ -107,6 +110,7 @@ class Startup:
         """Make what is missing, put right what differs."""
         for each in wanted(self._settings, int(self._backend.clock.now().timestamp())):
             ensure(self._backend, each)
+        service_addresses.release_orphans(self._backend)
 
 
 def ensure(backend: Backend, each: Wanted) -> None:

@@ -54,7 +54,8 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
         fresh = admitted(backend, target, orjson.loads(orjson.dumps(obj)), options)
         key = target.kind.key(target.namespace, name(fresh))
         try:
-            return _store_new(backend, key, fresh, options)
+            with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
+                return _store_new(backend, key, fresh, options)
         except KeyExists:
             collided = name(fresh)
     raise AlreadyExists(target.kind, collided, generated=generated)
@@ -73,9 +74,10 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
         uid=backend.new_uid(),
         name_suffix=backend.new_suffix(),
     )
-    admission.admit_create(backend, target, obj)
+    if target.kind.namespaced and target.namespace not in options.assumed_namespaces:
+        admission.check_namespace(backend, target, obj)
     _refuse(target.kind, obj, validate_create(kind, obj))
-    for told in (*warnings(kind, obj), *admission.warnings(kind, obj)):
+    for told in warnings(kind, obj):
         options.warn(told)
     return obj
 
@@ -172,13 +174,14 @@ def _completed(target: Target, new: JsonObject, old: JsonObject, options: Option
     if target.subresource != "status":
         apply_defaults(target.kind, new)
     new = to_storage(target.kind, new)
+    admission.carry_over(kind, new, old)
     strategy.prepare_update(kind, new, old, target.subresource)
     metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
     if new == old:
         return old
     _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
     if not target.subresource:
-        for told in (*warnings(kind, new), *admission.warnings(kind, new)):
+        for told in warnings(kind, new):
             options.warn(told)
     return new
 
@@ -191,6 +194,7 @@ def _swap(backend: Backend, target: Target, item: CachedObject, new: JsonObject,
     try:
         if strategy.ready_to_remove(stored_kind(target.kind), new):
             revision = backend.store.delete(item.key, item.revision)
+            admission.removed(backend, target.kind, new)
         else:
             revision = backend.store.update(item.key, value, item.revision)
     except ValueTooLarge as error:

@@ -1,0 +1,223 @@
+"""Protobuf request bodies to JSON objects, by the table ``types.json`` (made by generate.py).
+
+A body is ``k8s``, a zero byte and a runtime.Unknown: apiVersion, kind and the object's own bytes. The wire
+format is protobuf's (varints, 64-bit, length-delimited); the meaning of a field is the table's. A plain
+field that is zero is left out, as Go's ``omitempty`` would; a pointer is kept whatever it points to.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import rfc3339, rfc3339_micro
+
+MEDIA = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_DEPTH = 100
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_GROUPS = {
+    "": "core",
+    **{f"{group}.k8s.io": group for group in (
+        "authentication", "authorization", "certificates", "coordination", "discovery", "events", "networking",
+        "scheduling", "storage",
+    )},
+    "rbac.authorization.k8s.io": "rbac",
+}  # fmt: skip
+
+Wire = int | bytes
+
+
+class Field(NamedTuple):
+    """One row of the table; see generate.py."""
+
+    json_name: str
+    kind: str
+    shape: str
+
+
+@cache
+def _table() -> Mapping[str, Mapping[int, Field]]:
+    rows = orjson.loads(Path(__file__).with_name("types.json").read_bytes())
+    return {name: {int(number): Field(*row) for number, row in fields.items()} for name, fields in rows.items()}
+
+
+def decode(body: bytes) -> JsonObject:
+    """Return the object a protobuf body holds.
+
+    Raises:
+        BadRequest: it is none, or of a kind whose protobuf form is not known.
+    """
+    if not body.startswith(_MAGIC):
+        raise BadRequest("the request's body does not begin as Kubernetes' protobuf does")
+    try:
+        return _envelope(body[len(_MAGIC) :])
+    except (ValueError, IndexError, struct.error, OverflowError, TypeError) as error:
+        raise BadRequest(f"the request's body is no valid protobuf: {error}") from error
+
+
+def _envelope(data: bytes) -> JsonObject:
+    fields = dict(_fields(data))
+    meta = dict(_fields(_as_bytes(fields.get(1, b""))))
+    version, kind = (_as_bytes(meta.get(number, b"")).decode() for number in (1, 2))
+    group, _, number = version.rpartition("/")
+    name = f"{_GROUPS.get(group, group)}/{number}.{kind}"
+    if kind == "DeleteOptions":
+        name = "meta/v1.DeleteOptions"
+    if name not in _table():
+        raise BadRequest(f'no protobuf form is known for kind "{kind}" of "{version}"; send JSON')
+    return {"apiVersion": version, "kind": kind, **_message(name, _as_bytes(fields.get(2, b"")), 0)}
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Wire]]:
+    """Yield (field number, value) of a message: an int, or the bytes of what is not one."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if wire == _BYTES:
+            length, at = _varint(data, at)
+        elif wire in {_FIXED64, _FIXED32}:
+            length = 8 if wire == _FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {wire} at byte {at}")
+        if at + length > len(data):
+            raise ValueError(f"field {number} ends after the message")
+        yield number, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+        if shift > 63:  # noqa: PLR2004 - ten bytes are the most
+            raise ValueError(f"a number at byte {at} is too long")
+
+
+def _message(name: str, data: bytes, depth: int) -> JsonObject:
+    if depth > _MAX_DEPTH:
+        raise ValueError("it is nested too deeply")
+    table = _table()[name]
+    found: JsonObject = {}
+    for number, wire in _fields(data):
+        field = table.get(number)
+        if field is not None:
+            _put(found, field, wire, depth + 1)
+    return found
+
+
+def _put(found: JsonObject, field: Field, wire: Wire, depth: int) -> None:
+    if field.shape == "m":
+        entry = dict(_fields(_as_bytes(wire)))
+        key = _as_bytes(entry.get(1, b"")).decode()
+        found.setdefault(field.json_name, {})[key] = _value(field.kind, entry.get(2, _zero(field.kind)), depth)
+        return
+    value = _value(field.kind, wire, depth)
+    if not field.json_name:
+        found.update(value)
+    elif field.shape == "r":
+        found.setdefault(field.json_name, []).append(value)
+    elif field.shape == "p" or value not in (None, "", 0, {}, []):
+        found[field.json_name] = value
+
+
+def _zero(kind: str) -> Wire:
+    return 0 if kind in {"int", "bool"} else b""
+
+
+def _value(kind: str, wire: Wire, depth: int) -> Any:
+    special = _SPECIAL.get(kind)
+    return special(wire) if special else _message(kind, _as_bytes(wire), depth)
+
+
+def _as_bytes(wire: Wire) -> bytes:
+    if isinstance(wire, int):
+        raise TypeError("a number stands where a text or message belongs")
+    return wire
+
+
+def _integer(wire: Wire) -> int:
+    if not isinstance(wire, int):
+        raise TypeError("a text stands where a number belongs")
+    return wire - (1 << 64) if wire >= 1 << 63 else wire
+
+
+def _double(wire: Wire) -> float:
+    (value,) = struct.unpack("<d", _as_bytes(wire))
+    return float(value)
+
+
+def _part(wire: Wire, number: int) -> Wire | None:
+    return dict(_fields(_as_bytes(wire))).get(number)
+
+
+def _text_part(wire: Wire, number: int) -> str:
+    return _as_bytes(_part(wire, number) or b"").decode()
+
+
+def _moment(wire: Wire) -> datetime | None:
+    parts = dict(_fields(_as_bytes(wire)))
+    if 1 not in parts:
+        return None
+    return _EPOCH + timedelta(seconds=_integer(parts[1]), microseconds=_integer(parts.get(2, 0)) // 1000)
+
+
+def _time(wire: Wire) -> str | None:
+    moment = _moment(wire)
+    return rfc3339(moment) if moment else None
+
+
+def _micro_time(wire: Wire) -> str | None:
+    moment = _moment(wire)
+    return rfc3339_micro(moment) if moment else None
+
+
+def _int_or_string(wire: Wire) -> int | str:
+    if _integer(_part(wire, 1) or 0):
+        return _text_part(wire, 3)
+    return _integer(_part(wire, 2) or 0)
+
+
+def _raw_json(wire: Wire) -> Any:
+    raw = _as_bytes(_part(wire, 1) or b"")
+    return orjson.loads(raw) if raw else None
+
+
+def _strings(wire: Wire) -> list[str]:
+    return [_as_bytes(value).decode() for number, value in _fields(_as_bytes(wire)) if number == 1]
+
+
+_SPECIAL: Mapping[str, Callable[[Wire], Any]] = {
+    "string": lambda wire: _as_bytes(wire).decode(),
+    "bytes": lambda wire: base64.b64encode(_as_bytes(wire)).decode(),
+    "int": _integer,
+    "bool": lambda wire: bool(_integer(wire)),
+    "double": _double,
+    "time": _time,
+    "microtime": _micro_time,
+    "duration": lambda wire: f"{_integer(_part(wire, 1) or 0) / 1e9:g}s",
+    "quantity": lambda wire: _text_part(wire, 1),
+    "intstr": _int_or_string,
+    "json": _raw_json,
+    "strings": _strings,
+}
