@@ -108,9 +108,23 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
         return stop(context, container, kind, f"Stopping container {name}")
     if last.image != container["image"] and not last.image.startswith("sha256:"):
         return stop(context, container, kind, f"Container {name} definition changed, will be restarted")
-    step = declare(context, container, kind, last.attempt)
-    # what a running container was configured with may be gone; it runs on
-    return step._replace(waiting=None, events=())
+    if _configured_from_objects(container):
+        # the node compares what is declared with what runs; a changed ConfigMap or Secret must not replace it
+        return _untouched(context, container, kind, last.attempt)
+    return declare(context, container, kind, last.attempt)._replace(waiting=None, events=())
+
+
+def _untouched(context: PodContext, container: JsonObject, kind: str, attempt: int) -> Step:
+    """Return the step that leaves an attempt as it is, with the secrets it was made from."""
+    step = declare(context, container, kind, attempt)
+    return step._replace(entry=kept(context, container, kind), waiting=None, events=())
+
+
+def _configured_from_objects(container: JsonObject) -> bool:
+    sources = [variable.get("valueFrom") or {} for variable in container.get("env") or []]
+    return bool(container.get("envFrom")) or any(
+        source.get("configMapKeyRef") or source.get("secretKeyRef") for source in sources
+    )
 
 
 def _ended(context: PodContext, container: JsonObject, kind: str, last: ObservedContainer) -> Step:
@@ -173,7 +187,7 @@ def _backing_off(context: PodContext, container: JsonObject, kind: str, due: dat
     last = context.seen.containers[name][-1]
     message = f"Back-off restarting failed container {name} in pod {where}"
     event = PodEvent("Warning", "BackOff", message, f"backoff/{name}/{last.attempt}", name)
-    step = declare(context, container, kind, last.attempt)
+    step = _untouched(context, container, kind, last.attempt)
     return step._replace(waiting=Waiting("CrashLoopBackOff", text), wake_at=due, events=(event,))
 
 
@@ -277,6 +291,7 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
         "cpu_quota_us": resources.cpu_quota_us(container),
         "memory_bytes": resources.memory_bytes(container),
         "mounts": [],
+        "restart_policy": str(objects.spec(context.pod).get("restartPolicy") or "Always") if kind == "app" else "Never",
     }
 
 

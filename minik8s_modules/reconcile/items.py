@@ -25,12 +25,12 @@ class SectionRequest(NamedTuple):
 
 
 class WorkItem(NamedTuple):
-    """One pass over one node; ``token`` is (cluster epoch, resourceVersion of the shard's Lease)."""
+    """One pass over one node; ``token`` is (cluster epoch, resourceVersion of the shard's Lease), () for facts."""
 
     id: str
     node: str
     check: bool
-    token: tuple[int, int]
+    token: tuple[int, int] | tuple[()]
     sections: Mapping[str, SectionRequest]
 
 

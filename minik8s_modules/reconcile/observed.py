@@ -180,11 +180,11 @@ class NodeObservations:
         changed.update(uid for one in gone if (uid := self._drop(one)))
         return changed
 
-    def replace_key(self, pod_uid: str, container: str, seen: ObservedContainer | None, at_s: float) -> bool:
-        """Take over what a module says of one key; None means that no container of the key exists."""
-        if seen is not None:
-            return self.learn(seen, at_s)
-        doomed = [one for one in self._by_pod.get(pod_uid, ()) if self._by_id[one].container == container]
+    def forget_key(self, pod_uid: str, sandbox: bool, container: str, attempt: int | None) -> bool:  # noqa: FBT001
+        """Drop what a module says does not exist: sandboxes or containers of a key, one attempt or (None) all."""
+        doomed = [
+            one for one in self._by_pod.get(pod_uid, ()) if _is(self._by_id[one], container, attempt, sandbox=sandbox)
+        ]
         for one in doomed:
             self.forget(one)
         return bool(doomed)
@@ -208,6 +208,11 @@ class NodeObservations:
         if not ids:
             del self._by_pod[known.pod_uid]
         return known.pod_uid
+
+
+def _is(known: ObservedContainer, container: str, attempt: int | None, *, sandbox: bool) -> bool:
+    same = (known.type == "sandbox") if sandbox else (known.type != "sandbox" and known.container == container)
+    return same and attempt in (None, known.attempt)
 
 
 def group(seen: Iterable[ObservedContainer]) -> ObservedPod:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from minik8s_modules.reconcile.observed import ObservedPod
 
@@ -92,7 +92,7 @@ class NodeSnapshot(NamedTuple):
 class PodEvent(NamedTuple):
     """A Kubernetes Event about the pod; ``key`` is the same as long as it is the same occurrence."""
 
-    type: str
+    type: Literal["Normal", "Warning"]
     reason: str
     message: str
     key: str

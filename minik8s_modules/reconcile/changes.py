@@ -1,0 +1,69 @@
+"""From what a node should be and what it confirmed to the options of its next item. Pure.
+
+A section is sent in full while the node's set is not known, else as a delta against the digest the node last
+answered with. What changes nothing on the node by itself (a container that ended and is to be kept) is not
+worth an item; it goes along with the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+from minik8s_modules.reconcile.values import Entries
+
+JsonObject = dict[str, Any]
+
+
+class Confirmed(NamedTuple):
+    """The set a node declared itself to have, with the digest it answered."""
+
+    digest: str
+    entries: Entries
+
+
+class Request(NamedTuple):
+    """What to ask of one section: the options, the set the node has after it, and the keys it looks at (None: all)."""
+
+    options: JsonObject
+    entries: Entries
+    keys: frozenset[str] | None
+
+
+def full(wanted: Entries) -> Request:
+    """Return the request that observes and converges the whole section."""
+    return Request({"mode": "full", "entries": dict(wanted)}, dict(wanted), None)
+
+
+def delta(wanted: Entries, confirmed: Confirmed, again: AbstractSet[str]) -> Request | None:
+    """Return the request that leads from ``confirmed`` to ``wanted`` and looks at ``again`` too; None for no need."""
+    upsert = {key: entry for key, entry in wanted.items() if not _same(confirmed.entries.get(key), entry)}
+    delete = sorted(key for key in confirmed.entries if key not in wanted)
+    repeated = {key: wanted[key] for key in again if key in wanted}
+    absent = sorted(key for key in again if key not in wanted and key not in delete)
+    if (
+        not delete
+        and not repeated
+        and not absent
+        and all(_idle(confirmed.entries.get(k), e) for k, e in upsert.items())
+    ):
+        return None
+    options = {
+        "mode": "delta",
+        "base": confirmed.digest,
+        "upsert": upsert | repeated,
+        "delete": delete + absent,
+    }
+    return Request(options, dict(wanted), frozenset(upsert) | frozenset(repeated) | frozenset(delete + absent))
+
+
+def _same(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
+    return before is after or before == after
+
+
+def _idle(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
+    """Return whether the node has nothing to do when ``before`` becomes ``after``."""
+    if before is None or after.get("state") != "kept" or after.get("stop") is not None or before.get("stop"):
+        return False
+    return before.get("attempt") == after.get("attempt")

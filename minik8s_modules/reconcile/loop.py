@@ -1,0 +1,426 @@
+"""The loop of one shard: watches objects and nodes, decides, has Ansible realize, writes what came of it.
+
+Handlers (informers, gateway, runner) only note what changed and queue the node. ``_sync(node)`` decides
+about the pods that changed, claims addresses, asks for pulls, and hands the runner one item at most: the
+sections that differ from what the node confirmed. Whatever fails comes back by a timer; nothing polls.
+Memory is a cache: after a start every node is observed fully.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.reconcile.addresses import AddressesExhausted
+from minik8s_modules.reconcile.changes import Request
+from minik8s_modules.reconcile.desired import assemble, decide_pod
+from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
+from minik8s_modules.reconcile.nodestate import NodeState, Sent
+from minik8s_modules.reconcile.observed import observation
+from minik8s_modules.reconcile.resources import host_ip
+from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.shard import Shard
+from minik8s_modules.reconcile.status import Place
+from minik8s_modules.reconcile.telling import Teller
+from minik8s_modules.reconcile.values import PodDecision, PodInputs
+from minik8s_modules.reconcile.writer import View
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+JsonObject = dict[str, Any]
+_CLAIMERS = 8
+_SYNCERS = 4
+_EXHAUSTED_RETRY_S = 10.0
+"""How soon a pod without an address looks again when no release has woken it."""
+_FACTS_RETRY_S = 5.0
+
+
+class Reconciler:
+    """Runs the nodes ``names`` with ``token``; ``on_fenced`` is called when a node knows a newer one."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        names: Iterable[str],
+        token: tuple[int, int],
+        clock: Clock,
+        full_every_s: Callable[[], float],
+        on_fenced: Callable[[], None],
+    ) -> None:
+        self._shard = shard
+        self._teller = Teller(shard.recorder, shard.objects.pod)
+        self._token = token
+        self._clock = clock
+        self._on_fenced = on_fenced
+        self._lock = threading.RLock()
+        self._nodes = {name: NodeState(name, full_every_s) for name in names}
+        self._node_of: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._fenced = False
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._workers = Workers(self._queue, self._sync, "reconcile", _SYNCERS)
+        self._claimers = ThreadPoolExecutor(_CLAIMERS, thread_name_prefix="claim")
+        self._ids = itertools.count(1)
+        self._pulls: dict[str, tuple[str, str]] = {}
+
+    def start(self) -> None:
+        """Work from now on; every node is observed fully first."""
+        self._workers.start()
+        for name in self._nodes:
+            self._queue.add(name)
+
+    def stop(self) -> None:
+        """Begin nothing new; items under way are the runner's to end."""
+        self._workers.stop()
+        self._claimers.shutdown(cancel_futures=True)
+
+    # what others tell; each only notes it and queues the node
+
+    def on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Handle a change of a pod."""
+        for pod in (old, new):
+            if pod is not None and (name := objects.spec(pod).get("nodeName")) in self._nodes:
+                self._touch(name, [objects.uid(pod)])
+
+    def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Handle a change of a Node: only what decisions read of it counts."""
+        name = objects.name(new or old or {})
+        if name not in self._nodes:
+            return
+        if new is None:
+            with self._lock:
+                self._nodes[name].facts_wanted = True
+        self._shard.registrar.enqueue(name)
+        if _read_of(old) != _read_of(new):
+            self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
+
+    def on_references(self, uids: Iterable[str]) -> None:
+        """Handle a change of what pods refer to."""
+        for uid in uids:
+            with self._lock:
+                name = self._node_of.get(uid)
+            if name is not None:
+                self._touch(name, [uid])
+
+    def on_address(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Handle a change of a PodAddress: a released one may serve a pod that waits."""
+        self._shard.addresses.on_change(old, new)
+        if new is None:
+            with self._lock:
+                waiting, self._refused = [*self._refused], {}
+            self.on_references(waiting)
+
+    def on_gateway_up(self, up: bool) -> None:  # noqa: FBT001 - the link's callback
+        """Handle a connection to the gateway that came or went."""
+        if up:
+            return
+        with self._lock:
+            self._pulls.clear()
+            for state in self._nodes.values():
+                state.on_gateway_lost()
+
+    def on_gateway(self, message: JsonObject) -> None:
+        """Handle a message of the gateway; nodes of other shards are not ours."""
+        state = self._nodes.get(str(message.get("node") or ""))
+        handle = _MESSAGES.get(str(message.get("op") or ""))
+        if state is None or handle is None:
+            return
+        with self._lock:
+            state.dirty |= handle(self, state, message)
+        self._queue.add(state.name)
+
+    def _on_alive(self, state: NodeState, message: JsonObject) -> set[str]:
+        alive = bool(message["alive"])
+        if alive and not state.alive:
+            state.observe_fully()
+        state.alive = alive
+        self._shard.registrar.enqueue(state.name)
+        return set()
+
+    def _on_state(self, state: NodeState, message: JsonObject) -> set[str]:
+        now = self._clock.now()
+        seen = [observation(raw, now) for raw in message["containers"]]
+        return state.on_state(seen, map(str, message["images"]), self._clock.monotonic())
+
+    def _on_event(self, state: NodeState, message: JsonObject) -> set[str]:
+        raw = message["container"]
+        seen = observation(raw, self._clock.now()) if raw is not None else None
+        return state.on_event(str(message["id"]), seen, self._clock.monotonic(), self._teller.happened)
+
+    def _on_images(self, state: NodeState, message: JsonObject) -> set[str]:
+        return set(state.decisions) if state.on_images(map(str, message["images"])) else set()
+
+    def _on_pulled(self, state: NodeState, message: JsonObject) -> set[str]:
+        asked = self._pulls.pop(str(message["id"]), None)
+        if asked is None:
+            return set()
+        ok, image = bool(message["ok"]), asked[1]
+        state.on_pulled(
+            image, ok=ok, reason=str(message["reason"]), message=str(message["message"]), now=self._clock.now()
+        )
+        users = {uid for uid in state.decisions if self._teller.uses(uid, image)}
+        if ok:
+            for uid in users:
+                self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
+        return users
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Handle the end of an item; the runner's callback."""
+        state = self._nodes.get(outcome.node)
+        if state is None:
+            return
+        if outcome.status != "ok":
+            log.warning("node %s: item %s %s: %s", outcome.node, outcome.id, outcome.status, outcome.message)
+        with self._lock:
+            if state.sent is None or state.sent.id != outcome.id:
+                return
+            if state.sent.facts:
+                self._on_facts(state, outcome)
+            else:
+                now_s = self._clock.monotonic()
+                state.dirty |= state.on_outcome(outcome, self._clock.now(), now_s, self._teller.happened)
+                state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
+            fenced = any(result.get("fenced") for result in outcome.sections.values())
+            self._fenced = self._fenced or fenced
+        if fenced:
+            log.warning("node %s knows a newer token than %s; giving the shard up", outcome.node, self._token)
+            self._on_fenced()
+        self._queue.add(outcome.node)
+
+    def _on_facts(self, state: NodeState, outcome: Outcome) -> None:
+        state.sent = None
+        facts = outcome.sections.get(FACTS, {}).get("facts")
+        if outcome.status == "ok" and isinstance(facts, dict):
+            state.facts_wanted = False
+            self._shard.registrar.on_facts(state.name, facts)
+        else:
+            self._queue.add_after(state.name, _FACTS_RETRY_S)
+
+    def _touch(self, name: str, uids: Iterable[str]) -> None:
+        with self._lock:
+            self._nodes[name].dirty.update(uids)
+        self._queue.add(name)
+
+    # deciding
+
+    def _sync(self, name: str) -> None:
+        state = self._nodes[name]
+        while claims := self._decide(state):
+            self._claim(state, claims)
+        item = self._next_item(state)
+        if item is not None:
+            self._shard.runner.submit(item)
+        with self._lock:
+            delay_s = state.next_moment_s(self._clock.now(), self._clock.monotonic()) if state.sent is None else None
+        if delay_s is not None and self._is_ready(state):
+            self._queue.add_after(name, delay_s)
+
+    def _is_ready(self, state: NodeState) -> bool:
+        return state.known and state.alive and self._shard.objects.synced() and not self._fenced
+
+    def _decide(self, state: NodeState) -> list[JsonObject]:
+        """Decide about the pods that changed; return those that want an address."""
+        node = self._shard.objects.node(state.name)
+        with self._lock:
+            if node is None or not self._is_ready(state):
+                return []
+            dirty, state.dirty = state.dirty | state.awake(self._clock.now()), set()
+            if not state.decisions:
+                dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}
+            claims = [pod for uid in dirty if (pod := self._decide_one(state, node, uid)) is not None]
+            self._release_orphans(state)
+            return claims
+
+    def _decide_one(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
+        """Decide about one pod; return it if it wants an address."""
+        pod = self._shard.objects.pod(uid)
+        if pod is None or objects.spec(pod).get("nodeName") != state.name:
+            self._forget(state, uid)
+            return None
+        self._node_of[uid] = state.name
+        self._shard.references.follow(pod)
+        if not self._shard.references.ready(uid):
+            return None
+        decision = decide_pod(pod, state.observed.pod(uid), self._inputs(state, node, uid), self._clock.now())
+        state.decisions[uid] = decision
+        self._teller.decided(pod, decision.events)
+        for image in decision.pulls:
+            self._pull(state, uid, image)
+        self._shard.writer.enqueue(uid)
+        return pod if decision.address_wanted and uid not in self._refused else None
+
+    def _forget(self, state: NodeState, uid: str) -> None:
+        state.decisions.pop(uid, None)
+        self._node_of.pop(uid, None)
+        self._refused.pop(uid, None)
+        self._teller.forget(uid)
+        self._shard.references.forget(uid)
+        self._shard.writer.enqueue(uid)
+
+    def _inputs(self, state: NodeState, node: JsonObject, uid: str) -> PodInputs:
+        return PodInputs(
+            node=node,
+            configmaps=self._shard.references.of(uid, "ConfigMap"),
+            secrets=self._shard.references.of(uid, "Secret"),
+            images=state.images,
+            pulls=state.pulls,
+            address=self._shard.addresses.of(uid),
+            errors=state.errors,
+            settings=self._shard.settings,
+            address_error=self._refused.get(uid, ""),
+        )
+
+    def _claim(self, state: NodeState, pods: list[JsonObject]) -> None:
+        cidr = str(objects.spec(self._shard.objects.node(state.name) or {}).get("podCIDR") or "")
+        failures = list(self._claimers.map(lambda pod: self._claim_one(state.name, cidr, pod), pods))
+        with self._lock:
+            state.dirty.update(objects.uid(pod) for pod in pods)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def _claim_one(self, name: str, cidr: str, pod: JsonObject) -> TemporaryError | StatusError | None:
+        try:
+            self._shard.addresses.claim(pod, name, cidr)
+        except AddressesExhausted as error:
+            with self._lock:
+                self._refused[objects.uid(pod)] = str(error)
+            timer = threading.Timer(_EXHAUSTED_RETRY_S, self._ask_again, [objects.uid(pod)])
+            timer.daemon = True
+            timer.start()
+        except (TemporaryError, StatusError) as error:
+            return error
+        return None
+
+    def _ask_again(self, uid: str) -> None:
+        with self._lock:
+            self._refused.pop(uid, None)
+        self.on_references([uid])
+
+    def _release_orphans(self, state: NodeState) -> None:
+        """Have addresses released whose pod is gone, or over, and whose sandbox the node has no more."""
+        for claim in self._shard.addresses.on_node(state.name):
+            decision = state.decisions.get(claim.pod_uid)
+            over = decision.address_released if decision else self._shard.objects.pod(claim.pod_uid) is None
+            if over and not state.holds_sandbox(claim.pod_uid):
+                self._claimers.submit(self._release, claim.pod_uid)
+
+    def _release(self, uid: str) -> None:
+        try:
+            self.release_address(uid)
+        except (TemporaryError, StatusError) as error:
+            log.info("address of pod %s is not released yet: %s", uid, error)
+
+    def release_address(self, uid: str) -> None:
+        """Give the pod's address back; raises as the API does."""
+        for name in self._nodes:
+            for claim in self._shard.addresses.on_node(name):
+                if claim.pod_uid == uid:
+                    self._shard.addresses.release(claim)
+
+    # acting
+
+    def _next_item(self, state: NodeState) -> WorkItem | None:
+        with self._lock:
+            if state.sent is not None or self._fenced:
+                return None
+            requests = self._requests(state)
+            item_id = f"{state.name}-{self._token[1]}-{next(self._ids)}"
+            if requests:
+                state.sent = Sent(item_id, requests)
+                sections = {section: SectionRequest(request.options) for section, request in requests.items()}
+                return WorkItem(item_id, state.name, False, self._token, sections)  # noqa: FBT003
+            if state.facts_wanted and state.alive:
+                state.sent = Sent(item_id, {}, facts=True)
+                return WorkItem(item_id, state.name, False, (), {FACTS: SectionRequest({})})  # noqa: FBT003
+            return None
+
+    def _requests(self, state: NodeState) -> dict[str, Request]:
+        node = self._shard.objects.node(state.name)
+        if node is None or not self._is_ready(state) or not self._all_decided(state):
+            return {}
+        document = assemble(node, state.decisions.values(), self._shard.settings)
+        retained = state.retained(document)
+        wanted = {**document, "volumes": {**document["volumes"], **retained}}
+        requests = state.next_item(wanted, self._clock.monotonic())
+        if "secrets" in requests:
+            options = requests["secrets"].options
+            options["blob"] = self._blob(state, options.get("entries") or options.get("upsert") or {})
+        return requests
+
+    def _all_decided(self, state: NodeState) -> bool:
+        """Return whether nothing on the node belongs to a pod that is not decided about yet."""
+        return all(uid in state.decisions or self._shard.objects.pod(uid) is None for uid in state.observed.uids())
+
+    def _blob(self, state: NodeState, entries: Mapping[str, Any]) -> str:
+        values: dict[str, Mapping[str, bytes]] = {}
+        for uid, decision in state.decisions.items():
+            values |= {key: found for key, found in decision.sealed.items() if key in entries}
+            if decision.secrets & entries.keys():
+                secrets = self._shard.references.of(uid, "Secret")
+                values |= {key: values_of(obj) for key, obj in secrets.items() if key in entries}
+        return blob(values)
+
+    def _pull(self, state: NodeState, uid: str, image: str) -> None:
+        known = state.pulls.get(image)
+        if known is None or not known.active:
+            pull_id = f"{state.name}-{self._token[1]}-p{next(self._ids)}"
+            message = {"op": "pull", "id": pull_id, "node": state.name, "image": image, "auth": None}
+            if not self._shard.gateway.send(message):
+                return
+            self._pulls[pull_id] = (state.name, image)
+            state.on_pull_asked(image)
+        self._teller.image(uid, image, "Pulling", f'Pulling image "{image}"')
+
+    # telling
+
+    def view(self, uid: str) -> View | None:
+        """Return what the status writer writes of."""
+        pod = self._shard.objects.pod(uid)
+        if pod is None:
+            return None
+        with self._lock:
+            state = self._nodes.get(objects.spec(pod).get("nodeName") or "")
+            decision = state.decisions.get(uid) if state is not None else None
+            if state is None or decision is None:
+                return None
+            seen = state.observed.pod(uid)
+            gone = decision.gone and not state.holds(uid)
+        node = self._shard.objects.node(state.name) or {}
+        up = seen.sandbox is not None and seen.sandbox.alive
+        place = Place(host_ip(node), (self._shard.addresses.of(uid) or "") if up else "")
+        return View(pod, seen, decision, place, gone)
+
+    def alive(self, name: str) -> bool | None:
+        """Return whether the node answers, None while nobody has said."""
+        state = self._nodes.get(name)
+        return None if state is None or not state.known else state.alive
+
+    def decision(self, uid: str) -> PodDecision | None:
+        """Return the last decision about a pod; for plan and tests."""
+        with self._lock:
+            name = self._node_of.get(uid)
+            return self._nodes[name].decisions.get(uid) if name is not None else None
+
+
+def _read_of(node: JsonObject | None) -> tuple[Any, ...]:
+    status = objects.status(node or {})
+    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"))
+
+
+_MESSAGES: dict[str, Callable[[Reconciler, NodeState, JsonObject], set[str]]] = {
+    "alive": Reconciler._on_alive,  # noqa: SLF001 - a table of its own methods
+    "state": Reconciler._on_state,  # noqa: SLF001
+    "event": Reconciler._on_event,  # noqa: SLF001
+    "images": Reconciler._on_images,  # noqa: SLF001
+    "pulled": Reconciler._on_pulled,  # noqa: SLF001
+}

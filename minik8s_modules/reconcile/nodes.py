@@ -1,0 +1,100 @@
+"""Node objects of the inventory's hosts: registration from facts, pod CIDRs, the Ready condition. Pure.
+
+``registration.py`` carries it out. A node keeps its name and podCIDR for life: both stand in its object,
+which outlives every process of ours.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.base.errors import Minik8sError
+
+JsonObject = dict[str, Any]
+NODE_PREFIX = 24
+MAX_PODS = 110
+"""kubelet's default of maxPods."""
+_LABELS = {
+    "kubernetes.io/hostname": "name",
+    "kubernetes.io/os": "operating_system",
+    "kubernetes.io/arch": "architecture",
+}
+_INFO = {
+    "machineID": "machine_id",
+    "systemUUID": "machine_id",
+    "bootID": "boot_id",
+    "kernelVersion": "kernel_version",
+    "osImage": "os_image",
+    "containerRuntimeVersion": "container_runtime_version",
+    "operatingSystem": "operating_system",
+    "architecture": "architecture",
+}
+
+
+class NoCidrLeft(Minik8sError):
+    """The cluster CIDR has no free block for another node."""
+
+
+def free_cidr(cluster_cidr: str, taken: Iterable[str]) -> str:
+    """Return the lowest block of 256 addresses of ``cluster_cidr`` that overlaps none of ``taken``.
+
+    Raises:
+        NoCidrLeft: every block is taken.
+    """
+    cluster = ipaddress.IPv4Network(cluster_cidr)
+    used = [ipaddress.IPv4Network(one) for one in taken]
+    for block in cluster.subnets(new_prefix=max(NODE_PREFIX, cluster.prefixlen)):
+        if not any(block.overlaps(one) for one in used):
+            return str(block)
+    raise NoCidrLeft(f"no free /{NODE_PREFIX} in {cluster_cidr}; enlarge cluster_cidr in reconciler.yml")
+
+
+def node_object(name: str, facts: Mapping[str, Any], cidr: str) -> JsonObject:
+    """Return the Node to create for a host."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels(name, facts)},
+        "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+    }
+
+
+def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels kubelet gives a node."""
+    known = {**facts, "name": name}
+    return {label: str(known.get(fact) or "") for label, fact in _LABELS.items()}
+
+
+def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> JsonObject:
+    """Return the part of ``status`` that comes from facts: addresses, capacity, allocatable, nodeInfo."""
+    capacity = {
+        "cpu": str(facts.get("cpus") or 1),
+        "memory": f"{int(facts.get('memory_bytes') or 0) // 1024}Ki",
+        "pods": str(MAX_PODS),
+    }
+    info = {field: str(facts.get(fact) or "") for field, fact in _INFO.items()}
+    info |= {"kubeletVersion": version, "kubeProxyVersion": version}
+    addresses = [{"type": "Hostname", "address": name}]
+    if facts.get("internal_ip"):
+        addresses.insert(0, {"type": "InternalIP", "address": str(facts["internal_ip"])})
+    return {"addresses": addresses, "capacity": capacity, "allocatable": capacity, "nodeInfo": info}
+
+
+def conditions(node: JsonObject, *, alive: bool, now: str) -> list[JsonObject]:
+    """Return the node's conditions with Ready as ``alive`` says; others stay as they are."""
+    before = objects.condition(node, "Ready")
+    state = "True" if alive else "Unknown"
+    kept = before is not None and before.get("status") == state
+    ready = {
+        "type": "Ready",
+        "status": state,
+        "reason": "NodeReady" if alive else "NodeStatusUnknown",
+        "message": "Docker answers" if alive else "Docker on this node does not answer; the node is left as it is",
+        "lastHeartbeatTime": (before or {}).get("lastHeartbeatTime") or now if kept else now,
+        "lastTransitionTime": (before or {}).get("lastTransitionTime") or now if kept else now,
+    }
+    others = [one for one in objects.status(node).get("conditions") or [] if one.get("type") != "Ready"]
+    return [*others, ready]

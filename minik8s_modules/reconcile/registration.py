@@ -1,0 +1,128 @@
+"""Registers the shard's hosts as Nodes and keeps their Ready condition; level-triggered like everything else."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import minik8s_modules
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import AlreadyExists
+from minik8s_modules.api.kinds import NODE, Kind
+from minik8s_modules.base.clock import Clock, rfc3339
+from minik8s_modules.client.api import ObjectList
+from minik8s_modules.reconcile import nodes
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+JsonObject = dict[str, Any]
+
+
+class NodeApi(Protocol):
+    """The part of ``ApiClient`` needed here."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
+
+    def list(self, kind: Kind) -> ObjectList:
+        """Return all objects."""
+
+    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
+        """Create the object."""
+
+    def patch(self, kind: Kind, name: str, namespace: str, body: Any, *, subresource: str = "") -> JsonObject:
+        """Merge ``body`` into the object."""
+
+
+class Registrar:
+    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet)."""
+
+    def __init__(
+        self,
+        api: NodeApi,
+        lookup: Callable[[str], JsonObject | None],
+        alive: Callable[[str], bool | None],
+        cluster_cidr: str,
+        clock: Clock,
+    ) -> None:
+        self._api = api
+        self._lookup = lookup
+        self._alive = alive
+        self._cluster_cidr = cluster_cidr
+        self._clock = clock
+        self._facts: dict[str, JsonObject] = {}
+        self._allocation = threading.Lock()
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._workers = Workers(self._queue, self.write, "nodes")
+
+    def start(self) -> None:
+        """Start the writing thread."""
+        self._workers.start()
+
+    def stop(self) -> None:
+        """Write what is queued, then end."""
+        self._workers.stop()
+
+    def on_facts(self, name: str, facts: JsonObject) -> None:
+        """Take over what a node told of itself."""
+        self._facts[name] = facts
+        self._queue.add(name)
+
+    def enqueue(self, name: str) -> None:
+        """Look at the node soon."""
+        self._queue.add(name)
+
+    def write(self, name: str) -> None:
+        """Create or update the Node; raises as the API does."""
+        facts = self._facts.get(name)
+        node = self._lookup(name)
+        if node is None:
+            if facts is None:
+                return
+            node = self._create(name, facts)
+        if facts is not None:
+            self._complete(name, node, facts)
+        self._write_status(name, node, facts)
+
+    def _create(self, name: str, facts: JsonObject) -> JsonObject:
+        with self._allocation:
+            known = self._api.list(NODE).items
+            taken = [str(cidr) for one in known if (cidr := objects.spec(one).get("podCIDR"))]
+            cidr = nodes.free_cidr(self._cluster_cidr, taken)
+            try:
+                created = self._api.create(NODE, nodes.node_object(name, facts, cidr))
+            except AlreadyExists:
+                return self._api.get(NODE, name)
+        log.info("node %s is registered with pod CIDR %s", name, cidr)
+        return created
+
+    def _complete(self, name: str, node: JsonObject, facts: JsonObject) -> None:
+        """Give a Node that somebody else created what it lacks; labels changed by people stay."""
+        missing = {key: value for key, value in nodes.labels(name, facts).items() if key not in objects.labels(node)}
+        body: JsonObject = {"metadata": {"labels": missing}} if missing else {}
+        if not objects.spec(node).get("podCIDR"):
+            with self._allocation:
+                known = self._api.list(NODE).items
+                taken = [str(cidr) for one in known if (cidr := objects.spec(one).get("podCIDR"))]
+                cidr = nodes.free_cidr(self._cluster_cidr, taken)
+                self._api.patch(NODE, name, "", body | {"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
+        elif body:
+            self._api.patch(NODE, name, "", body)
+
+    def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
+        wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
+        alive = self._alive(name)
+        if alive is not None:
+            wanted["conditions"] = nodes.conditions(node, alive=alive, now=rfc3339(self._clock.now()))
+        before = objects.status(node)
+        changed = {key: value for key, value in wanted.items() if before.get(key) != value}
+        if changed:
+            self._api.patch(NODE, name, "", {"status": changed}, subresource="status")
+
+
+def version() -> str:
+    """Return the version a node reports as its kubelet's."""
+    return f"v{minik8s_modules.__version__}"

@@ -1,0 +1,42 @@
+"""What the loop of one shard works with; each part may be a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from minik8s_modules.reconcile.addresses import AddressBook
+from minik8s_modules.reconcile.gateway_link import Gateway
+from minik8s_modules.reconcile.items import Runner
+from minik8s_modules.reconcile.references import ReferencedObjects
+from minik8s_modules.reconcile.registration import Registrar
+from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.writer import StatusWriter
+from minik8s_modules.runtime.events import EventRecorder
+
+JsonObject = dict[str, Any]
+
+
+class Objects(NamedTuple):
+    """Reads of the local copies; none of them waits."""
+
+    pod: Callable[[str], JsonObject | None]
+    """The pod of a UID, None when it is gone."""
+    pods_of: Callable[[str], list[JsonObject]]
+    """The pods bound to a node."""
+    node: Callable[[str], JsonObject | None]
+    synced: Callable[[], bool]
+
+
+class Shard(NamedTuple):
+    """The parts, made in ``main.py``."""
+
+    objects: Objects
+    references: ReferencedObjects
+    addresses: AddressBook
+    runner: Runner
+    gateway: Gateway
+    writer: StatusWriter
+    registrar: Registrar
+    recorder: EventRecorder
+    settings: Settings
