@@ -15,7 +15,7 @@ PYTEST := $(BIN)/pytest
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: cluster
 cluster: $(VENV)/runtime.lock ## Install and start the cluster here, apply an example, show its pods (again: changed=0)
@@ -29,26 +29,37 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 	$(PLAYBOOK) playbooks/reset.yml
 
 .PHONY: test
-test: check test-integration test-e2e ## All tests: check, then real etcd, Docker and nft, then the installed cluster
+test: lint ## All tests: lint, then unit, integration (root, Docker) and end-to-end; installs the cluster if need be
+	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
+	$(PYTEST) tests/unit tests/integration tests/e2e --junitxml=.cache/junit-all.xml
 
 .PHONY: check
-check: $(VENV)/dev.lock ## Format, lint, types, layers, playbooks, unit tests (no root needed)
+check: lint test-unit ## What needs neither root nor servers: lint and unit tests
+
+.PHONY: lint
+lint: $(VENV)/dev.lock ## Format, rules, types, layers, YAML, playbooks
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
 	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/ansible-lint --offline
-	$(PYTEST) tests/unit
+
+.PHONY: test-unit
+test-unit: $(VENV)/dev.lock ## Unit tests
+	$(PYTEST) tests/unit --junitxml=.cache/junit-unit.xml
 
 .PHONY: test-integration
 test-integration: $(VENV)/dev.lock ## Tests on real etcd, Docker and nft; needs root and a Docker that answers
-	$(PYTEST) tests/integration
+	$(PYTEST) tests/integration --junitxml=.cache/junit-integration.xml
 
 .PHONY: test-e2e
-test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster; installs it when it is not there
-	@test -S /run/minik8s/gateway.sock && test -e /etc/minik8s/admin.kubeconfig || $(MAKE) cluster
-	$(PYTEST) tests/e2e
+test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster
+	$(PYTEST) tests/e2e --junitxml=.cache/junit-e2e.xml
+
+.PHONY: skips
+skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that tests/SKIPS.md does not list
+	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
 
 .PHONY: molecule
 molecule: $(VENV)/dev.lock ## The role scenario: converge, check, idempotence, verify from outside

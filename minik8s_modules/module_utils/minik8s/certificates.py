@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 
 class Identity(NamedTuple):
@@ -106,7 +106,7 @@ def _access(access: tuple[str, str, str]) -> str:
     return f"{owner}:{group} {mode}"
 
 
-def kubeconfig(wanted: Wanted, authority: bytes, certificate: bytes, key: bytes) -> Dict[str, Any]:
+def kubeconfig(wanted: Wanted, authority: bytes, certificate: bytes, key: bytes) -> dict[str, Any]:
     """Return a kubeconfig document with everything (PEM) embedded."""
 
     def text(data: bytes) -> str:

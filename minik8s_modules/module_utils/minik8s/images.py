@@ -8,14 +8,16 @@ The archive holds no times and no names of users: the same recipe gives the same
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import json
+import socket
 import tarfile
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .docker import API, DockerError, _UnixConnection
+from .docker import DockerError
 
 LABEL = "minik8s.io/content"
 _DIRECTORIES = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755}
@@ -80,9 +82,12 @@ def import_image(socket_path: str, recipe: Recipe, data: bytes, lines: Sequence[
     """
     repository, _colon, tag = recipe.name.rpartition(":")
     query = [("fromSrc", "-"), ("repo", repository), ("tag", tag), *(("changes", line) for line in lines)]
-    connection = _UnixConnection(socket_path, 60.0)
+    connection = http.client.HTTPConnection("docker", timeout=60)
     try:
-        target = f"{API}/images/create?{urllib.parse.urlencode(query)}"
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(60)
+        connection.sock.connect(socket_path)
+        target = f"/images/create?{urllib.parse.urlencode(query)}"
         connection.request("POST", target, data, {"Content-Type": "application/x-tar"})
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")

@@ -1,0 +1,81 @@
+"""What a service manager is told about a program, and when."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+from pathlib import Path
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s.daemons import Daemon, Found, Step, plan_daemons, render, restart_key
+
+AWKWARD = ("/bin/x", "a b", "100%", 'say "hi"', "it's", "$HOME", "back\\slash")
+
+
+@pytest.mark.parametrize("manager", ["systemd", "supervisor"])
+def test_a_program_with_its_declared_definition_is_left_alone(manager: str) -> None:
+    assert (
+        plan_daemons({"a": "text"}, ["b"], {"a": Found("text", running=True), "b": Found(None, running=False)}, manager)
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("manager", "steps"),
+    [("systemd", [Step("define", "a"), Step("restart", "a")]), ("supervisor", [Step("define", "a")])],
+)
+def test_a_changed_definition_is_a_restart(manager: str, steps: list[Step]) -> None:
+    assert plan_daemons({"a": "new"}, [], {"a": Found("old", running=True)}, manager) == steps
+
+
+def test_a_stopped_program_is_started() -> None:
+    assert plan_daemons({"a": "text"}, [], {"a": Found("text", running=False)}, "systemd") == [Step("start", "a")]
+
+
+def test_programs_go_in_the_reverse_order() -> None:
+    found = {"a": Found("x", running=True), "b": Found(None, running=True), "c": Found(None, running=False)}
+    assert plan_daemons({}, ["a", "b", "c"], found, "systemd") == [Step("remove", "b"), Step("remove", "a")]
+
+
+def test_supervisor_reads_back_the_very_arguments() -> None:
+    text = render("supervisor", Daemon("d", "a % sign", AWKWARD, user="u"), "key")
+    parser = configparser.RawConfigParser(delimiters="=", comment_prefixes=";")
+    parser.read_string(text)
+    command = shlex.split(parser["program:d"]["command"].replace("%%", "%"))
+    assert tuple(command[4:]) == AWKWARD
+    assert command[:4] == ["/usr/local/lib/minik8s/launch", "d", "u", "20"]
+
+
+def test_systemd_words_are_escaped() -> None:
+    text = render("systemd", Daemon("d", "about", AWKWARD), "key")
+    line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    assert line == r'ExecStart="/bin/x" "a b" "100%%" "say \"hi\"" "it' + r"""'s" "$$HOME" "back\\slash\""""[:-2] + '"'
+
+
+@pytest.mark.parametrize("manager", ["systemd", "supervisor"])
+@pytest.mark.parametrize(
+    "daemon",
+    [
+        Daemon("d", "two\nlines", ("/bin/x",)),
+        Daemon("d", "about", ("/bin/x", "a\nExecStart=/bin/y")),
+        Daemon("d", "about", ("/bin/x", "nul\0")),
+        Daemon("d", "about", ("/bin/x",), environment=(("A", "b\nc"),)),
+        Daemon("d]\n[program:e", "about", ("/bin/x",)),
+        Daemon("../d", "about", ("/bin/x",)),
+    ],
+)
+def test_text_that_would_break_out_is_refused(manager: str, daemon: Daemon) -> None:
+    with pytest.raises(ValueError, match="must"):
+        render(manager, daemon, "key")
+
+
+def test_the_restart_key_follows_the_contents(tmp_path: Path) -> None:
+    file = tmp_path / "configuration"
+    missing = restart_key([str(file)])
+    file.write_text("a")
+    first = restart_key([str(file)])
+    file.write_text("b")
+    assert len({missing, first, restart_key([str(file)])}) == 3
+    file.write_text("a")
+    assert restart_key([str(file)]) == first

@@ -1,0 +1,41 @@
+"""Images from one static busybox."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+from minik8s_modules.module_utils.minik8s.images import Recipe, archive, changes, plan_images
+
+RECIPE = Recipe("minik8s/test:1", ("sh", "sleep"), ("/bin/sleep", "5"), (("PATH", "/bin"),))
+
+
+def test_the_archive_holds_the_program_once_and_links_to_it() -> None:
+    with tarfile.open(fileobj=io.BytesIO(archive(RECIPE, b"program"))) as tar:
+        program = tar.extractfile("bin/busybox")
+        assert program is not None
+        assert program.read() == b"program"
+        assert {name: tar.getmember(name).linkname for name in ("bin/sh", "bin/sleep")} == dict.fromkeys(
+            ("bin/sh", "bin/sleep"), "busybox"
+        )
+        assert tar.getmember("tmp").mode == 0o1777
+        assert {member.mtime for member in tar} == {0}
+
+
+def test_the_same_recipe_gives_the_same_bytes() -> None:
+    assert archive(RECIPE, b"program") == archive(RECIPE, b"program")
+
+
+def test_every_part_of_the_content_counts() -> None:
+    others = [RECIPE._replace(applets=("sh",)), RECIPE._replace(command=("/bin/sh",)), RECIPE._replace(environment=())]
+    digests = {recipe.digest(b"program") for recipe in [RECIPE, *others]} | {RECIPE.digest(b"other")}
+    assert len(digests) == 5
+
+
+def test_an_image_is_built_when_it_is_missing_or_another() -> None:
+    wanted = {"a:1": "x", "b:1": "y", "c:1": "z"}
+    assert plan_images(wanted, {"a:1": "x", "b:1": None, "c:1": ""}) == ["b:1", "c:1"]
+
+
+def test_the_changes_name_content_command_and_environment() -> None:
+    assert changes(RECIPE, "d") == ["LABEL minik8s.io/content=d", 'CMD ["/bin/sleep", "5"]', 'ENV PATH="/bin"']

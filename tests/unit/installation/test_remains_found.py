@@ -1,0 +1,42 @@
+"""What is left of minik8s on a node, and in which order it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minik8s_modules.module_utils.minik8s.remains import Remain, links, mounts, plan_removal, tables
+
+MOUNTS = """\
+22 1 0:20 / / rw - ext4 /dev/vda rw
+40 22 0:41 / /run/minik8s rw - tmpfs tmpfs rw
+41 40 0:42 / /run/minik8s/secrets rw - tmpfs tmpfs rw
+42 22 0:43 / /run/minik8s-other rw - tmpfs tmpfs rw
+43 22 0:44 / /var/lib/minik8s/a\\040b rw - tmpfs tmpfs rw
+"""
+
+
+def test_mounts_of_ours_are_found_and_no_neighbours() -> None:
+    found = mounts(MOUNTS, ["/run/minik8s", "/var/lib/minik8s"])
+    assert [item.id for item in found] == ["/run/minik8s", "/run/minik8s/secrets", "/var/lib/minik8s/a b"]
+
+
+def test_inner_mounts_go_before_outer_ones_and_processes_first() -> None:
+    found = [
+        *mounts(MOUNTS, ["/run/minik8s"]),
+        Remain("link", "mk8s-br0"),
+        Remain("container", "c"),
+        Remain("process", "7"),
+    ]
+    order = [item.id for item in plan_removal(found)]
+    assert order == ["7", "c", "mk8s-br0", "/run/minik8s/secrets", "/run/minik8s"]
+
+
+def test_only_tables_of_ours_are_found() -> None:
+    listing = "table ip nat\ntable ip minik8s\ntable inet minik8s-hosts\ntable ip notminik8s\n"
+    assert [item.id for item in tables(listing)] == ["ip minik8s", "inet minik8s-hosts"]
+
+
+def test_only_links_of_ours_are_found(tmp_path: Path) -> None:
+    for name in ("lo", "mk8s-br0", "eth0", "docker0"):
+        (tmp_path / name).mkdir()
+    assert links(str(tmp_path)) == [Remain("link", "mk8s-br0")]
