@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_epoch(adjust)
     restore = _verb(verbs, "restore", _restore, "make a data directory for etcd from the snapshot FILE", RESTORE)
     restore.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="the directory to make")
+    restore.add_argument("--owner", default="", metavar="USER", help="who shall own DIR: etcd's user")
     restore.add_argument("--adjusted", action="store_true", help="FILE comes from `snapshot adjust`")
     _add_epoch(restore)
     for field, default in Member._field_defaults.items():
@@ -108,10 +109,13 @@ def _adjust(options: argparse.Namespace) -> None:
 def _restore(options: argparse.Namespace) -> None:
     member = Member(*(getattr(options, field) for field in Member._fields))
     if options.adjusted:
-        snapshots.place(options.file, options.data_dir, member)
+        snapshots.place(options.file, options.data_dir, member, owner=options.owner)
     else:
-        _tell(snapshots.restore(options.file, options.data_dir, member, epoch_at_least=options.epoch))
-    _say(f"made {options.data_dir} from {options.file}")
+        report = snapshots.restore(
+            options.file, options.data_dir, member, owner=options.owner, epoch_at_least=options.epoch
+        )
+        _tell(report)
+    _say(f"made {options.data_dir} from {options.file}, owned by user id {options.data_dir.stat().st_uid}")
     _say("next: start etcd with this data directory; API servers, controllers and reconcilers find back by themselves")
 
 

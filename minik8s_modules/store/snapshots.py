@@ -17,7 +17,8 @@ billion writes would take a day, and an offset added by the store would cost on 
 from __future__ import annotations
 
 import hashlib
-import shutil
+import os
+import pwd
 import tempfile
 import time
 import uuid
@@ -39,6 +40,7 @@ from minik8s_modules.store.tools import Member, Snapshot, ToolError
 JsonObject = dict[str, Any]
 
 BUMP = 1_000_000_000
+ETCD_USER = "minik8s-etcd"  # roles/etcd
 SCRATCH_KEY = "/minik8s/restored"
 EPOCH_KEY = "/registry/core/configmaps/kube-system/minik8s-cluster"
 
@@ -71,25 +73,47 @@ def save(endpoints: Sequence[str], tls: Tls | None, file: Path) -> Snapshot:
     raise ToolError("; ".join(failures))
 
 
-def restore(file: Path, data_dir: Path, member: Member, *, epoch_at_least: int = 0) -> Adjusted:
-    """Adjust the snapshot ``file`` and make ``data_dir`` from it, owned as its parent directory is."""
+def restore(file: Path, data_dir: Path, member: Member, *, owner: str = "", epoch_at_least: int = 0) -> Adjusted:
+    """Adjust the snapshot ``file`` and make ``data_dir`` from it; for ``owner`` see ``place``."""
     check_free(data_dir)
     with tempfile.TemporaryDirectory(prefix=".minik8s-restore-", dir=data_dir.parent) as work:
         adjusted = Path(work) / "adjusted"
         report = adjust(file, adjusted, epoch_at_least=epoch_at_least)
-        place(adjusted, data_dir, member)
+        place(adjusted, data_dir, member, owner=owner)
     return report
 
 
-def place(file: Path, data_dir: Path, member: Member) -> None:
-    """Make ``data_dir`` from a snapshot as it is, owned as its parent directory is."""
+def place(file: Path, data_dir: Path, member: Member, *, owner: str = "") -> None:
+    """Make ``data_dir`` from a snapshot as it is.
+
+    Args:
+        file: the snapshot.
+        data_dir: must not exist, or be empty.
+        member: whose data it shall be.
+        owner: the user etcd runs as. "": whoever owned the empty directory, else our installation's user if
+            the machine has it, else the owner of the parent directory.
+    """
     check_free(data_dir)
+    user_id, group_id = _owner(data_dir, owner)
     if data_dir.exists():
         data_dir.rmdir()
     tools.restore(file, data_dir, member)
-    owner = data_dir.parent.stat()
+    data_dir.chmod(0o700)
     for path in (data_dir, *data_dir.rglob("*")):
-        shutil.chown(path, owner.st_uid, owner.st_gid)
+        os.chown(path, user_id, group_id)
+
+
+def _owner(data_dir: Path, name: str) -> tuple[int, int]:
+    try:
+        found = pwd.getpwnam(name or ETCD_USER)
+    except KeyError as error:
+        if name:
+            raise ConfigurationError(f"there is no user {name} to own {data_dir}") from error
+        found = None
+    if found and (name or not data_dir.exists()):
+        return found.pw_uid, found.pw_gid
+    model = (data_dir if data_dir.exists() else data_dir.parent).stat()
+    return model.st_uid, model.st_gid
 
 
 def adjust(file: Path, destination: Path, *, epoch_at_least: int = 0, now: Callable[[], float] = time.time) -> Adjusted:

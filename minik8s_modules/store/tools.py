@@ -108,6 +108,12 @@ def temporary_etcd(data_dir: Path) -> Iterator[TemporaryEtcd]:
         # etcd wants HOST:PORT and makes a socket of that name in its working directory
         argv += ["--listen-client-urls", "unix://client:1", "--advertise-client-urls", "unix://client:1"]
         argv += ["--listen-peer-urls", "unix://peer:1"]
+        argv += [
+            "--heartbeat-interval",
+            "10",
+            "--election-timeout",
+            "100",
+        ]  # a lone member need not wait to elect itself
         log = Path(sockets) / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(argv, cwd=sockets, stdout=output, stderr=output, env=_environment())

@@ -72,6 +72,8 @@ class EtcdServer:
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
             *("--listen-peer-urls", self._peer, "--initial-advertise-peer-urls", self._peer),
             *("--initial-cluster", f"test={self._peer}", "--listen-metrics-urls", self._health),
+            # a lone member elects itself at once instead of after a second
+            *("--heartbeat-interval", "10", "--election-timeout", "100"),
             # tests kill the process, not the machine: the page cache survives, fsync would only cost time
             *(("--unsafe-no-fsync",) if _knows_no_fsync(program) else ()),
             *self._arguments,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.etcd import EtcdStore
 from minik8s_modules.store.interface import Store
 from minik8s_modules.store.memory import MemoryStore
 from tests.support.etcd import EtcdServer
+from tests.support.pki import Authority
+from tests.support.proxy import Proxy
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +47,44 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 def prefix() -> str:
     """A key prefix nobody else uses."""
     return f"/registry/core/pods/{uuid.uuid4().hex}/"
+
+
+class Interruptible(NamedTuple):
+    """A store with the means to make it unreachable and reachable again."""
+
+    store: Store
+    cut: Callable[[], None]
+    heal: Callable[[], None]
+
+
+@pytest.fixture(params=["etcd", "memory"])
+def interruptible(request: pytest.FixtureRequest) -> Iterator[Interruptible]:
+    """Each of the two stores: etcd behind a proxy, and the memory store, which can play dead."""
+    if request.param == "etcd":
+        proxy = Proxy(request.getfixturevalue("etcd").port)
+        made = Interruptible(EtcdStore([proxy.endpoint], timeout_s=2), proxy.cut, proxy.heal)
+    else:
+        memory = MemoryStore()
+        made = Interruptible(memory, lambda: memory.set_available(False), lambda: memory.set_available(True))
+    yield made
+    made.store.close()
+    made.cut()
+
+
+class TlsEtcd(NamedTuple):
+    """An etcd that asks for certificates, and one it takes."""
+
+    server: EtcdServer
+    tls: Tls
+
+
+@pytest.fixture
+def tls_etcd(tmp_path: Path) -> Iterator[TlsEtcd]:
+    """A running etcd with TLS that asks for client certificates."""
+    authority = Authority(tmp_path / "pki", "etcd")
+    pair = authority.issue("server", "localhost")
+    arguments = ["--cert-file", str(pair.cert), "--key-file", str(pair.key)]
+    arguments += ["--trusted-ca-file", str(authority.ca), "--client-cert-auth"]
+    server = EtcdServer(tmp_path / "etcd-tls", scheme="https", arguments=arguments).start()
+    yield TlsEtcd(server, Tls(authority.ca, *authority.issue("client", "apiserver")))
+    server.stop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
 
@@ -20,6 +22,8 @@ from minik8s_modules.store.errors import (
 )
 from minik8s_modules.store.interface import Change, Entry, Store
 from tests.support.watching import Recorder
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -228,3 +232,46 @@ def test_compaction_forgets_history_but_no_state(store, prefix):
     with recording(store, prefix, third) as seen:
         fourth = store.delete(prefix + "a", second)
         assert [change.revision for change in seen.wait(1)] == [fourth]
+
+
+def test_an_unreachable_store_says_so_and_comes_back(interruptible, prefix):
+    store = interruptible.store
+    revision = store.create(prefix + "a", b"one")
+    interruptible.cut()
+    for call in (
+        lambda: store.get(prefix + "a"),
+        lambda: store.range(prefix),
+        lambda: store.create(prefix + "b", b""),
+        lambda: store.update(prefix + "a", b"two", revision),
+        lambda: store.delete(prefix + "a", revision),
+        lambda: store.compact(1),
+        store.revision,
+    ):
+        with pytest.raises(StoreUnavailable):
+            call()
+    interruptible.heal()
+    assert until_available(lambda: store.get(prefix + "a")) == Entry(prefix + "a", b"one", revision)
+    assert store.get(prefix + "b") is None
+
+
+def test_a_watch_outlives_an_outage(interruptible, prefix):
+    store = interruptible.store
+    with recording(store, prefix, store.revision()) as seen:
+        first = store.create(prefix + "a", b"")
+        seen.wait(1)
+        interruptible.cut()
+        assert seen.nothing_for(0.1)
+        interruptible.heal()
+        second = until_available(lambda: store.create(prefix + "b", b""))
+        assert [change.revision for change in seen.wait(2)] == [first, second]
+        assert seen.error is None
+
+
+def until_available(call: Callable[[], T], timeout_s: float = 10.0) -> T:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return call()
+        except StoreUnavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

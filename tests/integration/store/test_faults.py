@@ -215,29 +215,15 @@ def test_an_emptied_etcd_cuts_subscribers_off_and_is_loaded_anew(store, own_etcd
     cache.stop()
 
 
-def test_client_certificates_are_used_and_asked_for(tmp_path: Path):
-    authority = Authority(tmp_path / "pki", "etcd")
-    server_pair = authority.issue("server", "localhost")
-    client_pair = authority.issue("client", "apiserver")
+def test_client_certificates_are_used_and_asked_for(tls_etcd, tmp_path: Path):
+    store = EtcdStore([tls_etcd.server.endpoint], tls_etcd.tls)
+    assert store.create(PODS + "a", b"{}") == store.revision()
+    store.close()
     stranger = Authority(tmp_path / "other", "stranger").issue("client", "apiserver")
-    server = EtcdServer(
-        tmp_path / "etcd",
-        scheme="https",
-        arguments=[
-            *("--cert-file", str(server_pair.cert), "--key-file", str(server_pair.key)),
-            *("--trusted-ca-file", str(authority.ca), "--client-cert-auth"),
-        ],
-    ).start()
-    try:
-        store = EtcdStore([server.endpoint], Tls(authority.ca, *client_pair))
-        assert store.create(PODS + "a", b"{}") == store.revision()
-        store.close()
-        store = EtcdStore([server.endpoint], Tls(authority.ca, *stranger), timeout_s=2)
-        with pytest.raises(StoreUnavailable):
-            store.get(PODS + "a")
-        store.close()
-    finally:
-        server.stop()
+    store = EtcdStore([tls_etcd.server.endpoint], Tls(tls_etcd.tls.ca, *stranger), timeout_s=2)
+    with pytest.raises(StoreUnavailable):
+        store.get(PODS + "a")
+    store.close()
 
 
 def test_unusable_endpoints_and_certificates_are_named():

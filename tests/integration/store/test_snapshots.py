@@ -121,6 +121,18 @@ def test_a_snapshot_is_adjusted_twice_in_a_row(store, config, tmp_path):
     )
 
 
+def test_a_snapshot_is_saved_over_tls(tls_etcd, tmp_path, capsys):
+    ca, cert, key = tls_etcd.tls
+    store = EtcdStore([tls_etcd.server.endpoint], tls_etcd.tls)
+    revision = store.create(PODS + "a", stored("a"))
+    store.close()
+    config = tmp_path / "tls.yml"
+    config.write_text(f"etcd: {{endpoints: ['{tls_etcd.server.endpoint}'], ca: '{ca}', cert: '{cert}', key: '{key}'}}")
+    assert main.main(["snapshot", "save", str(tmp_path / "snapshot"), "--config", str(config)]) == 0
+    assert main.main(["snapshot", "status", str(tmp_path / "snapshot")]) == 0
+    assert f"snapshot: revision {revision}," in capsys.readouterr().out
+
+
 def test_a_clock_that_runs_behind_still_raises_the_epoch():
     store = MemoryStore()
     assert snapshots.raise_epoch(store, 100) == (0, 100)
@@ -148,6 +160,22 @@ def test_a_data_directory_in_use_is_left_alone(tmp_path, capsys):
     assert main.main(["snapshot", "restore", str(tmp_path / "none"), "--data-dir", str(tmp_path / "d")]) == 1
     assert "is not empty; stop etcd and move it away first" in capsys.readouterr().err
     assert (tmp_path / "d" / "member").read_text() == "precious"
+
+
+def test_the_data_directory_belongs_to_the_user_that_is_named_or_owned_it(store, config, tmp_path, capsys):
+    file = tmp_path / "snapshot"
+    main.main(["snapshot", "save", str(file), "--config", str(config)])
+    (tmp_path / "empty").mkdir()
+    os.chown(tmp_path / "empty", 1, 1)
+    for name, owner, user_id in (("named", ["--owner", "nobody"], 65534), ("empty", [], 1)):
+        argv = ["snapshot", "restore", str(file), "--data-dir", str(tmp_path / name), *owner]
+        assert main.main(argv) == 0
+        found = (tmp_path / name / "member" / "snap" / "db").stat()
+        assert found.st_uid == user_id
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+    argv = ["snapshot", "restore", str(file), "--data-dir", str(tmp_path / "d"), "--owner", "no-such-user"]
+    assert main.main(argv) == 1
+    assert "no user no-such-user" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named(tmp_path, capsys):
