@@ -247,6 +247,8 @@ class FakeApi:
             raise Conflict(kind, name, f"pod {name} is already assigned to a node")
         new = copy.deepcopy(old)
         new.setdefault("spec", {})["nodeName"] = binding["target"]["name"]
+        scheduled = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+        new["status"] = merge(new.get("status"), scheduled, strategic=True)
         self._replace(kind, old, new)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
@@ -283,7 +285,7 @@ def merge(target: Any, patch: Any, *, strategic: bool = False) -> Any:
         if value is None:
             result.pop(key, None)
         elif strategic and key == "conditions":
-            byname = {entry["type"]: entry for entry in [*result.get(key, [])]}
+            byname = {entry["type"]: entry for entry in result.get(key, [])}
             for entry in value:
                 byname[entry["type"]] = {**byname.get(entry["type"], {}), **entry}
             result[key] = [*byname.values()]

@@ -1,0 +1,71 @@
+"""The cache's snapshot is always what a fresh one would be, with assumed pods in their places."""
+
+from __future__ import annotations
+
+import random
+
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.scheduler.cache import ClusterCache
+from minik8s_modules.scheduler.framework import Snapshot, amounts
+from tests.unit.scheduler.worlds import node, placed, pod
+
+
+def used(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    return {info.name: {key: value for key, value in info.requested.items() if value} for info in snapshot.nodes}
+
+
+def test_an_assumed_pod_takes_room_at_once_until_it_is_forgotten():
+    cache = ClusterCache()
+    cache.update_node(None, node("a"))
+    waiting = pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    cache.assume(waiting, "a")
+    cache.update_pod(waiting, {**waiting, "metadata": {**waiting["metadata"], "labels": {"x": "y"}}})
+    assert used(cache.snapshot(0)) == {"a": {"cpu": 1000, "pods": 1}}
+    cache.forget(Key("default", "p"))
+    assert used(cache.snapshot(0)) == {"a": {}}
+
+
+def test_a_bound_pod_ends_its_assumption_and_may_be_elsewhere():
+    cache = ClusterCache()
+    for name in "ab":
+        cache.update_node(None, node(name))
+    waiting = pod("p")
+    cache.assume(waiting, "a")
+    assert cache.is_assumed(Key("default", "p"))
+    cache.update_pod(waiting, {**waiting, "spec": {**waiting["spec"], "nodeName": "b"}})
+    assert not cache.is_assumed(Key("default", "p"))
+    assert used(cache.snapshot(0)) == {"a": {}, "b": {"pods": 1}}
+    cache.forget(Key("default", "p"))
+    assert used(cache.snapshot(0))["b"] == {"pods": 1}
+
+
+def test_pods_of_a_node_that_comes_later_count():
+    cache = ClusterCache()
+    cache.update_pod(None, placed(1, {"node": "late", "requests": {"cpu": "2"}}))
+    assert cache.snapshot(0).nodes == ()
+    cache.update_node(None, node("late"))
+    assert used(cache.snapshot(0)) == {"late": {"cpu": 2000, "pods": 1}}
+
+
+def test_after_any_changes_it_equals_a_fresh_snapshot():
+    dice = random.Random(7)
+    cache = ClusterCache()
+    nodes: dict[str, JsonObject | None] = {}
+    pods: dict[int, JsonObject | None] = {}
+    for _ in range(400):
+        number = dice.randrange(6)
+        if dice.random() < 0.3:
+            name = f"n{number % 3}"
+            old, new = nodes.get(name), dice.choice([None, node(name, cpu=str(1 + number))])
+            cache.update_node(old, new) if old or new else None
+            nodes[name] = new
+        else:
+            told = {"node": f"n{dice.randrange(3)}", "phase": dice.choice(["Running", "Failed"])}
+            old = pods.get(number)
+            new = dice.choice([None, placed(number, {**told, "requests": {"cpu": f"{number}00m"}})])
+            cache.update_pod(old, new) if old or new else None
+            pods[number] = new
+        fresh = Snapshot.of([each for each in nodes.values() if each], [each for each in pods.values() if each])
+        kept = cache.snapshot(0)
+        assert used(kept) == used(fresh)
+        assert [amounts(info.allocatable) for info in kept.nodes] == [amounts(info.allocatable) for info in fresh.nodes]

@@ -1,0 +1,177 @@
+"""The scheduler at work on an API in memory: bindings, conditions, Events, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import EVENT, NODE, POD
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.leader import Token
+from minik8s_modules.scheduler.shell import Scheduler, unschedulable_condition
+from tests.unit.scheduler.worlds import node, pod
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def scheduler(api: FakeApi) -> Iterator[Scheduler]:
+    recorder = EventRecorder(api, "default-scheduler")
+    scheduler = Scheduler(api, recorder)
+    recorder.start()
+    scheduler.start()
+    lost = threading.Event()
+    leading = threading.Thread(target=scheduler.lead, args=(Token(0, 1), lost))
+    leading.start()
+    yield scheduler
+    lost.set()
+    leading.join(5)
+    scheduler.stop()
+    recorder.stop()
+    assert not leading.is_alive()
+
+
+def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def node_of(api: FakeApi, name: str) -> str:
+    return str(api.get(POD, name, "default")["spec"].get("nodeName", ""))
+
+
+def condition_of(api: FakeApi, name: str) -> dict[str, str]:
+    conditions = api.get(POD, name, "default")["status"].get("conditions", [])
+    return dict(next((each for each in conditions if each["type"] == "PodScheduled"), {}))
+
+
+def events(api: FakeApi) -> list[tuple[str, str]]:
+    return [(event["reason"], event["message"]) for event in api.list(EVENT).items]
+
+
+def test_pods_are_bound_in_turn_and_told(api: FakeApi, scheduler: Scheduler):
+    for name in ("a", "b"):
+        api.create(NODE, node(name))
+    for number in range(4):
+        api.create(POD, pod(f"p{number}"))
+        until(partial(node_of, api, f"p{number}"))
+    assert sorted(node_of(api, f"p{number}") for number in range(4)) == ["a", "a", "b", "b"]
+    until(lambda: len(events(api)) == 4)
+    assert ("Scheduled", f"Successfully assigned default/p0 to {node_of(api, 'p0')}") in events(api)
+
+
+def test_a_pod_waits_with_its_reason_until_a_node_comes(api: FakeApi, scheduler: Scheduler):
+    api.create(POD, pod("p"))
+    until(lambda: condition_of(api, "p"))
+    condition = condition_of(api, "p")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert condition["message"] == "no nodes available to schedule pods"
+    api.create(NODE, node("a"))
+    until(lambda: node_of(api, "p") == "a")
+    until(lambda: len(events(api)) == 2)
+    assert ("FailedScheduling", "no nodes available to schedule pods") in events(api)
+
+
+def test_a_waiting_pod_goes_when_another_leaves(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a", pods=1))
+    api.create(POD, pod("first"))
+    until(lambda: node_of(api, "first"))
+    api.create(POD, pod("second"))
+    until(lambda: condition_of(api, "second"))
+    assert condition_of(api, "second")["message"] == "0/1 nodes are available: 1 Too many pods."
+    api.delete(POD, "first", "default", grace_s=0)
+    until(lambda: node_of(api, "second"))
+
+
+def test_many_pods_at_once_never_overfill_a_node(api: FakeApi, scheduler: Scheduler):
+    for name in ("a", "b"):
+        api.create(NODE, node(name, cpu="1"))
+    asking = [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]
+    for number in range(25):
+        api.create(POD, pod(f"p{number}", containers=asking))
+    until(lambda: sum(bool(node_of(api, f"p{number}")) for number in range(25)) == 20)
+    until(lambda: [condition_of(api, f"p{number}").get("status") for number in range(25)].count("False") == 5)
+    placed = [node_of(api, f"p{number}") for number in range(25)]
+    assert (placed.count("a"), placed.count("b")) == (10, 10)
+
+
+def test_heartbeats_and_its_own_writes_wake_nobody(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a", ready="False"))
+    api.create(POD, pod("p"))
+    until(lambda: condition_of(api, "p"))
+    until(lambda: events(api))
+    before = len(api.calls)
+    beating = api.get(NODE, "a")
+    beating["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:10Z"
+    api.update(NODE, beating, subresource="status")
+    time.sleep(0.1)
+    assert not [call for call in api.calls[before:] if call[0] in {"create", "patch"}]
+
+
+@pytest.mark.parametrize(
+    "error", [ApiUnreachable("down"), passing_error(), Forbidden(POD, "p", "no"), KeyError("a defect")]
+)
+def test_a_binding_that_fails_is_tried_again(api: FakeApi, error: Exception, request: pytest.FixtureRequest):
+    api.create(NODE, node("a"))
+    failing = [error, error]
+    create = api.create
+
+    def create_or_fail(kind, obj, *, subresource="", **options):
+        if subresource == "binding" and failing:
+            raise failing.pop()
+        return create(kind, obj, subresource=subresource, **options)
+
+    api.create = create_or_fail  # type: ignore[method-assign]  # only bindings fail, other calls run meanwhile
+    request.getfixturevalue("scheduler")
+    api.create(POD, pod("p"))
+    until(lambda: node_of(api, "p") == "a")
+    assert failing == []
+
+
+def test_a_pod_bound_by_another_is_left_alone(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a"))
+    with api.changed:
+        api.create(POD, pod("p"))
+        api.create(
+            POD,
+            {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "z"}},
+            subresource="binding",
+        )
+    time.sleep(0.1)
+    assert node_of(api, "p") == "z"
+    api.create(POD, pod("q"))
+    until(lambda: node_of(api, "q") == "a")
+
+
+def test_a_restarted_api_loses_no_pod(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a"))
+    with api.changed:
+        api.cut_watches()
+        api.create(POD, pod("p"))
+    until(lambda: node_of(api, "p") == "a")
+
+
+def test_pending_pods_from_before_are_taken_when_leading_begins(api: FakeApi, request: pytest.FixtureRequest):
+    api.create(NODE, node("a"))
+    api.create(POD, pod("p"))
+    request.getfixturevalue("scheduler")
+    until(lambda: node_of(api, "p") == "a")
+
+
+def test_a_condition_keeps_its_transition_time_while_only_its_message_changes():
+    first = unschedulable_condition({}, "one", "t1")
+    assert unschedulable_condition(first, "two", "t2") == {**first, "message": "two"}
+    bound = {**first, "status": "True"}
+    assert unschedulable_condition(bound, "two", "t2")["lastTransitionTime"] == "t2"

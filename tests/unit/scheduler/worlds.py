@@ -1,0 +1,43 @@
+"""Nodes and pods in few words, for the scheduler's tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+def node(name: str, **told: Any) -> JsonObject:
+    """Return a ready node with 4 cpus, 8 GiB and 110 pods, changed by ``told``."""
+    ready = told.get("ready", "True")
+    spec = {key: told[key] for key in ("unschedulable", "taints") if key in told}
+    amounts = {"cpu": told.get("cpu", "4"), "memory": told.get("memory", "8Gi"), "pods": str(told.get("pods", 110))}
+    return {
+        "metadata": {"name": name, "labels": told.get("labels", {})},
+        "spec": spec,
+        "status": {
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": ready}] if ready else [],
+        },
+    }
+
+
+def pod(name: str, **spec: Any) -> JsonObject:
+    """Return an unbound pod with one container that asks for nothing, changed by ``spec``."""
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "app"}], **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def placed(number: int, told: JsonObject) -> JsonObject:
+    """Return a bound pod: ``{node, requests, ports, phase}``."""
+    container = {
+        "name": "app",
+        "resources": {"requests": told.get("requests", {})},
+        "ports": told.get("ports", []),
+    }
+    made = pod(f"placed-{number}", nodeName=told["node"], containers=[container])
+    made["status"]["phase"] = told.get("phase", "Running")
+    return made
