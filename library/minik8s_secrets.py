@@ -54,7 +54,7 @@ options:
     type: path
     default: /var/run/docker.sock
   blob:
-    description: Values of the secrets, as base64 of JSON C({"<namespace>/<name>": {"<key>": "<base64>"}}).
+    description: 'Values of the secrets, as base64 of JSON C({"<namespace>/<name>": {"<key>": "<base64>"}}).'
     type: str
 attributes:
   check_mode:

@@ -1,4 +1,4 @@
-"""A node of its own on the shared machine: unique label value, directories, bridge, addresses; all removed at the end."""
+"""A node of its own on the shared machine: unique label, directories, bridge, addresses; all removed at the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Docker's HTTP API over its unix socket, with the standard library: ``import docker`` alone costs 146 ms of CPU.
 
 Thread-safe: a call takes a keep-alive connection that no other call uses. One that Docker has closed meanwhile is
-opened anew once, if the call may be repeated (GET, DELETE).
+opened anew once, if the call may be repeated (GET, DELETE). Paths carry no version: Docker then answers in its newest
+one, while Docker 29 refuses every version that 20.10 knows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 
 from .faults import NodeFault
 
-API = "/v1.40"  # Docker 19.03; spoken by 20.10 to 29
 BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
 TIMEOUT_S = 60.0  # a slow disk makes `start` slow; the pass limit in section.py decides what is begun
 
@@ -64,7 +64,7 @@ class Docker:
         Raises:
             DockerError: an HTTP status of 400 or more, or no answer (status 0).
         """
-        target = API + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        target = path + ("?" + urllib.parse.urlencode(query) if query else "")
         payload = None if body is None else json.dumps(body).encode()
         status, data = self._exchange(method, target, payload)
         if status >= BAD_REQUEST:

@@ -5,32 +5,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from typing import Any
 
 TEMPORARY = ".minik8s-tmp-"
 
 
+def temporary_for(path: str) -> str:
+    """Return the name a file has while it is written; a killed run's leftover is overwritten by the next one."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, TEMPORARY + name)
+
+
 def write_atomically(path: str, data: bytes, mode: int = 0o600, *, sync: bool = False) -> None:
     """Replace ``path`` by ``data``; a crash leaves the old or the new content.
 
-    ``sync`` forces it to disk first (what must survive a power loss). Parent directories are made, mode 0700.
+    ``sync`` forces it to disk first (what must survive a power loss). Parent directories are made, mode 0700. Two
+    writers of one path must not meet; the node's lock sees to that.
     """
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=folder)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            os.fchmod(out.fileno(), mode)
-            out.write(data)
-            out.flush()
-            if sync:
-                os.fsync(out.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    temporary = temporary_for(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as out:
+        os.fchmod(out.fileno(), mode)
+        out.write(data)
+        out.flush()
+        if sync:
+            os.fsync(out.fileno())
+    os.replace(temporary, path)
 
 
 def remove_leftovers(folder: str) -> None:

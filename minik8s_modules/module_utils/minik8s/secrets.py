@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from . import tmpfs
 from .documents import Entries, canonical, digest_of_digests
 from .faults import KeyFault
-from .files import read_bytes, read_json, remove_file, write_atomically
+from .files import read_bytes, read_json, remove_file, temporary_for, write_atomically
 from .paths import component, secret_dir, secrets_dir, split_key
 from .schema import LIST, TEXT, Field, Schema, check_fields, check_texts
 from .sealing import MAC_BYTES, known_key, node_key, seal, unseal
@@ -44,7 +44,7 @@ class Observed(NamedTuple):
 
     found: dict[str, Found]
     ready: bool
-    in_use: bool
+    can_go: bool
     sealed_mark: str
     blob: dict[str, Values]
     sealed_mac: str
@@ -130,7 +130,7 @@ class Secrets:
         return Observed(
             {key: one for key, one in found.items() if one.keys or one.hmac},
             tmpfs.is_ready(context.run_dir),
-            bool(_list(os.path.join(secrets_dir(context.run_dir), VOLUMES))),
+            tmpfs.can_go(context.run_dir) and not _list(os.path.join(secrets_dir(context.run_dir), VOLUMES)),
             mark.decode("ascii", "replace"),
             blob,
             _mac(read_bytes(sealed_path(context.state_dir))),
@@ -169,6 +169,7 @@ class Secrets:
         shutil.rmtree(secret_dir(context.run_dir, step.key), ignore_errors=True)
         context.checkpoint("remove secret's mark")
         remove_file(_meta_path(context.run_dir, step.key))
+        remove_file(temporary_for(_meta_path(context.run_dir, step.key)))
         _rmdir(os.path.dirname(secret_dir(context.run_dir, step.key)))
         _rmdir(os.path.dirname(_meta_path(context.run_dir, step.key)))
 
@@ -275,7 +276,7 @@ def _plan_seal(plan: Plan, context: Context, entries: Entries, observed: Observe
     if not entries:
         if observed.sealed_mac:
             plan.closing.append(Step("unseal", SEAL_KEY, "no secret is declared"))
-        if observed.ready and not observed.in_use:
+        if observed.can_go:
             plan.closing.append(Step("unmount", tmpfs.KEY, secrets_dir(context.run_dir)))
         return
     if plan.steps or not observed.sealed_mac or observed.sealed_mark != sealed_mark(entries, observed.sealed_mac):

@@ -22,6 +22,12 @@ def is_ready(run_dir: str) -> bool:
     return os.path.isdir(path) and mounts.kind_of(path, mounts.mounts()) == "tmpfs"
 
 
+def can_go(run_dir: str) -> bool:
+    """Return whether there is a directory of ours to take away: on tmpfs, or the empty one a killed run left."""
+    path = secrets_dir(run_dir)
+    return os.path.isdir(path) and (is_ready(run_dir) or not os.listdir(path))
+
+
 def step_to_mount(run_dir: str) -> Step:
     """Return the step that makes the directory."""
     return Step("mount", KEY, secrets_dir(run_dir))

@@ -1,0 +1,120 @@
+"""The modules' documentation is what the modules accept, ansible-doc prints it, library/ imports what may travel."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[3]
+NAMES = [f"minik8s_{name}" for name in ("network", "secrets", "volumes", "sandboxes", "containers", "facts")]
+SECTIONS = NAMES[:-1]
+LINES_BELOW_DOCUMENTATION = 100
+ATTRIBUTES = {"check_mode", "diff_mode", "idempotent"}
+
+
+def arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the argument spec a module hands to AnsibleModule."""
+    module = importlib.import_module(f"ansible.modules.{name}")
+    seen: dict[str, Any] = {}
+
+    class StopError(Exception):
+        """Ends main() where the spec is known."""
+
+    def record(spec: dict[str, Any], **options: Any) -> None:
+        seen.update(spec=spec, options=options)
+        raise StopError
+
+    monkeypatch.setattr(module, "AnsibleModule", record)
+    with pytest.raises(StopError):
+        module.main()
+    assert seen["options"]["supports_check_mode"]
+    return dict(seen["spec"])
+
+
+def documentation(name: str) -> dict[str, Any]:
+    """Return a module's DOCUMENTATION."""
+    module = importlib.import_module(f"ansible.modules.{name}")
+    return dict(yaml.safe_load(module.DOCUMENTATION))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_documented_options_are_the_accepted_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = arguments(name, monkeypatch)
+    options = documentation(name)["options"]
+    assert set(options) == set(spec)
+    for option, told in options.items():
+        accepted = {key: value for key, value in spec[option].items() if key != "no_log"}
+        assert {key: value for key, value in told.items() if key != "description"} == accepted, option
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attributes_examples_and_returns_are_told(name: str) -> None:
+    module = importlib.import_module(f"ansible.modules.{name}")
+    told = documentation(name)
+    assert told["module"] == name
+    assert set(told["attributes"]) == ATTRIBUTES
+    for task in yaml.safe_load(module.EXAMPLES):
+        assert set(task[name] or {}) <= set(told["options"])
+    for returned in yaml.safe_load(module.RETURN).values():
+        assert {"description", "type", "returned"} <= set(returned)
+
+
+def test_shared_options_and_returns_are_told_in_the_same_words() -> None:
+    first = documentation(SECTIONS[0])["options"]
+    for name in SECTIONS[1:]:
+        options = documentation(name)["options"]
+        assert {key: options[key] for key in first} == first
+
+
+def test_the_returned_keys_of_a_pass_are_documented(tmp_path: Path) -> None:
+    section = importlib.import_module("ansible.module_utils.minik8s.section")
+    network = importlib.import_module("ansible.module_utils.minik8s.volumes")
+    request = section.Request("n", entries={}, state_dir=str(tmp_path / "s"), run_dir=str(tmp_path / "r"))
+    result = section.run_pass(network.Volumes(), request, section.context_for(request))
+    for name in SECTIONS:
+        told = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
+        assert set(told) == set(result) - {"changed", "diff"}
+
+
+def test_secret_values_are_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arguments("minik8s_secrets", monkeypatch)["blob"]["no_log"] is True
+
+
+def test_ansible_doc_prints_every_module() -> None:
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+    argv = [str(Path(sys.executable).parent / "ansible-doc"), "-t", "module", "--json", *NAMES]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert {name for name in shown if shown[name].get("doc", {}).get("short_description")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_is_thin_and_imports_what_travels(name: str) -> None:
+    source = (REPOSITORY / "library" / f"{name}.py").read_text()
+    tree = ast.parse(source)
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(node.module or "")
+    for module in imported:
+        ours = module == "ansible.module_utils.basic" or module.startswith("ansible.module_utils.minik8s.")
+        assert ours or module.partition(".")[0] in sys.stdlib_module_names, module
+    last = max(node.end_lineno or 0 for node in tree.body if isinstance(node, ast.Assign) and _is_text(node))
+    assert len(source.splitlines()) - last <= LINES_BELOW_DOCUMENTATION
+
+
+def _is_text(node: ast.Assign) -> bool:
+    return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

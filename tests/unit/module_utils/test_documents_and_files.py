@@ -1,0 +1,165 @@
+"""Digests, deltas, files, paths, tokens, mounts and observations: the small parts all sections stand on."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s import documents, fencing, files, mounts, netfilter, paths, sandboxes
+from minik8s_modules.module_utils.minik8s.faults import KeyFault, PassFault
+from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
+from minik8s_modules.module_utils.minik8s.section import Request, context_for
+
+
+def test_the_digest_is_what_the_contract_says() -> None:
+    entry = {"b": "ü", "a": [1, None]}
+    inner = hashlib.sha256('{"a":[1,null],"b":"ü"}'.encode()).hexdigest()
+    assert documents.entry_digest(entry) == inner
+    lines = f"k1\0{inner}\nk2\0{inner}\n"
+    assert documents.section_digest({"k2": entry, "k1": entry}) == hashlib.sha256(lines.encode()).hexdigest()
+    assert documents.section_digest({}) == documents.EMPTY_DIGEST == hashlib.sha256(b"").hexdigest()
+
+
+def test_a_delta_deletes_then_sets_and_leaves_its_base_alone() -> None:
+    base = {"a": {"x": 1}, "b": {"x": 2}}
+    made = documents.apply_delta(base, {"c": {"x": 3}, "a": {"x": 4}}, ["b", "missing"])
+    assert made == {"a": {"x": 4}, "c": {"x": 3}}
+    assert base == {"a": {"x": 1}, "b": {"x": 2}}
+
+
+def test_a_document_comes_back_and_a_broken_one_is_empty(tmp_path: Path) -> None:
+    digest = documents.save_document(str(tmp_path), "volumes", "n1", {"k": {"x": 1}})
+    assert documents.load_document(str(tmp_path), "volumes") == documents.Document(digest, {"k": {"x": 1}})
+    assert documents.stored_node(str(tmp_path), "volumes") == "n1"
+    for broken in (b"", b"{", b"[]", b'{"entries": 3}', b"\xff"):
+        (tmp_path / "documents" / "volumes.json").write_bytes(broken)
+        assert documents.load_document(str(tmp_path), "volumes").entries == {}
+
+
+def test_the_leftover_of_a_killed_write_is_replaced(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    Path(files.temporary_for(path)).write_text("half")
+    files.write_atomically(path, b"whole", 0o640)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert Path(path).stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "x" * 254])
+def test_a_name_that_is_no_component_is_refused(name: str) -> None:
+    with pytest.raises(KeyFault):
+        paths.volume_path("/state", "/run", name, "volume", "emptyDir")
+    with pytest.raises(KeyFault):
+        paths.volume_path("/state", "/run", "uid", name, "secret")
+
+
+def test_volumes_of_secrets_lie_in_the_run_directory() -> None:
+    assert paths.volume_path("/s", "/r", "u", "v", "secret") == "/r/secrets/.volumes/u/v"
+    assert paths.volume_path("/s", "/r", "u", "v", "configMap") == "/s/pods/u/volumes/v"
+
+
+def test_an_older_token_is_fenced_and_a_newer_one_recorded(tmp_path: Path) -> None:
+    context = context_for(Request("n", state_dir=str(tmp_path)))
+    assert not fencing.is_fenced(str(tmp_path), [1, 1])
+    fencing.record_token(context, [1, 5])
+    assert fencing.is_fenced(str(tmp_path), [1, 4])
+    assert fencing.is_fenced(str(tmp_path), [0, 9])
+    assert not fencing.is_fenced(str(tmp_path), [1, 5])
+    assert not fencing.is_fenced(str(tmp_path), [2, 0])
+    assert not fencing.is_fenced(str(tmp_path), None)
+
+
+def test_the_lock_lets_one_writer_in_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with fencing.hold_node(str(tmp_path)):
+            order.append("second")
+
+    with fencing.hold_node(str(tmp_path)):
+        other = threading.Thread(target=second)
+        other.start()
+        time.sleep(0.1)
+        order.append("first")
+    other.join()
+    assert order == ["first", "second"]
+    monkeypatch.setattr(fencing, "WAIT_S", 0.05)
+    again = fencing.hold_node(str(tmp_path))
+    with fencing.hold_node(str(tmp_path)), pytest.raises(PassFault, match="held by another run"):
+        again.__enter__()
+
+
+def test_a_check_run_makes_no_directory(tmp_path: Path) -> None:
+    with fencing.hold_node(str(tmp_path / "none"), check=True):
+        assert not (tmp_path / "none").exists()
+
+
+def test_mountinfo_is_read_with_its_escapes() -> None:
+    text = "36 35 98:0 /a /mnt/with\\040space rw master:1 - tmpfs none rw,size=4k\n37 1 8:1 / / rw - ext4 /dev/x rw\n"
+    found = mounts.parse_mountinfo(text)
+    assert found[0] == mounts.Mount("/mnt/with space", "tmpfs", "rw,size=4k")
+    assert mounts.kind_of("/mnt/with space/x", found) == "tmpfs"
+    assert mounts.kind_of("/mnt/with", found) == "ext4"
+    assert [each.point for each in mounts.under("/", found)] == ["/mnt/with space", "/"]
+
+
+def test_rules_are_read_from_what_the_tools_print() -> None:
+    nft = "table ip minik8s_pods {\n\tchain br-a {\n\t\ttype nat hook x;\n\t\tip saddr 1.2.3.0/24 masquerade\n\t}\n}\n"
+    assert netfilter.parse_chains(nft) == {"br-a": ["type nat hook x;", "ip saddr 1.2.3.0/24 masquerade"]}
+    printed = (
+        '-P FORWARD DROP\n-A FORWARD -i x -j ACCEPT\n-A FORWARD -o br-a -m comment --comment "minik8s.br-a" -j ACCEPT\n'
+    )
+    assert netfilter.parse_forward(printed) == {"br-a": netfilter.forward_rules("br-a")[:1]}
+
+
+def test_the_link_name_fits_and_tells_the_pod() -> None:
+    assert sandboxes.link_name("4AB1c2d3-0000-4000-8000-000000000001") == "mk8s-4ab1c2d3"
+    assert len(sandboxes.link_name("mirror-pod-of-some-file")) == 13
+
+
+def test_an_observation_has_the_contracts_fields() -> None:
+    labels = {
+        "minik8s.io/type": "app",
+        "minik8s.io/pod-uid": "u",
+        "minik8s.io/container": "c",
+        "minik8s.io/attempt": "3",
+    }
+    inspect: dict[str, Any] = {
+        "Id": "abc",
+        "Name": "/mk8s_c",
+        "Created": "2026-01-02T03:04:05.6Z",
+        "Image": "sha256:1",
+        "Config": {"Image": "busybox", "Labels": labels},
+        "State": {
+            "Status": "exited",
+            "ExitCode": 3,
+            "OOMKilled": True,
+            "Error": "",
+            "StartedAt": "2026-01-02T03:04:06Z",
+            "FinishedAt": "0001-01-01T00:00:00Z",
+        },
+    }
+    assert observation_from_inspect(inspect) == {
+        "id": "abc",
+        "name": "mk8s_c",
+        "type": "app",
+        "pod_uid": "u",
+        "pod_name": "",
+        "pod_namespace": "",
+        "container": "c",
+        "attempt": 3,
+        "state": "exited",
+        "exit_code": 3,
+        "oom_killed": True,
+        "error": "",
+        "created_at": "2026-01-02T03:04:05.6Z",
+        "started_at": "2026-01-02T03:04:06Z",
+        "finished_at": "",
+        "image": "busybox",
+        "image_id": "sha256:1",
+        "ip": "",
+    }
