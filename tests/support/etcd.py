@@ -35,7 +35,8 @@ class EtcdServer:
     Args:
         directory: made if missing; holds ``data`` and ``log``.
         data_dir: data to serve instead of ``directory/data`` (a restored snapshot).
-        arguments: further options of etcd (certificates).
+        arguments: further options of etcd (certificates, a cluster of several: ``peer`` is this one's URL); may
+            be added to until ``start``.
         scheme: of the client endpoint; ``https`` needs certificates among ``arguments``.
     """
 
@@ -52,9 +53,9 @@ class EtcdServer:
         self.log = directory / "log"
         self.port = free_port()
         self.endpoint = f"{scheme}://127.0.0.1:{self.port}"
-        self._peer = f"http://127.0.0.1:{free_port()}"
+        self.peer = f"http://127.0.0.1:{free_port()}"
         self._health = f"http://127.0.0.1:{free_port()}"
-        self._arguments = list(arguments)
+        self.arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,13 +71,13 @@ class EtcdServer:
         argv = [
             *(program, "--name", "test", "--data-dir", str(self.data_dir)),
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
-            *("--listen-peer-urls", self._peer, "--initial-advertise-peer-urls", self._peer),
-            *("--initial-cluster", f"test={self._peer}", "--listen-metrics-urls", self._health),
+            *("--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer),
+            *("--initial-cluster", f"test={self.peer}", "--listen-metrics-urls", self._health),
             # a lone member elects itself at once instead of after a second
             *("--heartbeat-interval", "10", "--election-timeout", "100"),
             # tests kill the process, not the machine: the page cache survives, fsync would only cost time
             *(("--unsafe-no-fsync",) if _knows_no_fsync(program) else ()),
-            *self._arguments,
+            *self.arguments,
         ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env=_environment())
