@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleParserError
+from ansible._internal._templating._engine import TemplateEngine
+from ansible.errors import AnsibleParserError, AnsibleValueOmittedError
+from ansible.executor import module_common
+from ansible.module_utils.common.json import Direction, get_module_decoder, get_module_encoder
+from ansible.plugins.loader import action_loader, connection_loader, module_loader, shell_loader
+from ansible.template import Templar
 
 from minik8s_modules.plugins.live.items import Item
 
@@ -44,23 +50,54 @@ def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
     return sections
 
 
-def prepare_task(item: Item, section: str, task: Any) -> None:
+def host_options(task: Any, task_vars: dict[str, Any], loader: Any) -> dict[str, Any]:
+    """Return the options of ``task`` that the playbook gives for this host; ``omit`` leaves one out."""
+    engine = TemplateEngine(loader=loader, variables=task_vars)
+    options = {}
+    for name in HOST_OPTIONS:
+        with contextlib.suppress(AnsibleValueOmittedError, KeyError):
+            options[name] = engine.template(task.args[name])
+    return options
+
+
+def prepare_task(item: Item, of_host: dict[str, dict[str, Any]], section: str, task: Any) -> None:
     """Give ``task`` the item's options; call it in the worker, whose copy of the task is its own.
 
     The options go to the module as they came: they are never templated (and large ones never walked).
     """
-    options = dict(item.sections[section])
+    options = {**of_host[section], **item.sections[section]}
     if item.token:
         options.setdefault("token", item.token)
-    of_host = {name: task.args[name] for name in HOST_OPTIONS if name in task.args and name not in options}
     finalize = task._post_validate_args  # noqa: SLF001  the only place where args meet the templating
 
     def keep_options(attribute: str, _value: object, templar: Any) -> dict[str, Any]:
-        return {**finalize(attribute, of_host, templar), **options}
+        finalize(attribute, {}, templar)
+        return options
 
     task._post_validate_args = keep_options  # noqa: SLF001
     task.args, task.when = {}, []
     task.check_mode = task.diff = item.check
+
+
+def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> None:
+    """Load what every worker would otherwise load for every item, and build the modules' payloads."""
+    action_loader.get("ansible.legacy.normal", class_only=True)
+    shell_loader.get("sh", class_only=True)
+    for name in connections:
+        connection_loader.get(name, class_only=True)
+    for direction in (Direction.CONTROLLER_TO_MODULE, Direction.MODULE_TO_CONTROLLER):
+        get_module_encoder("legacy", direction)
+        get_module_decoder("legacy", direction)
+    variables = {"ansible_python_interpreter": "/usr/bin/python3"}  # any: it is no part of what is kept
+    for task in tasks:
+        found = module_loader.find_plugin_with_context(task.action)
+        module_common.modify_module(
+            module_name=task.action,
+            module_path=found.plugin_resolved_path,
+            module_args={},
+            templar=Templar(loader, variables=variables),
+            task_vars=variables,
+        )
 
 
 def fingerprint(sources: Iterable[str]) -> tuple[object, ...]:

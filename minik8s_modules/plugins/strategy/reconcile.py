@@ -19,8 +19,9 @@ import os
 import selectors
 import signal
 import sys
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible import context
 from ansible.errors import AnsibleError
@@ -47,6 +48,13 @@ author: minik8s
 """
 MAX_RESULT_BYTES = 16 << 20  # of one section; a node's report of 1,000 containers is below 1 MB
 display = Display()
+
+
+class HostData(NamedTuple):
+    """A host's variables, and by section the options the playbook gives for it."""
+
+    task_vars: dict[str, Any]
+    options: dict[str, dict[str, Any]]
 
 
 class Pass:
@@ -76,7 +84,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
         self._queue = items.WorkQueue(max(1, tqm._forks))  # noqa: SLF001  no accessor
         self._passes: dict[str, Pass] = {}
         self._senders: dict[str, lines.Client] = {}
-        self._vars_of_host: dict[str, dict[str, Any]] = {}
+        self._host_data: dict[str, HostData] = {}
         self._stopping = False
 
     def run(self, iterator: Any, play_context: Any) -> int:
@@ -113,16 +121,9 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
 
     def _preload(self) -> None:
         """Load what every worker would look up again, and keep its pages shared between all of them."""
-        import ansible.executor.module_common  # noqa: PLC0415  only the live run needs it this early
-
-        plugin_loader.action_loader.get("ansible.legacy.normal", class_only=True)
-        plugin_loader.shell_loader.get("sh", class_only=True)
         hosts = self._inventory.hosts.values()
-        for name in {str(host.vars.get("ansible_connection", "ssh")) for host in hosts}:
-            plugin_loader.connection_loader.get(name, class_only=True)
-        for task in self._sections.values():
-            plugin_loader.module_loader.find_plugin_with_context(task.action)
-        del ansible
+        connections = {str(host.vars.get("ansible_connection", "ssh")) for host in hosts}
+        play.preload(self._sections.values(), connections, self._loader)
         gc.collect()
         gc.freeze()
 
@@ -187,7 +188,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             display.warning(f"inventory kept as it was, its new state cannot be read: {error}")
             return
         self._inventory.remove_restriction()
-        self._vars_of_host.clear()
+        self._host_data.clear()
         for host in set(before.hosts) - set(self._inventory.hosts):
             self._iterator.host_states.pop(host, None)
             self._variable_manager.clear_facts(host)
@@ -197,50 +198,58 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
     # Workers
 
     def _start(self, item: items.Item) -> None:
-        host = self._inventory.get_host(item.host)
-        if host is None:  # it left while the item was being taken
-            self._queue.finish(item)
-            self._answer(item, "failed", f"node {item.host} left the inventory", [])
-            return
-        read_fd, write_fd = os.pipe()
-        process = worker.ItemWorker(
-            tasks=[(name, task) for name, task in self._sections.items() if name in item.sections],
-            prepare=functools.partial(play.prepare_task, item),
-            parent=os.getpid(),
-            final_q=worker.PipeQueue(write_fd),
-            task_vars=self._task_vars(host),
-            host=host,
-            play_context=self._play_context,
-            loader=self._loader,
-            variable_manager=self._variable_manager,
-            shared_loader_obj=plugin_loader.get_plugin_loader_namespace(),
-            worker_id=0,
-            cliargs=context.CLIARGS,
-        )
         try:
-            process.start()
-        except OSError as error:  # no process or memory left: the item fails, the run goes on
-            os.close(read_fd)
+            running = self._fork(item)
+        except Exception as error:  # noqa: BLE001  whatever an item causes is its own failure, not the run's
+            display.warning(f"item {item.id}: {traceback.format_exc()}")
             self._queue.finish(item)
             self._answer(item, "failed", f"cannot start a worker: {error}", [])
             return
+        self._passes[item.id] = running
+        self._selector.register(running.reader.fd, selectors.EVENT_READ, running)
+
+    def _fork(self, item: items.Item) -> Pass:
+        host = self._inventory.hosts.get(item.host)
+        if host is None:
+            raise AnsibleError(f"node {item.host} left the inventory")
+        of_host = self._of_host(host)
+        read_fd, write_fd = os.pipe()
+        try:
+            process = worker.ItemWorker(
+                tasks=[(name, task) for name, task in self._sections.items() if name in item.sections],
+                prepare=functools.partial(play.prepare_task, item, of_host.options),
+                parent=os.getpid(),
+                final_q=worker.PipeQueue(write_fd),
+                task_vars=of_host.task_vars,
+                host=host,
+                play_context=self._play_context,
+                loader=self._loader,
+                variable_manager=self._variable_manager,
+                shared_loader_obj=plugin_loader.get_plugin_loader_namespace(),
+                worker_id=0,
+                cliargs=context.CLIARGS,
+            )
+            process.start()
+        except BaseException:
+            os.close(read_fd)
+            raise
         finally:
             os.close(write_fd)
-        running = self._passes[item.id] = Pass(item, host, process, read_fd)
-        self._selector.register(read_fd, selectors.EVENT_READ, running)
+        return Pass(item, host, process, read_fd)
 
-    def _task_vars(self, host: Any) -> dict[str, Any]:
-        """Return the host's variables; they change only with the inventory, so they are computed once."""
-        if host.name not in self._vars_of_host:
-            task = next(iter(self._sections.values()))
-            self._vars_of_host[host.name] = self._variable_manager.get_vars(
+    def _of_host(self, host: Any) -> HostData:
+        """Return what only depends on the host; it changes with the inventory, so it is computed once."""
+        if host.name not in self._host_data:
+            task_vars = self._variable_manager.get_vars(
                 play=self._iterator._play,  # noqa: SLF001
                 host=host,
-                task=task,
+                task=next(iter(self._sections.values())),
                 _hosts=[host.name],
                 _hosts_all=[host.name],
             )
-        return self._vars_of_host[host.name]
+            options = {name: play.host_options(task, task_vars, self._loader) for name, task in self._sections.items()}
+            self._host_data[host.name] = HostData(task_vars, options)
+        return self._host_data[host.name]
 
     def _read_worker(self, running: Pass) -> None:
         for kind, payload, size in running.reader.frames():

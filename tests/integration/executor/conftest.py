@@ -47,6 +47,7 @@ class Lab:
         self.files = self.home / "files"
         self.files.mkdir()
         self.inventory, self.private, self.warm = self.home / "hosts.yml", self.home / "p", self.home / "w"
+        self.nodes = list(hosts or {"n0": LOCAL})
         self.set_hosts(hosts or {"n0": LOCAL})
         self.outcomes: dict[str, list[Outcome]] = {}
         self.events: list[dict[str, Any]] = []

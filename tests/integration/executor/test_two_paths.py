@@ -89,7 +89,11 @@ def state(node: TestNode) -> dict[str, Any]:
         for each in inspected
     }
     files = {
-        WRITTEN_AT.sub("..<time>", str(path.relative_to(node.state_dir))): (path.lstat().st_mode, path.lstat().st_uid, path.read_bytes())
+        WRITTEN_AT.sub("..<time>", str(path.relative_to(node.state_dir))): (
+            path.lstat().st_mode,
+            path.lstat().st_uid,
+            path.read_bytes(),
+        )
         for path in sorted(Path(node.state_dir).rglob("*"))
         if path.is_file() and path.name != "node.key"
     }

@@ -17,6 +17,7 @@ def main() -> None:
             "node": {"type": "str"},
             "mode": {"type": "str", "default": "full"},
             "entries": {"type": "dict", "default": {}},
+            "base": {"type": "dict"},
             "token": {"type": "list", "elements": "int", "default": []},
             "blob": {"type": "str", "no_log": True},
             "directory": {"type": "str"},
