@@ -9,7 +9,6 @@ This is the only file that imports ansible-runner. Next step: `plugins/strategy/
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import logging
@@ -367,8 +366,10 @@ class AnsibleRunner:
     def _report(self, outcomes: Iterable[Outcome | None]) -> None:
         for outcome in outcomes:
             if outcome is not None:
-                with contextlib.suppress(Exception):
+                try:
                     self._on_outcome(outcome)
+                except Exception:  # its fault must not cost other items their outcomes
+                    log.exception("on_outcome failed for item %s", outcome.id)
 
 
 def _take_lock(path: Path) -> int:

@@ -66,7 +66,7 @@ def prepare_task(item: Item, of_host: dict[str, dict[str, Any]], section: str, t
     The options go to the module as they came: they are never templated (and large ones never walked).
     """
     options = {**of_host[section], **item.sections[section]}
-    if item.token:
+    if item.token and "token" in task.args:
         options.setdefault("token", item.token)
     finalize = task._post_validate_args  # noqa: SLF001  the only place where args meet the templating
 

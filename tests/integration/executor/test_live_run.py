@@ -57,6 +57,7 @@ def test_what_a_user_wrote_stays_literal(lab: Any) -> None:
 def test_the_token_and_the_hosts_options_reach_the_module(lab: Any) -> None:
     outcome = lab.run(first={"sleep_s": 0.01})
     assert outcome.status == "ok"
+    assert lab.event(outcome.id, "first")["token"] == [1, 7]
     assert (lab.files / "pid-n0").exists()  # `node` came from the playbook
 
 

@@ -181,3 +181,9 @@ def test_with_the_live_run_stopped_a_pod_changes_nothing(new_lab: Callable[..., 
     assert [(event["task"], event["task_action"], event["res"]["minik8s_item"]) for event in events] == [
         (section, f"minik8s_{section}", "i") for section in SECTIONS if section in requests
     ]
+
+
+def test_a_node_tells_its_facts(new_lab: Callable[..., Lab], node: TestNode) -> None:
+    lab = new_lab(inventory(node), playbook=NODE_PLAYBOOK)
+    lab.runner.submit(WorkItem("i", node.name, False, (), {"facts": SectionRequest({})}))  # noqa: FBT003
+    assert lab.outcome("i").sections["facts"]["facts"]["cpus"] == os.cpu_count()

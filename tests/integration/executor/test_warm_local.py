@@ -45,7 +45,7 @@ def play(lab: Lab, *options: str, user: str = "") -> subprocess.CompletedProcess
 
 
 @pytest.fixture
-def user(new_lab: Any) -> Iterator[str]:  # noqa: ARG001  its teardown comes after ours
+def user(new_lab: Any) -> Iterator[str]:
     name = f"mk8s-{os.getpid()}"
     subprocess.run(["useradd", "--password", "*", name], check=True)
     sudoers = Path("/etc/sudoers.d", name)
@@ -107,7 +107,10 @@ def test_a_socket_of_somebody_else_is_not_trusted(new_lab: Any, user: str) -> No
     lab = new_lab(start=False)
     path = lab.home / "fake.sock"
     lab.home.chmod(0o777)
-    serve = f"import socket,time; s=socket.socket(socket.AF_UNIX); s.bind({str(path)!r}); s.listen(1); print('up', flush=True); time.sleep(60)"
+    serve = (
+        f"import socket,time; s=socket.socket(socket.AF_UNIX); s.bind({str(path)!r}); s.listen(1);"
+        "print('up', flush=True); time.sleep(60)"
+    )
     argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "/usr/bin/python3", "-c", serve]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as impostor:
         assert impostor.stdout
@@ -124,7 +127,8 @@ def test_a_stranger_gets_no_call_through(new_lab: Any, user: str) -> None:
     lab.warm.chmod(0o777)
     path = next(lab.warm.glob("*.sock"))
     path.chmod(0o777)
-    ask = f"import socket; s=socket.socket(socket.AF_UNIX); s.connect({str(path)!r}); s.sendall(b'0'*64); print(s.recv(1))"
+    connect = f"import socket; s=socket.socket(socket.AF_UNIX); s.connect({str(path)!r});"
+    ask = connect + "s.sendall(b'0'*64); print(s.recv(1))"
     argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "/usr/bin/python3", "-c", ask]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "b''\n" or "ConnectionReset" in done.stderr or "BrokenPipe" in done.stderr

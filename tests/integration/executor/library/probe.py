@@ -56,6 +56,7 @@ def main() -> None:
         base_mismatch=False,
         fenced=False,
         uid=os.getuid(),
+        token=options["token"],
         parent=os.getppid(),
         pad="x" * options["big_bytes"],
     )
