@@ -1,0 +1,74 @@
+"""What the tests of api/ share: case files, and objects that are valid as they stand."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api import schema
+from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.strategy import prepare_create
+
+ROOT = Path(__file__).parents[3]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+UID = "11111111-2222-4333-8444-555555555555"
+
+
+def cases(function: str) -> Any:
+    """Return a parametrization over tests/cases/<function>/*.yml; the file's name is the sentence."""
+    found = sorted((ROOT / "tests" / "cases" / function).glob("*.yml"))
+    assert found, f"no cases for {function}"
+    return pytest.mark.parametrize("path", found, ids=lambda path: path.stem.replace("-", " "))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a case file says."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def kind_of(obj: JsonObject) -> Kind:
+    """Return the kind an object says it is of."""
+    found = KINDS.by_api_version(obj["apiVersion"], obj["kind"])
+    assert found is not None
+    return found
+
+
+def merged(base: Any, change: Any) -> Any:
+    """Return ``base`` with ``change`` merged in; null removes (kept apart from the patches under test)."""
+    if not isinstance(base, dict) or not isinstance(change, dict):
+        return copy.deepcopy(change)
+    result = {key: value for key, value in base.items() if change.get(key, "") is not None}
+    return result | {key: merged(base.get(key), value) for key, value in change.items() if value is not None}
+
+
+def created(obj: JsonObject, namespace: str = "default") -> JsonObject:
+    """Return ``obj`` as the server would store it: typed, defaulted and prepared."""
+    kind, obj = kind_of(obj), copy.deepcopy(obj)
+    assert not schema.type_errors(kind, obj)
+    apply_defaults(kind, obj)
+    prepare_create(kind, obj, namespace=namespace, now=NOW, uid=UID, name_suffix="abcde")
+    return obj
+
+
+def sample(kind: Kind) -> JsonObject:
+    """Return a small object of the kind that may be created."""
+    name = {"PodAddress": "10.244.0.7"}.get(kind.kind, "web")
+    base: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
+    return merged(base, copy.deepcopy(_PARTS.get(kind.kind, {})))  # type: ignore[no-any-return]
+
+
+_PARTS: dict[str, JsonObject] = {
+    "Pod": {"spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]}},
+    "Service": {"spec": {"ports": [{"port": 80}]}},
+    "EndpointSlice": {"addressType": "IPv4"},
+    "Event": {"involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"}},
+    "PodAddress": {"spec": {"podUID": UID, "podName": "web", "podNamespace": "default", "nodeName": "n1"}},
+    "SelfSubjectAccessReview": {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}},
+}
