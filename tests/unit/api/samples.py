@@ -44,7 +44,7 @@ def merged(base: Any, change: Any) -> Any:
     """Return ``base`` with ``change`` merged in; null removes (kept apart from the patches under test)."""
     if not isinstance(base, dict) or not isinstance(change, dict):
         return copy.deepcopy(change)
-    result = {key: value for key, value in base.items() if change.get(key, "") is not None}
+    result = copy.deepcopy({key: value for key, value in base.items() if change.get(key, "") is not None})
     return result | {key: merged(base.get(key), value) for key, value in change.items() if value is not None}
 
 
@@ -61,14 +61,19 @@ def sample(kind: Kind) -> JsonObject:
     """Return a small object of the kind that may be created."""
     name = {"PodAddress": "10.244.0.7"}.get(kind.kind, "web")
     base: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
-    return merged(base, copy.deepcopy(_PARTS.get(kind.kind, {})))  # type: ignore[no-any-return]
+    return merged(base, copy.deepcopy(_PARTS.get(kind.id, {})))  # type: ignore[no-any-return]
 
 
-_PARTS: dict[str, JsonObject] = {
-    "Pod": {"spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]}},
-    "Service": {"spec": {"ports": [{"port": 80}]}},
-    "EndpointSlice": {"addressType": "IPv4"},
-    "Event": {"involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"}},
-    "PodAddress": {"spec": {"podUID": UID, "podName": "web", "podNamespace": "default", "nodeName": "n1"}},
-    "SelfSubjectAccessReview": {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}},
+_PARTS: dict[tuple[str, str], JsonObject] = {
+    ("", "Pod"): {"spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]}},
+    ("", "Service"): {"spec": {"ports": [{"port": 80}]}},
+    ("discovery.k8s.io", "EndpointSlice"): {"addressType": "IPv4"},
+    ("", "Event"): {"involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"}},
+    ("events.k8s.io", "Event"): {"regarding": {"kind": "Pod", "name": "web", "namespace": "default"}},
+    ("minik8s.io", "PodAddress"): {
+        "spec": {"podUID": UID, "podName": "web", "podNamespace": "default", "nodeName": "n1"}
+    },
+    ("authorization.k8s.io", "SelfSubjectAccessReview"): {
+        "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+    },
 }

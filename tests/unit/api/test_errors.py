@@ -33,8 +33,7 @@ ALL = [
         errors.Conflict(POD, "x"),
         409,
         "Conflict",
-        'Operation cannot be fulfilled on pods "x": the object has been modified; '
-        "please apply your changes to the latest version and try again",
+        f'Operation cannot be fulfilled on pods "x": {errors.OPTIMISTIC_LOCK}',
     ),
     (errors.Expired.version(3, 9), 410, "Expired", "too old resource version: 3 (9)"),
     (

@@ -12,8 +12,8 @@ EACH = pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.kin
 
 @EACH
 def test_kinds_are_found_by_api_version(kind):
-    assert KINDS.by_api_version(kind.api_version, kind.kind) is kind
-    assert KINDS.by_resource(kind.group, kind.version, kind.plural) is kind
+    assert KINDS.by_api_version(kind.api_version, kind.kind) == kind
+    assert KINDS.by_resource(kind.group, kind.version, kind.plural) == kind
 
 
 @EACH

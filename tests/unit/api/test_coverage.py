@@ -1,0 +1,142 @@
+"""No field of a served kind is ignored: generated from the OpenAPI definitions and coverage.yml.
+
+Each field is classified; what is implemented names a test that exists; what is refused is seen refused, and what is
+warned about is seen warned about, on an object built for the field.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import coverage, schema
+from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.validation import validate_create, warnings
+from tests.unit.api import samples
+
+FIELDS = [(kind, found) for kind in KINDS.all() for found in coverage.covered(kind)]
+
+
+def those(treatment):
+    return [
+        pytest.param(kind, found, id=f"{kind.kind}.{kind.group}:{found.path}")
+        for kind, found in FIELDS
+        if found.rule is not None and found.rule.treatment == treatment
+    ]
+
+
+def test_every_field_is_classified():
+    assert not [f"{kind.kind} {found.path}" for kind, found in FIELDS if found.rule is None]
+
+
+def test_every_rule_speaks_about_a_field_that_is_there():
+    known = {}
+    for kind in KINDS.all():
+        for name in schema.closure([kind.definition]):
+            for prefix in ("io.k8s.apimachinery.pkg.apis.", "io.k8s.api.", "io."):
+                if name.startswith(prefix):
+                    known[name.removeprefix(prefix)] = set(schema.shape(name).fields)
+                    break
+    stale = [
+        f"{name}.{field}"
+        for name, rules in coverage.rules().items()
+        for field in rules
+        if field not in known.get(name, ())
+    ]
+    assert not stale
+
+
+@cache
+def functions(file: str) -> set[str]:
+    tree = ast.parse((samples.ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+IMPLEMENTED = sorted({found.rule.text for _, found in FIELDS if found.rule and found.rule.treatment == "implemented"})
+
+
+@pytest.mark.parametrize("test", IMPLEMENTED)
+def test_what_is_implemented_names_a_test_that_exists(test):
+    file, _, function = test.partition("::")
+    assert (samples.ROOT / file).is_file()
+    if file.endswith(".py"):
+        assert function in functions(file)
+    else:
+        assert file.startswith("tests/cases/")
+
+
+def value_for(shape: schema.Shape, unless: tuple[Any, ...]) -> Any:
+    """Return a value of the right type that the rule does not accept silently."""
+    for candidate in _candidates(shape):
+        if not any(candidate == each and isinstance(candidate, bool) == isinstance(each, bool) for each in unless):
+            return candidate
+    raise AssertionError(f"no value of {shape.kind} outside {unless}")
+
+
+def _candidates(shape: schema.Shape) -> list[Any]:
+    simple: dict[str, list[Any]] = {
+        "string": ["odd"], "integer": [3], "number": [1.5], "boolean": [True, False], "quantity": ["1"], "intstr": [1],
+        "any": [{"odd": 1}],
+    }  # fmt: skip
+    if shape.kind in simple:
+        return simple[shape.kind]
+    if shape.kind == "list":
+        assert shape.items is not None
+        return [[_candidates(shape.items)[0]]]
+    if shape.kind == "map":
+        assert shape.items is not None
+        return [{"odd": _candidates(shape.items)[0]}]
+    name = next(iter(shape.fields))
+    return [{}, {name: _candidates(shape.fields[name])[0]}]
+
+
+def put(obj: Any, path: str, value: Any) -> Any:
+    """Put ``value`` at a path like ``spec.containers[].env[].name``, making what is missing on the way."""
+    head, _, rest = path.partition(".")
+    name = head.removesuffix("[]")
+    if not rest:
+        obj[name] = value
+    elif head.endswith("[]"):
+        items = obj.setdefault(name, [])
+        if not items:
+            items.append({})
+        put(items[0], rest, value)
+    else:
+        put(obj.setdefault(name, {}), rest, value)
+    return obj
+
+
+def with_field(kind, found):
+    obj = put(samples.sample(kind), found.path, value_for(found.shape, found.rule.unless))
+    assert not schema.unknown_fields(kind, obj)
+    assert not schema.type_errors(kind, obj)
+    return obj, found.path.replace("[]", "[0]")
+
+
+@pytest.mark.parametrize(("kind", "found"), those("refused"))
+def test_what_is_refused_is_invalid(kind, found):
+    obj, path = with_field(kind, found)
+    told = [cause for cause in validate_create(kind, samples.created(obj)) if cause.field == path]
+    assert any("not supported by minik8s" in cause.message for cause in told)
+
+
+@pytest.mark.parametrize(("kind", "found"), those("warned"))
+def test_what_is_warned_about_is_told(kind, found):
+    obj, path = with_field(kind, found)
+    told = [text for text in warnings(kind, samples.created(obj)) if "stored, but minik8s does not act on it" in text]
+    assert any(path in text.partition(": ")[0].split(", ") for text in told)
+
+
+@pytest.mark.parametrize(("kind", "found"), those("refused") + those("warned"))
+def test_what_is_accepted_silently_asks_for_nothing(kind, found):
+    for value in found.rule.unless:
+        obj = put(samples.sample(kind), found.path, value)
+        if schema.type_errors(kind, obj):
+            continue  # false, "" and [] are in one list for fields of all types
+        stored = samples.created(obj)
+        path = found.path.replace("[]", "[0]")
+        assert path not in {cause.field for cause in validate_create(kind, stored) if "minik8s" in cause.message}
+        assert not any(path in text for text in warnings(kind, stored))

@@ -1,0 +1,65 @@
+"""Rules of pods that need more than a case file."""
+
+from __future__ import annotations
+
+import timeit
+
+import pytest
+
+from minik8s_modules.api import schema
+from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.validation import validate_create, warnings
+from tests.unit.api import samples
+
+
+def told(change):
+    return [cause.field for cause in validate_create(POD, samples.created(samples.merged(samples.sample(POD), change)))]
+
+
+def with_ports(*ports, **spec):
+    return {"spec": {**spec, "containers": [{"name": "app", "image": "i", "ports": list(ports)}]}}
+
+
+def test_ports():
+    assert told(with_ports({"containerPort": 80, "name": "http"}, {"containerPort": 53, "protocol": "UDP"})) == []
+    assert told(with_ports({"containerPort": -1})) == ["spec.containers[0].ports[0].containerPort"]
+
+
+def test_a_host_port_needs_the_host_network():
+    assert told(with_ports({"containerPort": 80, "hostPort": 80})) == ["spec.containers[0].ports[0].hostPort"]
+    assert told(with_ports({"containerPort": 80}, hostNetwork=True)) == []
+    two = with_ports({"containerPort": 80}, {"containerPort": 80}, hostNetwork=True)
+    assert told(two) == ["spec.containers[0].ports[1].hostPort"]
+
+
+@pytest.mark.parametrize(("name", "fine"), [("linux", True), ("windows", False)])
+def test_only_linux_pods_run(name, fine):
+    assert told({"spec": {"os": {"name": name}}}) == ([] if fine else ["spec.os.name"])
+
+
+def test_what_is_not_acted_on_is_told_once_per_reason():
+    at = "spec.containers[0]"
+    probe = {"exec": {"command": ["true"]}}
+    containers = [{"name": "app", "image": "i:1", "livenessProbe": probe, "startupProbe": probe}]
+    pod = samples.created(samples.merged(samples.sample(POD), {"spec": {"containers": containers}}))
+    assert warnings(POD, pod) == [
+        f"{at}.livenessProbe, {at}.startupProbe: stored, but minik8s does not act on it: probes are not run",
+    ]
+
+
+def test_a_plain_pod_is_not_warned_about():
+    assert warnings(POD, samples.created(samples.sample(POD))) == []
+
+
+def test_a_write_of_a_pod_costs_little():
+    pod = samples.created(samples.sample(POD))
+
+    def write():
+        schema.unknown_fields(POD, pod)
+        schema.type_errors(POD, pod)
+        validate_create(POD, pod)
+        warnings(POD, pod)
+
+    write()
+    best_us = min(timeit.repeat(write, number=200, repeat=5)) / 200 * 1e6
+    assert best_us < 500  # about 55 µs on an idle core; the bound only catches a walk that compiles anew

@@ -1,0 +1,56 @@
+"""Rules of services and endpoints that coverage.yml names."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, SERVICE
+from minik8s_modules.api.strategy import prepare_update
+from minik8s_modules.api.validation import validate_create, validate_update, warnings
+from tests.unit.api import samples
+
+
+def service(change):
+    return samples.created(samples.merged(samples.sample(SERVICE), change))
+
+
+def test_the_cluster_ip_stays():
+    old = service({"spec": {"clusterIP": "100.0.0.2", "clusterIPs": ["100.0.0.2"]}})
+    left_out = samples.merged(old, {"spec": {"clusterIP": None, "clusterIPs": None}})
+    prepare_update(SERVICE, left_out, old)
+    assert left_out["spec"]["clusterIP"] == "100.0.0.2"
+    assert validate_update(SERVICE, left_out, old) == []
+    changed = samples.merged(old, {"spec": {"clusterIP": "100.0.0.3", "clusterIPs": ["100.0.0.3"]}})
+    prepare_update(SERVICE, changed, old)
+    assert [cause.field for cause in validate_update(SERVICE, changed, old)] == ["spec.clusterIP", "spec.clusterIPs"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "field"),
+    [
+        (SERVICE, {"spec": {"clusterIP": "fd00::1"}}, "spec.clusterIP"),
+        (SERVICE, {"spec": {"clusterIPs": ["100.0.0.2", "fd00::1"]}}, "spec.clusterIPs[1]"),
+        (SERVICE, {"spec": {"ipFamilies": ["IPv4", "IPv6"]}}, "spec.ipFamilies[1]"),
+        (SERVICE, {"spec": {"ipFamilyPolicy": "RequireDualStack"}}, "spec.ipFamilyPolicy"),
+        (ENDPOINT_SLICE, {"addressType": "FQDN"}, "addressType"),
+        (ENDPOINT_SLICE, {"endpoints": [{"addresses": ["fd00::1"]}]}, "endpoints[0].addresses[0]"),
+        (ENDPOINTS, {"subsets": [{"addresses": [{"ip": "fd00::1"}]}]}, "subsets[0].addresses[0].ip"),
+    ],
+)
+def test_only_ipv4_is_served(kind, change, field):
+    obj = samples.created(samples.merged(samples.sample(kind), change))
+    assert [cause.field for cause in validate_create(kind, obj)] == [field]
+
+
+def test_a_service_is_told_to_be_kept_only():
+    told = warnings(SERVICE, service({"spec": {"selector": {"app": "web"}}}))
+    assert len(told) == 1
+    assert "no endpoints, rules or records are made of them yet" in told[0]
+
+
+def test_a_slice_has_at_most_1000_endpoints():
+    endpoints = [{"addresses": [f"10.0.{i // 250}.{i % 250 + 1}"]} for i in range(1001)]
+    obj = samples.created(samples.merged(samples.sample(ENDPOINT_SLICE), {"endpoints": endpoints}))
+    assert list(map(str, validate_create(ENDPOINT_SLICE, obj))) == [
+        "endpoints: Too many: 1001: must have at most 1000 items"
+    ]
