@@ -174,6 +174,11 @@ class ApiClient:
             options["preconditions"] = preconditions
         return self._call("DELETE", resource_path(kind, namespace, name), orjson.dumps(options), _JSON)
 
+    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
+        """Delete all objects of ``kind`` in ``namespace``, each with its own grace; return the answer."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        return self._call("DELETE", resource_path(kind, namespace), orjson.dumps(options), _JSON)
+
     def watch(
         self,
         kind: Kind,

@@ -201,6 +201,15 @@ class FakeApi:
             waits = kind == POD and objects.spec(old).get("nodeName") and grace_s != 0
             return self._remove_or_put(kind, new, keep=bool(waits))
 
+    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
+        """Delete all objects of ``kind`` in ``namespace``."""
+        with self.changed:
+            self._called("deletecollection", kind, namespace, "")
+            found = [obj for key, obj in self._objects.items() if _selected(key, obj, kind, namespace, "")]
+            for obj in found:
+                self.delete(kind, objects.name(obj), namespace)
+            return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
     def watch(
         self,
         kind: Kind,

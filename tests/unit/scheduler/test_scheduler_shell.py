@@ -61,9 +61,10 @@ def events(api: FakeApi) -> list[tuple[str, str]]:
     return [(event["reason"], event["message"]) for event in api.list(EVENT).items]
 
 
-def test_pods_are_bound_in_turn_and_told(api: FakeApi, scheduler: Scheduler):
+def test_pods_are_bound_in_turn_and_told(api: FakeApi, request: pytest.FixtureRequest):
     for name in ("a", "b"):
         api.create(NODE, node(name))
+    request.getfixturevalue("scheduler")
     for number in range(4):
         api.create(POD, pod(f"p{number}"))
         until(partial(node_of, api, f"p{number}"))

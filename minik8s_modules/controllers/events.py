@@ -1,0 +1,124 @@
+"""Events live for an hour after they last happened, as kube-apiserver's ``--event-ttl``.
+
+etcd's leases could do that, at the price of a lease per Event and of changes the store did not make; one list every
+two minutes is cheaper.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Conflict, NotFound, StatusError
+from minik8s_modules.api.kinds import EVENT, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock, SystemClock, parse_rfc3339
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.api import ObjectList
+
+log = logging.getLogger(__name__)
+
+TTL = timedelta(hours=1)
+INTERVAL_S = 120.0
+
+
+class Expired(NamedTuple):
+    """An Event to delete, if it is still at this revision."""
+
+    namespace: str
+    name: str
+    resource_version: str
+
+
+def decide_events(events: Iterable[JsonObject], now: datetime) -> list[Expired]:
+    """Return the Events that last happened more than an hour before ``now``."""
+    return [
+        Expired(objects.namespace(event), objects.name(event), objects.resource_version(event))
+        for event in events
+        if (happened := last_happened(event)) is not None and now - happened > TTL
+    ]
+
+
+def last_happened(event: JsonObject) -> datetime | None:
+    """Return the latest of the times an Event tells; None when it tells none that can be read."""
+    told = (
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        (event.get("series") or {}).get("lastObservedTime"),
+        (event.get("metadata") or {}).get("creationTimestamp"),
+    )
+    return max((moment for text in told if (moment := _parsed(text)) is not None), default=None)
+
+
+def _parsed(text: object) -> datetime | None:
+    try:
+        return parse_rfc3339(str(text)) if text else None
+    except ValueError:
+        return None
+
+
+class EventApi(Protocol):
+    """The part of ``ApiClient`` this controller needs."""
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+    ) -> ObjectList:
+        """Return the objects."""
+
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, resource_version: str | None = None) -> JsonObject:
+        """Delete the object if it is at ``resource_version``."""
+
+
+class EventController:
+    """Deletes Events that are over."""
+
+    def __init__(self, client: EventApi, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="event-ttl", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+
+    def sweep(self) -> int:
+        """Delete what is over; return how many that were.
+
+        Raises:
+            StatusError: the API refused.
+            TemporaryError: it did not answer.
+        """
+        expired = decide_events(self._client.list(EVENT).items, self._clock.now())
+        for event in expired:
+            if self._stop.is_set():
+                break
+            try:
+                self._client.delete(EVENT, event.name, event.namespace, resource_version=event.resource_version)
+            except (Conflict, NotFound):
+                continue  # it has happened again, or is gone
+        return len(expired)
+
+    def _run(self) -> None:
+        while not self._clock.wait(self._stop, INTERVAL_S):
+            try:
+                self.sweep()
+            except (TemporaryError, StatusError) as error:
+                log.info("events were not swept: %s", error)
+            except Exception:
+                log.exception("sweeping events failed")

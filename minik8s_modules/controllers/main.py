@@ -1,0 +1,73 @@
+"""``minik8s-controllers``: all controllers in one process; of several processes, one leads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.process import run_daemon
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.controllers.events import EventController
+from minik8s_modules.controllers.namespaces import NamespaceController
+from minik8s_modules.controllers.nodes import NodeController
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.leader import LeaderElector, Token
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "minik8s-controllers"
+
+
+class Controller(Protocol):
+    """What runs while this process leads."""
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+
+    def stop(self) -> None:
+        """End."""
+
+
+def controllers(client: ApiClient, recorder: EventRecorder) -> list[Controller]:
+    """Return all controllers; a new one is a line here."""
+    return [
+        NamespaceController(client),
+        NodeController(client, recorder),
+        EventController(client),
+    ]
+
+
+def serve(configuration: Configuration, stop: threading.Event) -> None:
+    """Run until ``stop`` is set.
+
+    Raises:
+        ConfigurationError: the configuration or the kubeconfig cannot be used.
+    """
+    client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-controllers")
+    recorder = EventRecorder(client, "minik8s-controllers")
+    recorder.start()
+
+    def lead(_token: Token, lost: threading.Event) -> None:
+        running = controllers(client, recorder)
+        for controller in running:
+            controller.start()
+        lost.wait()
+        for controller in running:
+            controller.stop()
+
+    try:
+        LeaderElector(client, LEASE_NAME).run(stop, lead)
+    finally:
+        recorder.stop()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon; return its exit code."""
+    return run_daemon("minik8s-controllers", "Namespaces, node health and Events' end.", serve, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,261 @@
+"""Deleting a namespace: its content first, then the namespace itself.
+
+``decide_namespace`` looks at what is left and says the next steps; the shell takes them and looks again, until the API
+has let the namespace go. Pods go first, alone: what they use stays until they have ended (Kubernetes' ordered namespace
+deletion, KEP-5080). Conditions and their words are Kubernetes' (pkg/controller/namespace/deletion).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Conflict, NotFound, StatusError
+from minik8s_modules.api.kinds import KINDS, NAMESPACE, POD, Kind
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
+from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+
+FINALIZER = "kubernetes"
+# Pods end by themselves within their grace; looking costs one list of pods
+LOOK_AGAIN_S = 1.0
+# what one sync does at most before it gives its thread back: delete pods, look, delete the rest, look, finalize
+_ROUNDS = 4
+
+
+class DeleteContent(NamedTuple):
+    """Delete all objects of ``kind`` in the namespace."""
+
+    kind: Kind
+
+
+class SetConditions(NamedTuple):
+    """Write these conditions of the namespace."""
+
+    conditions: tuple[JsonObject, ...]
+
+
+class Finalize(NamedTuple):
+    """Take our finalizer away: nothing is left."""
+
+
+Step = DeleteContent | SetConditions | Finalize
+Content = Mapping[Kind, Sequence[JsonObject]]
+
+
+def namespaced_kinds() -> tuple[Kind, ...]:
+    """Return the kinds whose objects live in a namespace of their own, pods first."""
+    kinds = [kind for kind in KINDS.all() if kind.namespaced and kind.stored and kind.storage is None]
+    return tuple(sorted(kinds, key=lambda kind: kind != POD))
+
+
+def decide_namespace(
+    namespace: JsonObject, content: Content, failures: Mapping[str, str], now: str
+) -> tuple[Step, ...]:
+    """Return the next steps for ``namespace``; none when it is not being deleted or there is only to wait.
+
+    Args:
+        namespace: the object.
+        content: every object in it, by kind; kinds without objects may be left out.
+        failures: resource to message, of deletions that were refused lately; told while such content is left.
+        now: RFC 3339, for conditions that change.
+    """
+    if not objects.is_deleting(namespace) or FINALIZER not in (objects.spec(namespace).get("finalizers") or []):
+        return ()
+    left = {kind: found for kind, found in content.items() if found}
+    if not left:
+        return (Finalize(),)
+    to_delete = [kind for kind, found in left.items() if not all(map(objects.is_deleting, found))]
+    if POD in left:
+        to_delete = [kind for kind in to_delete if kind == POD]
+    steps: list[Step] = [DeleteContent(kind) for kind in to_delete]
+    conditions = changed_conditions(namespace, wanted_conditions(left, failures), now)
+    if conditions:
+        steps.append(SetConditions(conditions))
+    return tuple(steps)
+
+
+def wanted_conditions(left: Content, failures: Mapping[str, str]) -> list[tuple[str, bool, str, str]]:
+    """Return (type, status, reason, message) of the five conditions Kubernetes keeps."""
+    told = {kind.resource: failures[kind.resource] for kind in left if kind.resource in failures}
+    failed = "; ".join(f"{resource}: {message}" for resource, message in sorted(told.items()))
+    remaining = ", ".join(f"{kind.resource} has {len(found)} resource instances" for kind, found in left.items())
+    counts = Counter(finalizer for found in left.values() for obj in found for finalizer in objects.finalizers(obj))
+    finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(counts.items()))
+    return [
+        ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            False,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            bool(failed),
+            "ContentDeletionFailed" if failed else "ContentDeleted",
+            f"Failed to delete all resource types, {len(told)} remaining: {failed}"
+            if failed
+            else "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            "NamespaceContentRemaining",
+            bool(remaining),
+            "SomeResourcesRemain" if remaining else "ContentRemoved",
+            f"Some resources are remaining: {remaining}" if remaining else "All content successfully removed",
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            bool(finalizers),
+            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
+            f"Some content in the namespace has finalizers remaining: {finalizers}"
+            if finalizers
+            else "All content-preserving finalizers finished",
+        ),
+    ]
+
+
+def changed_conditions(
+    namespace: JsonObject, wanted: Sequence[tuple[str, bool, str, str]], now: str
+) -> tuple[JsonObject, ...]:
+    """Return the conditions that are not yet as ``wanted``; a transition time changes only with its status."""
+    changed = []
+    for kind, holds, reason, message in wanted:
+        known = objects.condition(namespace, kind) or {}
+        status = "True" if holds else "False"
+        condition = {"type": kind, "status": status, "reason": reason, "message": message}
+        if {key: known.get(key) for key in condition} != condition:
+            since = known.get("lastTransitionTime") if known.get("status") == status else None
+            changed.append({**condition, "lastTransitionTime": since or now})
+    return tuple(changed)
+
+
+class NamespaceApi(Source, Protocol):
+    """The part of ``ApiClient`` this controller needs."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+    ) -> ObjectList:
+        """Return the objects."""
+
+    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
+        """Delete all objects of ``kind`` in ``namespace``."""
+
+    def update(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
+        """Replace the object, or its ``subresource``."""
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str,
+        body: Any,
+        *,
+        patch_type: Any = "merge",
+        subresource: str = "",
+    ) -> JsonObject:
+        """Patch the object or its ``subresource``."""
+
+
+class NamespaceController:
+    """Empties and finalizes namespaces that are being deleted."""
+
+    def __init__(self, client: NamespaceApi, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        self._failures: dict[Key, dict[str, str]] = {}
+        self._informer = Informer(client, NAMESPACE, clock=self._clock)
+        self._informer.add_handler(self._on_namespace)
+        self._workers = Workers(self._queue, self.sync, "namespaces", count=2)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._workers.start()
+        self._informer.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._informer.stop()
+        self._workers.stop()
+
+    def sync(self, key: Key) -> None:
+        """Take all steps that are possible now for one namespace, and look again while something is left."""
+        try:
+            for _ in range(_ROUNDS):
+                steps = self._round(key)
+                if not any(isinstance(step, DeleteContent | Finalize) for step in steps):
+                    break
+        except NotFound:
+            self._failures.pop(key, None)
+            return
+        self._queue.add_after(key, LOOK_AGAIN_S)
+
+    def _round(self, key: Key) -> tuple[Step, ...]:
+        namespace = self._client.get(NAMESPACE, key.name)
+        failures = self._failures.get(key, {})
+        steps = decide_namespace(namespace, self._content(key.name), failures, rfc3339(self._clock.now()))
+        for step in steps:
+            self._take(key, namespace, step)
+        return steps
+
+    def _content(self, namespace: str) -> dict[Kind, list[JsonObject]]:
+        return {kind: self._client.list(kind, namespace).items for kind in namespaced_kinds()}
+
+    def _take(self, key: Key, namespace: JsonObject, step: Step) -> None:
+        match step:
+            case DeleteContent(kind):
+                self._delete(key, kind)
+            case SetConditions(conditions):
+                self._patch_conditions(key, namespace, conditions)
+            case Finalize():
+                self._finalize(key, namespace)
+
+    def _delete(self, key: Key, kind: Kind) -> None:
+        failures = self._failures.setdefault(key, {})
+        try:
+            self._client.delete_collection(kind, key.name)
+        except NotFound:
+            failures.pop(kind.resource, None)
+        except StatusError as error:
+            log.warning("namespace %s: %s were not deleted: %s", key.name, kind.resource, error)
+            failures[kind.resource] = str(error)
+        else:
+            failures.pop(kind.resource, None)
+
+    def _patch_conditions(self, key: Key, namespace: JsonObject, conditions: Sequence[JsonObject]) -> None:
+        body = {"metadata": {"uid": objects.uid(namespace)}, "status": {"conditions": [*conditions]}}
+        try:
+            self._client.patch(NAMESPACE, key.name, "", body, patch_type="strategic", subresource="status")
+        except (Conflict, NotFound) as error:
+            log.debug("namespace %s has changed: %s", key.name, error)
+
+    def _finalize(self, key: Key, namespace: JsonObject) -> None:
+        rest = [each for each in objects.spec(namespace).get("finalizers") or [] if each != FINALIZER]
+        body = {**namespace, "spec": {**objects.spec(namespace), "finalizers": rest}}
+        try:
+            self._client.update(NAMESPACE, body, subresource="finalize")
+        except (Conflict, NotFound) as error:
+            log.debug("namespace %s has changed: %s", key.name, error)
+        else:
+            log.info("namespace %s is empty and finalized", key.name)
+
+    def _on_namespace(self, _old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is not None and objects.is_deleting(new):
+            self._queue.add(objects.key(new))

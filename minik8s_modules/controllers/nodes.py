@@ -1,0 +1,151 @@
+"""A node whose Lease is not renewed any more becomes Unknown.
+
+Registering nodes, and Ready True or False, are the reconciler's; this controller writes only Unknown, and only while
+the Lease is stale, so each state of the condition has one writer. Staleness is measured on our own clock from when a
+renewal was *seen*, as Kubernetes does (pkg/controller/nodelifecycle): clocks of other machines do not matter, and a
+controller that has just begun judges nobody for 40 s.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.kinds import LEASE, NODE, Kind
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
+from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+
+LEASE_NAMESPACE = "kube-node-lease"
+STALE_AFTER_S = 40.0
+# the conditions a kubelet reports; Ready is made Unknown also where it was never written
+_REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class NodeVerdict(NamedTuple):
+    """The conditions to write, none when there is nothing to say, and when to look again."""
+
+    conditions: tuple[JsonObject, ...]
+    look_again_s: float
+
+
+def decide_node_health(node: JsonObject, unrenewed_s: float, now: str) -> NodeVerdict:
+    """Return what to write about ``node`` whose Lease was last seen to change ``unrenewed_s`` seconds ago."""
+    if unrenewed_s < STALE_AFTER_S:
+        return NodeVerdict((), STALE_AFTER_S - unrenewed_s)
+    conditions = []
+    for kind in _REPORTED:
+        known = objects.condition(node, kind)
+        if known is None and kind != "Ready":
+            continue
+        if known is None or known.get("status") != "Unknown":
+            conditions.append(_unknown(kind, known, now))
+    return NodeVerdict(tuple(conditions), STALE_AFTER_S)
+
+
+def _unknown(kind: str, known: Mapping[str, Any] | None, now: str) -> JsonObject:
+    never = known is None
+    return {
+        **(known or {}),
+        "type": kind,
+        "status": "Unknown",
+        "reason": "NodeStatusNeverUpdated" if never else "NodeStatusUnknown",
+        "message": "The node's status was never posted." if never else "The node's lease is not renewed any more.",
+        "lastTransitionTime": now,
+    }
+
+
+class NodeApi(Source, Protocol):
+    """The part of ``ApiClient`` this controller needs."""
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str,
+        body: Any,
+        *,
+        patch_type: Any = "merge",
+        subresource: str = "",
+    ) -> JsonObject:
+        """Patch the object or its ``subresource``."""
+
+
+class NodeController:
+    """Watches Leases and makes nodes Unknown."""
+
+    def __init__(self, client: NodeApi, recorder: EventRecorder, clock: Clock | None = None) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock or SystemClock()
+        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        self._lock = threading.Lock()
+        self._renewed_at: dict[str, float] = {}
+        self._nodes = Informer(client, NODE, clock=self._clock)
+        self._leases = Informer(client, LEASE, LEASE_NAMESPACE, clock=self._clock)
+        self._nodes.add_handler(self._on_node)
+        self._leases.add_handler(self._on_lease)
+        self._workers = Workers(self._queue, self.sync, "nodes")
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._workers.start()
+        self._nodes.start()
+        self._leases.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._nodes.stop()
+        self._leases.stop()
+        self._workers.stop()
+
+    def sync(self, key: Key) -> None:
+        """Judge one node.
+
+        Raises:
+            StatusError: the API refused, or the node has changed meanwhile; it is judged again.
+        """
+        node = self._nodes.get("", key.name)
+        if node is None:
+            return
+        with self._lock:
+            seen = self._renewed_at.setdefault(key.name, self._clock.monotonic())
+        verdict = decide_node_health(node, self._clock.monotonic() - seen, rfc3339(self._clock.now()))
+        self._queue.add_after(key, verdict.look_again_s)
+        if verdict.conditions:
+            self._write(key.name, node, verdict.conditions)
+
+    def _write(self, name: str, node: JsonObject, conditions: tuple[JsonObject, ...]) -> None:
+        # with the revision judged: a Ready written meanwhile is newer than the verdict
+        metadata = {"resourceVersion": objects.resource_version(node)}
+        body = {"metadata": metadata, "status": {"conditions": [*conditions]}}
+        try:
+            self._client.patch(NODE, name, "", body, patch_type="strategic", subresource="status")
+        except NotFound:
+            return
+        except Conflict:
+            self._queue.add(Key("", name))
+            return
+        log.warning("node %s is Unknown: its lease is not renewed", name)
+        self._recorder.event(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+
+    def _on_node(self, _old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is not None:
+            self._queue.add(objects.key(new))
+
+    def _on_lease(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None:
+            return
+        renewed = objects.spec(new).get("renewTime")
+        if old is None or objects.spec(old).get("renewTime") != renewed:
+            with self._lock:
+                self._renewed_at[objects.name(new)] = self._clock.monotonic()

@@ -1,0 +1,55 @@
+"""Events are deleted an hour after they last happened."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from minik8s_modules.api.kinds import EVENT
+from minik8s_modules.base.clock import FakeClock, rfc3339, rfc3339_micro
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.controllers.events import EventController, decide_events
+
+CLOCK = FakeClock()
+
+
+def event(**told: object) -> dict[str, object]:
+    return {"metadata": {"name": "e", "namespace": "default", "resourceVersion": "5"}, **told}
+
+
+def ago(minutes: int) -> str:
+    return rfc3339(CLOCK.now() - timedelta(minutes=minutes))
+
+
+@pytest.mark.parametrize(
+    ("told", "over"),
+    [
+        ({"lastTimestamp": ago(61)}, True),
+        ({"lastTimestamp": ago(59)}, False),
+        ({"firstTimestamp": ago(600), "lastTimestamp": ago(1)}, False),
+        ({"lastTimestamp": None, "eventTime": rfc3339_micro(CLOCK.now() - timedelta(hours=2))}, True),
+        ({"lastTimestamp": ago(90), "series": {"lastObservedTime": ago(2)}}, False),
+        ({"lastTimestamp": "nonsense"}, False),
+        ({}, False),
+    ],
+)
+def test_which_events_are_over(told, over):
+    assert bool(decide_events([event(**told)], CLOCK.now())) is over
+
+
+def test_a_sweep_deletes_what_is_over_unless_it_has_happened_again():
+    api = FakeApi(CLOCK)
+    for name, minutes in (("old", 70), ("young", 5), ("again", 70)):
+        metadata = {"name": name, "namespace": "default", "creationTimestamp": ago(70)}
+        api.create(EVENT, {"metadata": metadata, "lastTimestamp": ago(minutes)})
+    delete = api.delete
+
+    def happen_first(kind, name, namespace, **options):
+        if name == "again":
+            api.patch(EVENT, "again", "default", {"count": 2, "lastTimestamp": ago(0)})
+        return delete(kind, name, namespace, **options)
+
+    api.delete = happen_first  # type: ignore[method-assign, assignment]  # the event happens between list and delete
+    EventController(api, CLOCK).sweep()
+    assert {item["metadata"]["name"] for item in api.list(EVENT).items} == {"young", "again"}
