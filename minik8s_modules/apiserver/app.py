@@ -76,6 +76,7 @@ def make_app(services: Services, authenticate: Authenticate, checks: Checks) -> 
     _catch(app)
     _health_routes(app, checks)
     _discovery_routes(app)
+    _openapi_routes(app)
     _resource_routes(app, services)
 
     @app.get("/metrics")
@@ -200,9 +201,17 @@ def _discovery_routes(app: Flask) -> None:
     def resource_list(group: str, version: str) -> Response:
         return responses.json(discovery.resource_list(group, version))
 
+
+def _openapi_routes(app: Flask) -> None:
     @app.get("/openapi/v3")
     def openapi_index() -> Response:
         return responses.json(openapi.index())
+
+    @app.get("/openapi/v2")
+    def openapi_2() -> Response:
+        if "openapi" in request.headers.get("Accept", "") and "protobuf" in request.headers.get("Accept", ""):
+            return responses.raw(openapi.version_2_protobuf(), media=openapi.V2_PROTOBUF)
+        return responses.json(openapi.version_2())
 
     @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
     @app.get("/openapi/v3/apis/<group>/<version>")

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api import schema
 from minik8s_modules.api.dialect import to_canonical
-from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.errors import BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, metadata
 from minik8s_modules.apiserver.target import Target
@@ -70,7 +70,8 @@ def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:
     obj = to_canonical(kind, obj)
     unknown = schema.unknown_fields(kind, obj) if options.validation != "Ignore" else []
     if unknown and options.validation == "Strict":
-        raise schema.strict_decoding_error(unknown)
+        told = f"strict decoding error: {', '.join(unknown)}"
+        raise schema.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
     for told in unknown:
         options.warn(told)
     check_types(kind, obj)

@@ -35,6 +35,29 @@ def index() -> JsonObject:
     return {"paths": paths}
 
 
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+def version_2() -> JsonObject:
+    """Return /openapi/v2: a document without definitions.
+
+    kubectl asks for it when v3 does not have a kind (a List, or one that is not served) and takes a kind
+    without definition as valid, so that the server has the last word: about each item of the List, or that
+    the kind is unknown.
+    """
+    return {"swagger": "2.0", "info": {"title": "minik8s", "version": __version__}, "paths": {}, "definitions": {}}
+
+
+def version_2_protobuf() -> bytes:
+    """Return ``version_2`` as gnostic's protobuf, the one form kubectl reads (fields 1 swagger, 2 info, 8 paths)."""
+    info = _text(1, "minik8s") + _text(2, __version__)
+    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
+
+
+def _text(number: int, text: str) -> bytes:
+    return bytes((number << 3 | 2, len(text))) + text.encode()
+
+
 @lru_cache(maxsize=32)
 def document(group: str, version: str) -> tuple[bytes, str]:
     """Return the document of a group and version, and the digest of it. Raises NotFound."""

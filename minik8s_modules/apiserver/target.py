@@ -71,6 +71,8 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
         if target.subresource and method == "POST":
             verb = "create"
     sub = target.subresource
+    if not target.name and target.kind.namespaced and not target.namespace and verb in {"create", "deletecollection"}:
+        return None  # across all namespaces there is only reading
     known = SUBRESOURCE_VERBS.get(sub, ()) if sub else target.kind.verbs
     return verb if verb in known else None
 

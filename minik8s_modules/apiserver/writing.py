@@ -49,9 +49,9 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
     """Store a new object and return it; with dry run return what would be stored."""
     obj = incoming.readable(target.kind, obj, options)
     generated = not name(obj) and bool(metadata(obj).get("generateName"))
-    collided = ""
+    encoded, collided = _encoded(obj), ""
     for _ in range(NAME_ATTEMPTS if generated else 1):
-        fresh = admitted(backend, target, orjson.loads(orjson.dumps(obj)), options)
+        fresh = admitted(backend, target, orjson.loads(encoded), options)
         key = target.kind.key(target.namespace, name(fresh))
         try:
             with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
@@ -101,8 +101,16 @@ def _store_new(backend: Backend, key: str, obj: JsonObject, options: Options) ->
     return made(key, obj, revision)
 
 
+def _encoded(obj: JsonObject) -> bytes:
+    """Return the object's JSON; what cannot be stored for its size is refused before it is looked at."""
+    return _checked(orjson.dumps(obj))
+
+
 def _sized(obj: JsonObject) -> bytes:
-    value = without_revision(obj)
+    return _checked(without_revision(obj))
+
+
+def _checked(value: bytes) -> bytes:
     if len(value) > MAX_OBJECT_BYTES:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES)
     return value
@@ -120,7 +128,8 @@ def update(backend: Backend, target: Target, obj: JsonObject, options: Options) 
     """Replace an object, or its subresource's part; a resourceVersion in ``obj`` must be the present one."""
     obj = incoming.readable(target.kind, obj, options)
     incoming.check_place(target, obj)
-    return change(backend, target, lambda _old: orjson.loads(orjson.dumps(obj)), options)
+    encoded = _encoded(obj)
+    return change(backend, target, lambda _old: orjson.loads(encoded), options)
 
 
 def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -> CachedObject:
