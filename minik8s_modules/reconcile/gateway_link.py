@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ JsonObject = dict[str, Any]
 class Gateway(Protocol):
     """Where pulls and lists are asked for."""
 
-    def send(self, message: Mapping[str, Any]) -> bool:
+    def send(self, message: JsonObject) -> bool:
         """Send one message; return whether there was a connection to send it on."""
 
 
@@ -61,7 +61,7 @@ class GatewayLink:
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
 
-    def send(self, message: Mapping[str, Any]) -> bool:
+    def send(self, message: JsonObject) -> bool:
         """Send one message; return whether there was a connection to send it on."""
         line = orjson.dumps(message) + b"\n"
         with self._lock:

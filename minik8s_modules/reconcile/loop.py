@@ -62,7 +62,11 @@ class Reconciler:
         self._clock = clock
         self._on_fenced = on_fenced
         self._lock = threading.RLock()
+        # Handlers run inside informers' locks, and deciding reads informers: handlers take only this lock, which nobody
+        # holds while calling anything.
+        self._noting = threading.Lock()
         self._nodes = {name: NodeState(name, full_every_s) for name in names}
+        self._noted: dict[str, set[str]] = {name: set() for name in self._nodes}
         self._node_of: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._fenced = False
@@ -75,13 +79,17 @@ class Reconciler:
     def start(self) -> None:
         """Work from now on; every node is observed fully first."""
         self._workers.start()
-        for name in self._nodes:
-            self._queue.add(name)
+        self.kick()
 
     def stop(self) -> None:
         """Begin nothing new; items under way are the runner's to end."""
         self._workers.stop()
         self._claimers.shutdown(cancel_futures=True)
+
+    def kick(self) -> None:
+        """Look at every node soon."""
+        for name in self._nodes:
+            self._queue.add(name)
 
     # what others tell; each only notes it and queues the node
 
@@ -97,8 +105,7 @@ class Reconciler:
         if name not in self._nodes:
             return
         if new is None:
-            with self._lock:
-                self._nodes[name].facts_wanted = True
+            self._nodes[name].facts_wanted = True
         self._shard.registrar.enqueue(name)
         if _read_of(old) != _read_of(new):
             self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
@@ -106,8 +113,7 @@ class Reconciler:
     def on_references(self, uids: Iterable[str]) -> None:
         """Handle a change of what pods refer to."""
         for uid in uids:
-            with self._lock:
-                name = self._node_of.get(uid)
+            name = self._node_of.get(uid)
             if name is not None:
                 self._touch(name, [uid])
 
@@ -115,7 +121,7 @@ class Reconciler:
         """Handle a change of a PodAddress: a released one may serve a pod that waits."""
         self._shard.addresses.on_change(old, new)
         if new is None:
-            with self._lock:
+            with self._noting:
                 waiting, self._refused = [*self._refused], {}
             self.on_references(waiting)
 
@@ -206,8 +212,8 @@ class Reconciler:
             self._queue.add_after(state.name, _FACTS_RETRY_S)
 
     def _touch(self, name: str, uids: Iterable[str]) -> None:
-        with self._lock:
-            self._nodes[name].dirty.update(uids)
+        with self._noting:
+            self._noted[name].update(uids)
         self._queue.add(name)
 
     # deciding
@@ -233,12 +239,15 @@ class Reconciler:
         with self._lock:
             if node is None or not self._is_ready(state):
                 return []
+            with self._noting:
+                state.dirty |= self._noted[state.name]
+                self._noted[state.name] = set()
             dirty, state.dirty = state.dirty | state.awake(self._clock.now()), set()
             if not state.decisions:
                 dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}
             claims = [pod for uid in dirty if (pod := self._decide_one(state, node, uid)) is not None]
             self._release_orphans(state)
-            return claims
+            return sorted(claims, key=_age)
 
     def _decide_one(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
         """Decide about one pod; return it if it wants an address."""
@@ -261,7 +270,8 @@ class Reconciler:
     def _forget(self, state: NodeState, uid: str) -> None:
         state.decisions.pop(uid, None)
         self._node_of.pop(uid, None)
-        self._refused.pop(uid, None)
+        with self._noting:
+            self._refused.pop(uid, None)
         self._teller.forget(uid)
         self._shard.references.forget(uid)
         self._shard.writer.enqueue(uid)
@@ -292,7 +302,7 @@ class Reconciler:
         try:
             self._shard.addresses.claim(pod, name, cidr)
         except AddressesExhausted as error:
-            with self._lock:
+            with self._noting:
                 self._refused[objects.uid(pod)] = str(error)
             timer = threading.Timer(_EXHAUSTED_RETRY_S, self._ask_again, [objects.uid(pod)])
             timer.daemon = True
@@ -302,7 +312,7 @@ class Reconciler:
         return None
 
     def _ask_again(self, uid: str) -> None:
-        with self._lock:
+        with self._noting:
             self._refused.pop(uid, None)
         self.on_references([uid])
 
@@ -337,7 +347,8 @@ class Reconciler:
             item_id = f"{state.name}-{self._token[1]}-{next(self._ids)}"
             if requests:
                 state.sent = Sent(item_id, requests)
-                sections = {section: SectionRequest(request.options) for section, request in requests.items()}
+                token = {"token": list(self._token)}
+                sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
                 return WorkItem(item_id, state.name, False, self._token, sections)  # noqa: FBT003
             if state.facts_wanted and state.alive:
                 state.sent = Sent(item_id, {}, facts=True)
@@ -410,6 +421,10 @@ class Reconciler:
         with self._lock:
             name = self._node_of.get(uid)
             return self._nodes[name].decisions.get(uid) if name is not None else None
+
+
+def _age(pod: JsonObject) -> tuple[str, str, str]:
+    return (str(objects.dig(pod, "metadata", "creationTimestamp") or ""), *objects.key(pod))
 
 
 def _read_of(node: JsonObject | None) -> tuple[Any, ...]:

@@ -137,10 +137,9 @@ class ReferencedObjects:
         """Return the objects of ``kind`` the pod refers to and that exist, by ``<namespace>/<name>``."""
         with self._lock:
             wanted = [one for one in self._of_pod.get(uid, ()) if one.kind == kind]
-            found = {
-                f"{one.namespace}/{one.name}": self._caches[one.kind, one.namespace].get(one.namespace, one.name)
-                for one in wanted
-            }
+            caches = {one: self._caches[one.kind, one.namespace] for one in wanted}
+        # outside the lock: a cache calls ``_changed`` under its own
+        found = {f"{one.namespace}/{one.name}": cache.get(one.namespace, one.name) for one, cache in caches.items()}
         return {key: obj for key, obj in found.items() if obj is not None}
 
     def stop(self) -> None:

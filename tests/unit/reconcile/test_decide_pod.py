@@ -17,7 +17,7 @@ CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_pod").glob("*.yml"
 
 def shown(decision: PodDecision) -> dict[str, Any]:
     """Return the decision in the words of the cases: keys without the pod's uid, times in seconds."""
-    entries = {section: {} for section in ("secrets", "volumes", "sandboxes", "containers")} | {
+    entries: dict[str, Any] = {section: {} for section in ("secrets", "volumes", "sandboxes", "containers")} | {
         section: {key.removeprefix(f"{UID}/"): entry for key, entry in found.items()}
         for section, found in decision.entries.items()
     }

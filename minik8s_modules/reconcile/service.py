@@ -1,0 +1,176 @@
+"""One shard's parts, put together, started and stopped in order.
+
+A service lives as long as the shard is led with one token; ``main.py`` makes a new one after every election.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.reconcile.addresses import AddressBook
+from minik8s_modules.reconcile.gateway_link import Gateway
+from minik8s_modules.reconcile.items import OnOutcome, Runner
+from minik8s_modules.reconcile.loop import Reconciler
+from minik8s_modules.reconcile.references import ReferencedObjects
+from minik8s_modules.reconcile.registration import Registrar
+from minik8s_modules.reconcile.shard import Objects, Shard
+from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.writer import StatusWriter
+from minik8s_modules.runtime.events import EventRecorder
+
+log = logging.getLogger(__name__)
+JsonObject = dict[str, Any]
+
+
+class Link(Gateway, Protocol):
+    """A connection to the gateway."""
+
+    def start(self) -> None:
+        """Connect from now on."""
+
+    def stop(self) -> None:
+        """End."""
+
+
+class Outside(NamedTuple):
+    """What a shard touches beyond this process; each part may be a fake."""
+
+    api: Any
+    """An ``ApiClient``."""
+    make_runner: Callable[[OnOutcome], Runner]
+    make_link: Callable[[Callable[[JsonObject], None], Callable[[bool], None]], Link]
+    clock: Clock
+
+
+class ShardService:
+    """Runs the nodes ``names`` with ``token``."""
+
+    def __init__(
+        self,
+        outside: Outside,
+        names: Iterable[str],
+        token: tuple[int, int],
+        settings: Settings,
+        full_every_s: Callable[[], float],
+        on_fenced: Callable[[], None],
+    ) -> None:
+        api, clock = outside.api, outside.clock
+        self._outside = outside
+        self._names = tuple(names)
+        self._pods = Informer(api, POD, field_selector=_selector(self._names), indexes=_POD_INDEXES)
+        self._nodes = Informer(api, NODE)
+        self._addresses = Informer(api, POD_ADDRESS)
+        self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
+        self._writer = StatusWriter(api, self._view, self._release, clock)
+        self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock)
+        self._references = ReferencedObjects(self._cache, self._on_references)
+        self.runner = outside.make_runner(self._on_outcome)
+        self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
+        shard = Shard(
+            Objects(self._pod, self._pods_of, self._node, self._synced),
+            self._references,
+            AddressBook(api, clock),
+            self.runner,
+            self._link,
+            self._writer,
+            self._registrar,
+            self._recorder,
+            settings,
+        )
+        self.shard = shard
+        self.loop = Reconciler(shard, self._names, token, clock, full_every_s, on_fenced)
+
+    def start(self) -> None:
+        """Start everything; returns at once. Decisions begin when the local copies are complete."""
+        informers = (
+            (self._nodes, self.loop.on_node),
+            (self._addresses, self.loop.on_address),
+            (self._pods, self.loop.on_pod),
+        )
+        for informer, handler in informers:
+            informer.add_handler(handler)
+        self._recorder.start()
+        self._writer.start()
+        self._registrar.start()
+        self.runner.start()
+        for informer, _ in informers:
+            informer.start()
+        self.loop.start()
+        self._link.start()
+        threading.Thread(target=self._kick_when_synced, name="synced", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop in the order of the data: no new items, no new facts, then write what is known."""
+        self.loop.stop()
+        self._link.stop()
+        self.runner.stop()
+        self._registrar.stop()
+        self._writer.stop()
+        for informer in (self._pods, self._nodes, self._addresses):
+            informer.stop()
+        self._references.stop()
+        self._recorder.stop()
+
+    def _kick_when_synced(self) -> None:
+        for informer in (self._nodes, self._addresses, self._pods):
+            while not informer.wait_synced(1.0):
+                log.debug("waiting for the first list")
+        self.loop.kick()
+
+    # late binding: the parts refer to each other
+
+    def _view(self, uid: str) -> Any:
+        return self.loop.view(uid)
+
+    def _release(self, uid: str) -> None:
+        self.loop.release_address(uid)
+
+    def _alive(self, name: str) -> bool | None:
+        return self.loop.alive(name)
+
+    def _on_outcome(self, outcome: Any) -> None:
+        self.loop.on_outcome(outcome)
+
+    def _on_gateway(self, message: JsonObject) -> None:
+        self.loop.on_gateway(message)
+
+    def _on_gateway_up(self, up: bool) -> None:  # noqa: FBT001 - the link's callback
+        self.loop.on_gateway_up(up)
+
+    def _on_references(self, uids: frozenset[str]) -> None:
+        self.loop.on_references(uids)
+
+    # reads of the local copies
+
+    def _cache(self, kind: Kind, namespace: str) -> Informer:
+        return Informer(self._outside.api, kind, namespace)
+
+    def _pod(self, uid: str) -> JsonObject | None:
+        return next(iter(self._pods.by_index("uid", uid)), None)
+
+    def _pods_of(self, node: str) -> list[JsonObject]:
+        return self._pods.by_index("node", node)
+
+    def _node(self, name: str) -> JsonObject | None:
+        return self._nodes.get("", name)
+
+    def _synced(self) -> bool:
+        return all(informer.wait_synced(0) for informer in (self._pods, self._nodes, self._addresses))
+
+
+_POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {
+    "uid": objects.uid,
+    "node": lambda pod: str(objects.spec(pod).get("nodeName") or ""),
+}
+
+
+def _selector(names: tuple[str, ...]) -> str:
+    """Return the field selector of the shard's pods; selectors know no sets, so many nodes mean all bound pods."""
+    return f"spec.nodeName={names[0]}" if len(names) == 1 else "spec.nodeName!="
