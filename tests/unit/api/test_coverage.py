@@ -81,6 +81,8 @@ def _candidates(shape: schema.Shape) -> list[Any]:
         "string": ["odd"], "integer": [3], "number": [1.5], "boolean": [True, False], "quantity": ["1"], "intstr": [1],
         "any": [{"odd": 1}],
     }  # fmt: skip
+    if shape.format == "date-time":
+        return ["2026-01-01T00:00:00Z"]
     if shape.kind in simple:
         return simple[shape.kind]
     if shape.kind == "list":
