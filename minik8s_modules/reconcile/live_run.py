@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import socket
 import struct
@@ -103,7 +104,8 @@ class LiveRun:
         self.pid = 0  # known once it listens
         self.first_words: deque[str] = deque(maxlen=8)  # what it printed until then: why it did not start
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._writing = threading.Lock()
+        self._outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._ended = False
 
     def connect(self, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> None:
         """Wait until the run listens, and connect.
@@ -121,28 +123,40 @@ class LiveRun:
             if self.cancelled or clock() > deadline:
                 raise RunFailed(f"the play was not ready within {READY_S:.0f} s")
             sleep(POLL_S)
+        threading.Thread(target=self._write, name=f"run-{self.generation}-writer", daemon=True).start()
         self.pid = PEER.unpack(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))[0]
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one line; a run that has gone is noticed by ``lines``, not here."""
-        data = json.dumps(message).encode() + b"\n"
-        with self._writing, contextlib.suppress(OSError):
-            self._socket.sendall(data)
+        """Queue one line and return; a run that has gone is noticed by ``lines``, not here.
+
+        Never blocks: the play may wait for the reader of its events, who may wait for a lock that our caller holds.
+        """
+        self._outgoing.put(json.dumps(message).encode() + b"\n")
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._outgoing.get():
+                self._socket.sendall(data)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield the strategy's lines until the run closes the socket."""
         with contextlib.suppress(OSError), self._socket.makefile("rb") as stream:
             for line in stream:
                 yield json.loads(line)
+        self._ended = True
 
     def kill(self) -> None:
         """End the play and its workers at once; safe to repeat."""
         self.cancelled = True
-        if self.pid and self.thread is not None and self.thread.is_alive():
+        alive = (
+            self.thread is not None and self.thread.is_alive()
+        )  # it buries the play: until then the id is the play's
+        if self.pid and (alive or not self._ended):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Release the socket."""
+        """Release the socket and end the writer."""
+        self._outgoing.put(b"")
         self._socket.close()
         self.path.unlink(missing_ok=True)

@@ -222,7 +222,7 @@ class AnsibleRunner:
             suppress_env_files=True,
             fact_cache_type="memory",
             envvars={**self._layout.environment(run.generation), **self._environment},
-            event_handler=lambda event: self._on_ansible_event(run, event),
+            event_handler=lambda event: self._on_any_event(run, event),
             cancel_callback=lambda: run.cancelled,
         )
 
@@ -299,6 +299,9 @@ class AnsibleRunner:
                     )
                     self._spawn()
                 late = self._ledger.overdue(now_s - RESULT_LATENESS_S)
+                deaf = [run for run in self._runs.values() if late and run.thread and not run.thread.is_alive()]
+            for run in deaf:
+                run.kill()
             self._report(late)
 
     def _pause_s(self) -> float:
@@ -320,8 +323,15 @@ class AnsibleRunner:
 
     # What the run says
 
-    def _on_ansible_event(self, run: LiveRun, event: dict[str, Any]) -> bool:
+    def _on_any_event(self, run: LiveRun, event: dict[str, Any]) -> bool:
         """Take an event of ansible-runner; returns False: keep no file of it."""
+        try:
+            self._on_ansible_event(run, event)
+        except Exception:  # it would end ansible-runner's thread, and with it all further events
+            log.exception("event of run %d", run.generation)
+        return False
+
+    def _on_ansible_event(self, run: LiveRun, event: dict[str, Any]) -> None:
         kind = event.get("event", "")
         data = event.get("event_data") or {}
         result = data.get("res")
@@ -331,20 +341,25 @@ class AnsibleRunner:
             log.log(DISPLAY_EVENTS[kind], "run %d: %s", run.generation, event["stdout"])
         if not run.pid and event.get("stdout"):
             run.first_words.append(event["stdout"])
-        return False
 
     def _on_result(self, run: LiveRun, event: Event, section: str, result: dict[str, Any]) -> None:
         data = event["event_data"]
         if result.get("changed"):
             log.info("item %s: %s changed %s", result["minik8s_item"], data.get("task_action"), data.get("host"))
-        if self._on_event is not None:
-            self._on_event(event)
+        self._audit(event)
         failed = event["event"] != "runner_on_ok"
         with self._lock:
             checked = {**result, "failed": True} if failed else result  # the callback drops `failed`
             outcome = self._ledger.result(run.generation, result["minik8s_item"], section, checked)
             self._after(outcome)
         self._report([outcome])
+
+    def _audit(self, event: Event) -> None:
+        try:
+            if self._on_event is not None:
+                self._on_event(event)
+        except Exception:  # its fault must not cost the item its result
+            log.exception("on_event failed for item %s", event["event_data"]["res"]["minik8s_item"])
 
     def _on_answer(self, run: LiveRun, line: dict[str, Any]) -> None:
         if line.get("id") is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.base.errors import ConfigurationError
+
+from .conftest import wait_for
 
 LOCAL = {"ansible_connection": "warm_local"}
 EVIL = "{{ lookup('pipe','id') }}"
@@ -120,8 +123,7 @@ def test_a_bad_line_is_answered_and_the_run_goes_on(lab: Any) -> None:
     before = lab.play.pid
     for line in ({"id": "x"}, {"op": "dance", "id": "y"}, {"id": "z", "host": "n0", "sections": {"first": []}}):
         run.send(line)
-    with run._writing:
-        run._socket.sendall(b"{{{ nonsense\n[1, 2]\n\xff\xfe\n\n")
+    run._outgoing.put(b"{{{ nonsense\n[1, 2]\n\xff\xfe\n\n")
     assert lab.run(first={}).status == "ok"
     assert lab.play.pid == before
 
@@ -177,3 +179,36 @@ def test_an_inventory_that_does_not_exist_is_named(new_lab: Callable[..., Any]) 
     lab.inventory.unlink()
     with pytest.raises(ConfigurationError, match=r"hosts\.yml does not exist"):
         lab.runner.start()
+
+
+def test_a_burst_of_large_items_and_results_does_not_block(new_lab: Callable[..., Any]) -> None:
+    lab = new_lab({f"n{number}": LOCAL for number in range(8)})
+    lab.run(first={})
+    options = {"base": {"text": "x" * 400_000}, "big_bytes": 300_000}
+    begin = time.monotonic()
+    items = [lab.submit(f"n{number % 8}", first=options) for number in range(40)]
+    assert time.monotonic() - begin < 5.0
+    assert {lab.outcome(item, 60).status for item in items} == {"ok"}
+
+
+def test_a_failing_callback_costs_no_item(new_lab: Callable[..., Any]) -> None:
+    def fail(_event: object) -> None:
+        raise RuntimeError("a defect above")
+
+    lab = new_lab(on_event=fail)
+    item = lab.submit(first={})
+    time.sleep(1.5)
+    assert lab.run(first={}).status
+    assert lab.outcome(item).status == "ok"
+
+
+def test_a_deaf_run_is_replaced(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minik8s_modules.reconcile.runner.RESULT_LATENESS_S", 0.5)
+    lab.run(first={})
+    run, play = lab.runner._current, lab.play
+    monkeypatch.setattr(run, "thread", threading.Thread())  # as if ansible-runner's thread had died
+    monkeypatch.setattr(lab.runner, "_on_result", lambda *_: None)
+    assert lab.run(first={}).message == "the runner event of section first was lost"
+    monkeypatch.undo()
+    wait_for(lambda: not play.is_running(), "the end of the deaf run")
+    assert lab.run(first={}).status == "ok"
