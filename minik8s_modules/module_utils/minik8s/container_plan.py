@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import labels
+from .cgroups import Limits
 from .container_spec import LIMIT_FACETS, Mount, declared_facets, observed_facets, secret_label
 from .faults import KeyFault
 from .section import Due, Facets, Plan, Step
@@ -38,6 +39,7 @@ class Seen(NamedTuple):
     now: float
     node_key: bytes
     unattended: bool
+    kernel: Mapping[str, Limits] = {}
 
 
 def attempt_of(inspect: Inspect) -> int:
@@ -184,7 +186,7 @@ def _compare(
     marks = current["Config"]["Labels"].get(labels.SECRET_ENV, "")
     told = expected_label(entry, marks)
     image = seen.images.get(current["Image"])
-    before = observed_facets(current, entry, mounts, seen.node_key)
+    before = observed_facets(current, entry, mounts, seen.node_key, seen.kernel.get(current["Id"], Limits()))
     after = declared_facets(entry, image or {}, sandbox.id, mounts, told)
     if image is None:  # deleted by force: what came from it cannot be told apart from drift
         for name in ("entrypoint", "cmd", "working_dir", "user"):

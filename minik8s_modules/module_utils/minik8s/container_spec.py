@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import labels
+from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
 from .documents import canonical
 from .faults import KeyFault
 from .paths import component, relative, split_key, volume_path
@@ -59,10 +60,8 @@ CHOICES = {
     "state": ("running", "kept"),
     "restart_policy": (None, "Always", "OnFailure", "Never"),
 }
-CPU_PERIOD_US = 100_000  # kubelet's cpuCFSQuotaPeriod
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 DEFAULT_CPU_SHARES = 1024  # what the kernel means by 0
-NO_MEMORY_LIMIT = (1 << 63) - 4096  # what the kernel itself shows for "none": the largest whole page count
 LIMIT_FACETS = frozenset({"cpu_shares", "cpu_quota_us", "memory_bytes"})
 
 
@@ -247,9 +246,12 @@ def declared_facets(
 
 
 def observed_facets(
-    inspect: Mapping[str, Any], entry: Mapping[str, Any], mounts: list[Mount], node_key: bytes
+    inspect: Mapping[str, Any], entry: Mapping[str, Any], mounts: list[Mount], node_key: bytes, kernel: Limits
 ) -> Facets:
-    """Return what a container is; ``entry`` only tells which variables are secret, ``mounts`` which links count."""
+    """Return what a container is; ``entry`` only tells which variables are secret, ``mounts`` which links count.
+
+    ``kernel`` holds the limits of its cgroup, which go before what Docker remembers.
+    """
     config, host = inspect["Config"], inspect["HostConfig"]
     env, secret = split_env(config.get("Env")), secret_names(entry)
     told = config["Labels"].get(labels.SECRET_ENV, "").partition(":")[0]
@@ -266,12 +268,23 @@ def observed_facets(
         "tty": str(config["Tty"]),
         "stdin": str(config["OpenStdin"]),
         "oom_score_adj": str(host.get("OomScoreAdj") or 0),
-        "cpu_shares": str(host["CpuShares"] or DEFAULT_CPU_SHARES),
-        "cpu_quota_us": str(max(0, host["CpuQuota"])),
-        "memory_bytes": str(host["Memory"] if host["Memory"] < NO_MEMORY_LIMIT else 0),
+        **_limit_facets(host, entry, kernel),
         **_env_facets(env, secret, f"{told}:{hashed}"),
         **_mount_facets(_observed_mounts(inspect, {each.target: each for each in mounts})),
     }
+
+
+def _limit_facets(host: Mapping[str, Any], entry: Mapping[str, Any], kernel: Limits) -> Facets:
+    shares = host["CpuShares"] or DEFAULT_CPU_SHARES
+    quota_us = max(0, host["CpuQuota"])
+    memory = host["Memory"] if host["Memory"] < NO_MEMORY_LIMIT else 0
+    if kernel.cpu_shares is not None and shares == (entry["cpu_shares"] or DEFAULT_CPU_SHARES):
+        shares = kernel.cpu_shares
+    if kernel.cpu_quota_us is not None:
+        quota_us = kernel.cpu_quota_us
+    if kernel.memory_bytes is not None and not same_memory(memory, kernel.memory_bytes):
+        memory = kernel.memory_bytes
+    return {"cpu_shares": str(shares), "cpu_quota_us": str(quota_us), "memory_bytes": str(memory)}
 
 
 def _observed_mounts(inspect: Mapping[str, Any], declared: Mapping[str, Mount]) -> list[Mount]:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import labels
+from .cgroups import Limits, limits_of
 from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
-from .container_spec import Mount, body_of, limits_update, normalized, volume_root
+from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
 from .docker import DockerError
 from .documents import Entries
 from .faults import KeyFault
@@ -35,6 +36,7 @@ class Observed(NamedTuple):
     signalled_at: dict[str, float]
     now: float
     node_key: bytes
+    kernel: dict[str, Limits]
 
 
 class Containers:
@@ -59,7 +61,8 @@ class Containers:
         secret = any(entry["secret_env"] for entry in ours.values())
         key = known_key(context.state_dir) if secret else b""
         marks = _markers(context.run_dir, containers)
-        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key)
+        kernel = _kernel_limits(ours, containers)
+        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: undeclared containers go first, then each declared one."""
@@ -176,6 +179,15 @@ def _images(context: Context, containers: list[Inspect]) -> dict[str, Mapping[st
     return {image_id: image.get("Config") or {} for image_id, image in found if image}
 
 
+def _kernel_limits(entries: Entries, containers: Mapping[str, list[Inspect]]) -> dict[str, Limits]:
+    found = {}
+    for key, entry in entries.items():
+        for each in containers.get(key, []):
+            if each["State"]["Status"] in {"running", "paused"}:
+                found[each["Id"]] = limits_of(each["State"]["Pid"], entry["cpu_shares"] or DEFAULT_CPU_SHARES)
+    return found
+
+
 def _markers(run_dir: str, containers: Mapping[str, list[Inspect]]) -> dict[str, float]:
     found = {}
     for group in containers.values():
@@ -199,6 +211,7 @@ def _seen(context: Context, key: str, entry: Mapping[str, Any], observed: Observ
         observed.now,
         observed.node_key,
         context.unattended,
+        observed.kernel,
     )
 
 

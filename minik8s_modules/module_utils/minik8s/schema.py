@@ -24,14 +24,19 @@ def _fits(value: Any, types: tuple[type, ...]) -> bool:
     return type(value) in types  # exact: a bool is no int here
 
 
+def require_object(where: str, value: Any) -> None:
+    """Raise KeyFault (InvalidEntry) for a value that is no JSON object."""
+    if not isinstance(value, Mapping):
+        raise KeyFault("InvalidEntry", f"{where} must be an object, not {type(value).__name__}")
+
+
 def check_fields(where: str, value: Any, schema: Schema) -> None:
     """Check one JSON object against its fields.
 
     Raises:
         KeyFault: InvalidEntry, naming the field, what was found and what is expected.
     """
-    if not isinstance(value, Mapping):
-        raise KeyFault("InvalidEntry", f"{where} must be an object, not {type(value).__name__}")
+    require_object(where, value)
     unknown = sorted(set(value) - set(schema))
     if unknown:
         raise KeyFault("InvalidEntry", f"{where} has unknown fields {unknown}; known are {sorted(schema)}")

@@ -20,6 +20,7 @@ from .docker import Docker, DockerError
 from .documents import Entries
 from .faults import KeyFault
 from .fencing import hold_node, is_fenced, record_token
+from .schema import require_object
 
 Facets = dict[str, str]  # what a person wants to see of one key: {aspect: text}
 PASS_BUDGET_S = 2.0  # DESIGN 5
@@ -226,6 +227,7 @@ def _refused(section: Section, entries: Entries, keys: frozenset[str] | None) ->
         if keys is not None and key not in keys:
             continue
         try:
+            require_object(key, entry)
             section.check_entry(key, entry)
         except KeyFault as fault:
             faults[key] = fault

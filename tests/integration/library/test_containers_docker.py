@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.cgroups import parse_membership
 from tests.support.node import TestNode, as_json, command
 
 
@@ -60,6 +63,42 @@ def test_changed_limits_are_healed_in_place(node: TestNode) -> None:
     assert [step["action"] for step in node.run("containers", containers)["steps"]] == ["update"]
     again = node.run("containers", containers)
     assert not again["changed"], again["diff"]
+
+
+@pytest.mark.parametrize(
+    ("controller", "file", "wrong", "right"),
+    [
+        ("memory", "memory.limit_in_bytes", str(128 << 20), str(64 << 20)),
+        ("cpu", "cpu.shares", "999", "102"),
+        ("cpu", "cpu.cfs_quota_us", "70000", "50000"),
+    ],
+)
+def test_limits_written_past_docker_are_healed(
+    node: TestNode, controller: str, file: str, wrong: str, right: str
+) -> None:
+    _, containers = node.start_pod(7, cpu_shares=102, cpu_quota_us=50000, memory_bytes=64 << 20)
+    found: Any = node.docker.inspect(only(node.run("containers", containers)["status"])["id"])
+    paths = parse_membership(Path(f"/proc/{found['State']['Pid']}/cgroup").read_text())
+    target = Path(f"/sys/fs/cgroup/{controller}{paths.get(controller, '')}", file)
+    if controller not in paths:
+        target, wrong, right = version_2(paths[""], file)
+    if controller == "memory" and controller in paths:
+        target.with_name("memory.memsw.limit_in_bytes").write_text(wrong)
+    target.write_text(wrong)
+    healed = node.run("containers", containers)
+    assert [step["action"] for step in healed["steps"]] == ["update"]
+    assert target.read_text().strip() == right
+    assert not node.run("containers", containers)["changed"]
+
+
+def version_2(path: str, file: str) -> tuple[Path, str, str]:
+    """Return the same file, a wrong and the right value under cgroup version 2."""
+    name, wrong, right = {
+        "memory.limit_in_bytes": ("memory.max", str(128 << 20), str(64 << 20)),
+        "cpu.shares": ("cpu.weight", "99", "4"),
+        "cpu.cfs_quota_us": ("cpu.max", "70000 100000", "50000 100000"),
+    }[file]
+    return Path(f"/sys/fs/cgroup{path}", name), wrong, right
 
 
 def test_a_container_made_by_hand_in_its_place_is_replaced(node: TestNode) -> None:
