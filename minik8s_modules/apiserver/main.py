@@ -17,7 +17,7 @@ from minik8s_modules.apiserver.identity import CertificateAuthenticator
 from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.plans import HttpsReconcilers
 from minik8s_modules.apiserver.resources import Services
-from minik8s_modules.apiserver.server import ApiServer
+from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.settings import Settings
 from minik8s_modules.apiserver.startup import Startup
 from minik8s_modules.base.clock import SystemClock
@@ -105,6 +105,7 @@ def make_application(configured: Settings) -> Application:
 
 def serve(configuration: Configuration, _stop: threading.Event) -> None:
     """Run until SIGTERM; gunicorn's arbiter replaces the signal handlers by its own."""
+    raise_file_limit()
     ApiServer(settings.read(configuration), make_application).run()
 
 

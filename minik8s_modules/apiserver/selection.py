@@ -18,13 +18,17 @@ from minik8s_modules.store.cached import CachedObject
 
 
 class Selection(NamedTuple):
-    """The parsed selectors of one request; ``text`` tells equal selections from others."""
+    """The parsed selectors of one request.
+
+    ``text`` tells equal selections from others; ``name`` is the one object the fields ask for, if they do.
+    """
 
     kind: Kind
     prefix: str
     labels: LabelSelector
     fields: FieldSelector
     text: tuple[str, str]
+    name: str | None = None
 
     @property
     def everything(self) -> bool:
@@ -35,6 +39,8 @@ class Selection(NamedTuple):
         """Return whether the selectors let ``item`` through."""
         if not self.labels.matches(item.labels):
             return False
+        if self.name is not None and not item.key.endswith(f"/{self.name}"):
+            return False  # told by the key, without parsing the object
         return self.fields.empty or self.fields.matches(json_of(self.kind, item))
 
 
@@ -48,12 +54,14 @@ def select(target: Target, arguments: Mapping[str, str]) -> Selection:
     field_text = arguments.get("fieldSelector", "")
     if target.name:
         field_text = f"{field_text},metadata.name={target.name}".lstrip(",")
+    fields = parse_field_selector(target.kind, field_text)
     return Selection(
         target.kind,
         prefix_of(target),
         parse_label_selector(label_text),
-        parse_field_selector(target.kind, field_text),
+        fields,
         (label_text, field_text),
+        fields.exact("metadata.name"),
     )
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+import resource
 import selectors
 import socket
 import ssl
@@ -36,6 +38,10 @@ REQUEST_S = 60.0
 KEEPALIVE_S = 120
 # requests in flight get this long when the server stops; watches are ended at once
 GRACE_S = 5
+# pause between attempts to accept while no file descriptor is free
+EXHAUSTED_S = 0.05
+
+log = logging.getLogger(__name__)
 
 
 class Closeable(Protocol):
@@ -80,6 +86,12 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def raise_file_limit() -> None:
+    """Allow as many open files as the system lets this user have: each watch is one, and the default is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_ino
@@ -97,9 +109,12 @@ class ApiWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn carries no type
         try:
             client, address = listener.accept()
         except OSError as error:
-            if error.errno in {errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK}:
-                return
-            raise
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                log.error("out of file descriptors; raise the limit of open files")  # noqa: TRY400 - no defect
+                time.sleep(EXHAUSTED_S)
+            elif error.errno not in {errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK}:
+                raise
+            return
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.nr_conns += 1
         connection = TConn(self.cfg, client, address, listener.getsockname())
