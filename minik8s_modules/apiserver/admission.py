@@ -17,6 +17,9 @@ from minik8s_modules.store.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
+# plugin/pkg/admission/namespace/lifecycle
+IMMORTAL_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+
 
 def check_namespace(backend: Backend, target: Target, obj: JsonObject) -> None:
     """Check the namespace a new object goes to.
@@ -37,6 +40,16 @@ def check_namespace(backend: Backend, target: Target, obj: JsonObject) -> None:
     }
     error.details["causes"] = [cause]
     raise error
+
+
+def check_deletion(target: Target) -> None:
+    """Check that an object may be deleted at all.
+
+    Raises:
+        Forbidden: it is a namespace the cluster cannot be without.
+    """
+    if target.kind is NAMESPACE and target.name in IMMORTAL_NAMESPACES:
+        raise Forbidden(NAMESPACE, target.name, "this namespace may not be deleted")
 
 
 def _namespace(backend: Backend, namespace: str) -> CachedObject:

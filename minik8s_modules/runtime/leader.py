@@ -178,9 +178,10 @@ class LeaderElector:
         lease, self._lease = self._lease, None
         if lease is None:
             return
-        lease = {**lease, "spec": {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
+        # no holder is a missing field: the API refuses an empty one (coordination/validation)
+        spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         try:
-            self._client.update(LEASE, lease)
+            self._client.update(LEASE, {**lease, "spec": {**spec, "leaseDurationSeconds": 1}})
         except (TemporaryError, StatusError) as error:
             log.info("lease %s was not released: %s", self._name, error)
 

@@ -40,12 +40,13 @@ class Peer:
         self._thread.start()
 
     def send(self, **message: Any) -> None:
+        """Send one message."""
         self._socket.sendall(orjson.dumps(message) + b"\n")
 
     def wait(self, timeout_s: float = 10.0, **wanted: Any) -> dict[str, Any]:
         """Return the next message that has all of ``wanted``; earlier ones are dropped."""
         end = time.monotonic() + timeout_s
-        dropped = []
+        dropped: list[dict[str, Any]] = []
         while True:
             try:
                 message = self.messages.get(timeout=max(0.0, end - time.monotonic()))
@@ -56,6 +57,7 @@ class Peer:
             dropped.append({key: message.get(key) for key in ("op", "node", "action", "id")})
 
     def close(self) -> None:
+        """End it and what it made."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
@@ -75,6 +77,7 @@ class Containers:
         self._client = docker.APIClient(base_url=f"unix://{DOCKER}", version="1.40", timeout=30)
 
     def create(self, name: str, command: list[str]) -> str:
+        """Create a container that is not started."""
         pod = {"uid": f"uid-{self.node}", "name": "web", "namespace": "default"}
         made = self._client.create_container(
             IMAGE,
@@ -86,20 +89,25 @@ class Containers:
         return str(made["Id"])
 
     def start(self, container_id: str) -> None:
+        """Start a container."""
         self._client.start(container_id)
 
     def remove(self, container_id: str) -> None:
+        """Remove a container by force."""
         self._client.remove_container(container_id, force=True)
 
     def tag(self, name: str) -> None:
+        """Give the test image another name."""
         repository, _, tag = name.rpartition(":")
         self._client.tag(IMAGE, repository, tag)
 
     def untag(self, name: str) -> None:
+        """Take that name away."""
         with contextlib.suppress(docker.errors.ImageNotFound):
             self._client.remove_image(name, noprune=True)
 
     def close(self) -> None:
+        """End it and what it made."""
         found = self._client.containers(all=True, filters={"label": f"{labels.NODE}={self.node}"})
         for entry in found:
             self.remove(entry["Id"])

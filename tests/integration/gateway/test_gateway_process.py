@@ -45,12 +45,14 @@ class Daemon:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start the process."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "minik8s_modules.gateway.main", "--config", str(self.config)], stderr=log
             )
 
     def peer(self) -> Peer:
+        """Connect to its socket as soon as it listens."""
         end = time.monotonic() + 15
         while True:
             with contextlib.suppress(OSError):
@@ -59,6 +61,7 @@ class Daemon:
             time.sleep(0.05)
 
     def end(self, number: int) -> int:
+        """Send a signal and wait; return the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
         code = self.process.wait(15)
@@ -66,6 +69,7 @@ class Daemon:
         return code
 
     def master_pid(self, node: str) -> int:
+        """Return the recorded pid of a node's ssh master."""
         return int((self.folder / "gateway" / f"{node}.pid").read_text().split()[0])
 
 

@@ -29,7 +29,7 @@ def elector(api: FakeApi, identity: str, clock: FakeClock, **options) -> LeaderE
 
 
 def holder(api: FakeApi) -> str:
-    return str(api.get(LEASE, "job", "kube-system")["spec"]["holderIdentity"])
+    return str(api.get(LEASE, "job", "kube-system")["spec"].get("holderIdentity", ""))
 
 
 def dead_identity() -> str:

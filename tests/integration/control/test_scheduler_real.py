@@ -1,0 +1,106 @@
+"""The scheduler as a process on the real API server: latency, its reasons, and everything it survives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.kinds import EVENT, NODE, POD
+from minik8s_modules.api.objects import condition
+from minik8s_modules.client.informer import Informer
+from tests.integration.control.conftest import Cluster, Daemon, pod, until
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster) -> Iterator[Daemon]:
+    daemon = cluster.daemon("scheduler").start()
+    yield daemon
+    assert daemon.stop() == 0
+
+
+def bound_to(cluster: Cluster, space: str, name: str) -> str:
+    return str(cluster.admin.get(POD, name, space)["spec"].get("nodeName", ""))
+
+
+def selecting(node: str) -> dict[str, Any]:
+    return {"nodeSelector": {"test": node}}
+
+
+def test_a_pod_is_bound_and_told(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    cluster.admin.create(POD, pod("p", space, **selecting(node)))
+    assert until(lambda: bound_to(cluster, space, "p")) == node
+    event = until(lambda: cluster.admin.list(EVENT, space).items)[0]
+    assert (event["reason"], event["message"]) == ("Scheduled", f"Successfully assigned {space}/p to {node}")
+    scheduled = condition(cluster.admin.get(POD, "p", space), "PodScheduled") or {}
+    assert scheduled["status"] == "True"
+
+
+def test_a_pod_that_fits_nowhere_says_why_and_goes_when_there_is_room(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    asking = [
+        {"name": "app", "image": "minik8s/busybox:1", "resources": {"requests": {"cpu": "3"}}},
+    ]
+    for name in ("first", "second"):
+        cluster.admin.create(POD, pod(name, space, **selecting(node), containers=asking))
+        if name == "first":
+            until(lambda: bound_to(cluster, space, "first"))
+    told = until(lambda: condition(cluster.admin.get(POD, "second", space), "PodScheduled"))
+    assert (told["status"], told["reason"]) == ("False", "Unschedulable")
+    assert "1 Insufficient cpu" in told["message"]
+    reasons = until(lambda: [e for e in cluster.admin.list(EVENT, space).items if e["reason"] == "FailedScheduling"])
+    assert reasons[0]["message"] == told["message"]
+    cluster.admin.delete(POD, "first", space, grace_s=0)
+    until(lambda: bound_to(cluster, space, "second") == node)
+
+
+def test_a_cordoned_node_takes_no_pods_until_uncordoned(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node(unschedulable=True)
+    cluster.admin.create(POD, pod("p", space, **selecting(node)))
+    until(lambda: condition(cluster.admin.get(POD, "p", space), "PodScheduled"))
+    cluster.admin.patch(NODE, node, "", {"spec": {"unschedulable": False}})
+    until(lambda: bound_to(cluster, space, "p") == node)
+
+
+def test_killed_or_cut_off_from_the_api_it_loses_no_pod(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    daemon.kill9()
+    cluster.admin.create(POD, pod("while-dead", space, **selecting(node)))
+    began = time.monotonic()
+    daemon.start()
+    until(lambda: bound_to(cluster, space, "while-dead"))
+    # the dead holder's lease is taken at once, not after its 15 s
+    assert time.monotonic() - began < 8
+    cluster.server.stop()
+    cluster.server.start()
+    cluster.admin.create(POD, pod("after-restart", space, **selecting(node)))
+    until(lambda: bound_to(cluster, space, "after-restart"))
+
+
+def test_a_pod_is_bound_within_milliseconds(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    seen: dict[str, tuple[float, float]] = {}
+
+    def handler(old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        now = time.monotonic()
+        if new is not None and new["spec"].get("nodeName"):
+            seen.setdefault(new["metadata"]["name"], (now, now))
+
+    informer = Informer(cluster.admin, POD, space)
+    informer.add_handler(handler)
+    informer.start()
+    assert informer.wait_synced(10)
+    took_ms = []
+    for number in range(20):
+        began = time.monotonic()
+        cluster.admin.create(POD, pod(f"p{number}", space, **selecting(node)))
+        until(lambda number=number: f"p{number}" in seen)  # type: ignore[misc]
+        took_ms.append((seen[f"p{number}"][0] - began) * 1000)
+    informer.stop()
+    took_ms.sort()
+    print(f"create to bound, seen by a watch: median {took_ms[10]:.1f} ms, worst {took_ms[-1]:.1f} ms")
+    # two writes and two watch deliveries; the machine may be busy, so the bar is loose
+    assert took_ms[10] < 250
