@@ -11,16 +11,18 @@ import functools
 import os
 import signal
 import statistics
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 
 from minik8s_modules.reconcile.items import SectionRequest, WorkItem
 from minik8s_modules.reconcile.runner import PLAYBOOK
-from tests.integration.executor.conftest import LOCAL, Lab
+from tests.integration.executor.conftest import LOCAL, Lab, Sshd, wait_for
 
 BAR_FIRST_CPU_MS, BAR_FURTHER_CPU_MS = 50.0, 40.0
 ITEMS = 60
@@ -57,6 +59,7 @@ def measure() -> list[Figure]:
         figures += large(with_lab)
     finally:
         with_lab.close()
+    figures += over_ssh()
     real = Lab({f"bench-{uuid.uuid4().hex[:8]}": LOCAL}, playbook=PLAYBOOK)
     try:
         real.runner.start()
@@ -135,6 +138,30 @@ def first_after_idle(lab: Lab) -> list[Figure]:
         probe(lab, 1)
         times.append(time.perf_counter() - begin)
     return [Figure("first item after idleness (interpreter gone): wall p50", statistics.median(times) * 1e3, "ms")]
+
+
+def over_ssh() -> list[Figure]:
+    """Measure a node behind an sshd on this machine; the sshd's and the ssh master's CPU is not in it."""
+    with tempfile.TemporaryDirectory(prefix="mk8s-sshd-") as home:
+        sshd = Sshd(Path(home))
+        lab = Lab({"s0": sshd.host()})
+        try:
+            lab.runner.start()
+            wait_for(lambda: lab.runner._current, "the run")
+            begin = time.perf_counter()
+            probe(lab, 1)
+            contact_ms = (time.perf_counter() - begin) * 1e3
+            item = series(lab, functools.partial(probe, lab, 1))
+            idle = first_after_idle(lab)[0]
+        finally:
+            lab.close()
+            sshd.close()
+    return [
+        Figure("first contact over ssh: wall", contact_ms, "ms"),
+        Figure("no-op item of one section over ssh: wall p50", item.wall_p50_ms, "ms"),
+        Figure("no-op item of one section over ssh: CPU", item.cpu_ms, "ms", BAR_FIRST_CPU_MS),
+        Figure("first item after idleness over ssh: wall p50", idle.value, "ms"),
+    ]
 
 
 def burst(lab: Lab) -> list[Figure]:

@@ -35,6 +35,7 @@ PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 HANDSHAKE_S = 10.0  # a client that stalls before its request must not keep others out for long
 MAX_ARCHIVE_BYTES = 64 << 20
 MAX_TEMPLATES = 16  # one per module; more means old versions
+MODULE_UMASK = 0o022  # root's usual one, so that a module makes the same files without us
 LEARN_BYTES = 60000  # below a pipe's capacity, so that a child never blocks on it
 
 
@@ -63,6 +64,7 @@ class Child:
     def run(self) -> None:
         """Run the module, answer, tell what it imported."""
         request = json.loads(read_frame(self._connection))
+        os.umask(MODULE_UMASK)
         os.setsid()
         threading.Thread(target=self._die_with_caller, daemon=True).start()
         outputs = self._redirect()

@@ -64,6 +64,7 @@ def test_text_stays_literal_under_plain_ansible_playbook(new_lab: Any) -> None:
     assert EVIL in checked.stdout
     assert play(lab).returncode == 0
     assert (lab.files / "a").read_text() == EVIL
+    assert (lab.files / "a").stat().st_mode & 0o777 == 0o644
     assert lab.interpreter()
 
 
