@@ -21,10 +21,11 @@ from typing import Protocol
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, Key, key, resource_version
-from minik8s_modules.base.backoff import RECONNECT
+from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.watches import EventStream, WatchEvent
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,9 @@ Index = Callable[[JsonObject], str]
 _WATCH_TIMEOUT_S = 300
 # a server that keeps failing with 5xx on one revision gets a fresh list after as many tries
 _TRIES_BEFORE_RELIST = 5
+# A restarting API server is back within seconds and should be noticed at once; a refused connection costs 1 ms of CPU
+_RECONNECT = Backoff(initial_s=0.1, maximum_s=1.0)
+_WATCH_LIVED_S = 1.0
 
 
 class Source(Protocol):
@@ -105,6 +109,7 @@ class Informer:
         self._handlers: list[Handler] = []
         self._revision = ""
         self._failures = 0
+        self._healthy_since: float | None = None
         self._synced = threading.Event()
         self._stop = threading.Event()
         self._watch: EventStream | None = None
@@ -159,6 +164,11 @@ class Informer:
         with self._lock:
             return self._revision
 
+    def healthy_for_s(self) -> float:
+        """Return for how many seconds this copy has followed the API without a failure; 0 while it cannot."""
+        since = self._healthy_since
+        return 0.0 if since is None else self._clock.monotonic() - since
+
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
@@ -199,14 +209,21 @@ class Informer:
             label_selector=self._label_selector,
             timeout_s=int(_WATCH_TIMEOUT_S * (1.0 + self._random())),
         )
+        began = self._clock.monotonic()
         with self._lock:
             self._watch = watch
+        if self._healthy_since is None:
+            self._healthy_since = began
         try:
             if self._stop.is_set():
                 return
             for event in watch:
                 self._failures = 0
                 self._on_event(event)
+            if self._clock.monotonic() - began < _WATCH_LIVED_S and not self._stop.is_set():
+                # not at once again: a server that ends every watch would be asked without a pause
+                raise ApiUnreachable("the watch ended as soon as it had begun")
+            self._failures = 0
         finally:
             watch.close()
             with self._lock:
@@ -254,7 +271,8 @@ class Informer:
 
     def _pause(self, error: Exception) -> None:
         self._failures += 1
-        delay_s = RECONNECT.delay_s(self._failures) * (0.5 + self._random())
+        self._healthy_since = None
+        delay_s = _RECONNECT.delay_s(self._failures) * (0.5 + self._random())
         level = logging.WARNING if self._failures == 1 else logging.DEBUG
         log.log(level, "%s: %s; again in %.1f s", self._kind.plural, error, delay_s)
         self._clock.wait(self._stop, delay_s)

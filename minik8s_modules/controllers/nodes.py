@@ -119,7 +119,9 @@ class NodeController:
             return
         with self._lock:
             seen = self._renewed_at.setdefault(key.name, self._clock.monotonic())
-        verdict = decide_node_health(node, self._clock.monotonic() - seen, rfc3339(self._clock.now()))
+        # while the API was away no renewal could be seen, nor made: that time is held against nobody
+        unrenewed_s = min(self._clock.monotonic() - seen, self._leases.healthy_for_s())
+        verdict = decide_node_health(node, unrenewed_s, rfc3339(self._clock.now()))
         self._queue.add_after(key, verdict.look_again_s)
         if verdict.conditions:
             self._write(key.name, node, verdict.conditions)

@@ -55,7 +55,9 @@ def api() -> FakeApi:
 @pytest.fixture
 def controller(api: FakeApi, clock: FakeClock) -> NodeController:
     """A controller whose informers are fed by the test, so that its time is the fake clock's alone."""
-    return NodeController(api, EventRecorder(api, "c", clock=clock), clock)
+    controller = NodeController(api, EventRecorder(api, "c", clock=clock), clock)
+    controller._leases._healthy_since = 0.0
+    return controller
 
 
 def renew(controller: NodeController, time: str) -> None:
@@ -81,6 +83,21 @@ def test_the_controllers_own_clock_counts_from_the_last_renewal_seen(api, clock,
     while controller._recorder.write_one():
         pass
     assert [event["reason"] for event in api.list(EVENT).items] == ["NodeNotReady"]
+
+
+def test_while_the_api_was_away_no_node_is_judged(api, clock, controller):
+    controller._nodes._objects[Key("", "n")] = api.create(NODE, node(READY))
+    controller.sync(Key("", "n"))
+    controller._leases._healthy_since = None
+    clock.advance(100)
+    controller.sync(Key("", "n"))
+    controller._leases._healthy_since = clock.monotonic()
+    clock.advance(39)
+    controller.sync(Key("", "n"))
+    assert ready(api) == "True"
+    clock.advance(1)
+    controller.sync(Key("", "n"))
+    assert ready(api) == "Unknown"
 
 
 def test_a_ready_written_meanwhile_wins(api, clock, controller):
