@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]
 
 
+OnMessage = Callable[[JsonObject], None]
+OnUp = Callable[[bool], None]
+
+
 class Link(Gateway, Protocol):
     """A connection to the gateway."""
 
@@ -45,7 +49,7 @@ class Outside(NamedTuple):
     api: Any
     """An ``ApiClient``."""
     make_runner: Callable[[OnOutcome], Runner]
-    make_link: Callable[[Callable[[JsonObject], None], Callable[[bool], None]], Link]
+    make_link: Callable[[OnMessage, OnUp], Link]
     clock: Clock
 
 

@@ -65,7 +65,8 @@ def _addresses(pod: JsonObject, before: JsonObject, place: Place) -> JsonObject:
 
 def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod, decision: PodDecision) -> JsonObject:
     name = container["name"]
-    attempts = seen.containers.get(name, ())
+    # a container between create and start, some milliseconds, is nothing to tell
+    attempts = [one for one in seen.containers.get(name, ()) if one.started_at is not None or one.over]
     waiting = decision.waiting.get(name)
     if not attempts:
         return _unseen(pod, container, waiting, over=bool(decision.phase) or objects.is_deleting(pod))

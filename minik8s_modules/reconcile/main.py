@@ -1,0 +1,169 @@
+"""``minik8s-reconciler --config FILE``: leads one shard while it holds the shard's Lease, and answers plans.
+
+Every election makes a new ``ShardService`` with a new fencing token. A node that knows a newer token ends
+the service; the Lease is given back and fought for again. Next step: ``service.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.process import run_daemon
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.reconcile.gateway_link import GatewayLink
+from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
+from minik8s_modules.reconcile.items import OnOutcome, Runner
+from minik8s_modules.reconcile.runner import AnsibleRunner
+from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
+from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.runtime.leader import LeaderElector, Token
+
+log = logging.getLogger(__name__)
+PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
+OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
+"""DESIGN 6: a full observation of every node."""
+_JITTER = 0.2
+
+
+class Options(NamedTuple):
+    """The configuration file, read and checked."""
+
+    kubeconfig: Path
+    inventory: Path
+    gateway_socket: Path
+    shard: str
+    private_data_dir: Path
+    project_dir: Path
+    settings: Settings
+    observe_every_s: float
+
+
+def read_options(configuration: Configuration) -> Options:
+    """Return what the configuration file says.
+
+    Raises:
+        ConfigurationError: a key is missing or cannot be used.
+    """
+    drift = configuration.text("drift", "normal")
+    if drift not in OBSERVE_EVERY_S:
+        raise ConfigurationError(f"drift must be normal or fast, not {drift!r}")
+    settings = Settings(
+        cluster_cidr=configuration.text("cluster_cidr", Settings().cluster_cidr),
+        pause_image=configuration.text("pause_image", Settings().pause_image),
+        bridge=configuration.text("bridge", Settings().bridge),
+        hmac_key=_key(Path(configuration.text("hmac_key_file"))),
+        cluster_dns=tuple(configuration.texts("cluster_dns", [])),
+    )
+    return Options(
+        kubeconfig=Path(configuration.text("kubeconfig")),
+        inventory=Path(configuration.text("inventory")),
+        gateway_socket=Path(configuration.text("gateway_socket", "/run/minik8s/gateway.sock")),
+        shard=configuration.text("shard", DEFAULT_SHARD),
+        private_data_dir=Path(configuration.text("private_data_dir")),
+        project_dir=Path(configuration.text("project_dir")),
+        settings=settings,
+        observe_every_s=OBSERVE_EVERY_S[drift],
+    )
+
+
+def _key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read hmac_key_file {path}: {error.strerror}") from error
+    if not key:
+        raise ConfigurationError(f"hmac_key_file {path} is empty; write 32 random bytes in hex to it")
+    return key
+
+
+def jittered(every_s: float) -> Callable[[], float]:
+    """Return a function that gives ``every_s`` give or take a fifth, so that nodes do not answer in step."""
+    return lambda: every_s * (1 - _JITTER + 2 * _JITTER * random.random())  # noqa: S311 - no secret
+
+
+def outside(options: Options, client: ApiClient) -> Outside:
+    """Return the real world: Ansible, the gateway's socket, the clock."""
+    clock = SystemClock()
+
+    def make_runner(on_outcome: OnOutcome) -> Runner:
+        return AnsibleRunner(
+            inventory=options.inventory,
+            private_data_dir=options.private_data_dir,
+            project_dir=options.project_dir,
+            on_outcome=on_outcome,
+        )
+
+    def make_link(on_message: OnMessage, on_up: OnUp) -> Link:
+        return GatewayLink(options.gateway_socket, on_message, on_up, clock)
+
+    return Outside(client, make_runner, make_link, clock)
+
+
+class Leader:
+    """What happens between two elections."""
+
+    def __init__(self, options: Options, client: ApiClient) -> None:
+        self._options = options
+        self._client = client
+        self._names = load_hosts(options.inventory, options.shard)
+        self.service: ShardService | None = None
+        """The service while the shard is led."""
+
+    def lead(self, token: Token, lost: threading.Event) -> None:
+        """Run the shard until ``lost``, or until a node knows a newer token."""
+        options = self._options
+        done = threading.Event()
+        service = ShardService(
+            outside(options, self._client),
+            self._names,
+            (token.epoch, token.revision),
+            options.settings,
+            jittered(options.observe_every_s),
+            done.set,
+        )
+        log.info("leading shard %s with nodes %s", options.shard, ", ".join(self._names) or "none")
+        threading.Thread(target=_pass_on, args=(lost, done), name="lease-lost", daemon=True).start()
+        service.start()
+        self.service = service
+        try:
+            done.wait()
+        finally:
+            self.service = None
+            service.stop()
+
+
+def _pass_on(source: threading.Event, target: threading.Event) -> None:
+    source.wait()
+    target.set()
+
+
+def serve(configuration: Configuration, stop: threading.Event) -> None:
+    """Run until ``stop``.
+
+    Raises:
+        ConfigurationError: a file or option cannot be used.
+    """
+    options = read_options(configuration)
+    client = ApiClient.from_kubeconfig(options.kubeconfig, user_agent="minik8s-reconciler")
+    leader = Leader(options, client)
+    elector = LeaderElector(client, f"minik8s-reconciler-{options.shard}", fenced=True)
+    elector.run(stop, leader.lead)
+    client.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit code of the daemon."""
+    return run_daemon("minik8s-reconciler", "Realizes the pods of a shard's nodes through Ansible.", serve, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""The whole path: etcd, API server, scheduler, gateway, reconciler as processes, Docker and Ansible as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import EVENT, NODE, POD, POD_ADDRESS
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.api import ApiClient
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import EtcdServer
+from tests.support.node import SOCKET, TestNode
+from tests.support.pki import write_kubeconfig
+
+ROOT = Path(__file__).resolve().parents[3]
+IMAGE = "minik8s/busybox:1"
+IDENTITIES = {
+    "scheduler": "system:kube-scheduler",
+    "gateway": "system:minik8s:gateway",
+    "reconcile": "system:minik8s:reconciler",
+}
+JsonObject = dict[str, Any]
+
+
+class Daemon:
+    """One of our daemons as a process of its own."""
+
+    def __init__(self, room: str, config: Path, environment: dict[str, str]) -> None:
+        self.room, self.config, self._environment = room, config, environment
+        self.log = config.with_suffix(".log")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process."""
+        argv = [sys.executable, "-m", f"minik8s_modules.{self.room}.main", "--config", str(self.config)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(argv, stderr=log, stdout=log, cwd=ROOT, env=self._environment)
+
+    def kill(self) -> None:
+        """Kill it at once."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        """End it politely; return its exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+class Cluster:
+    """One node on this machine with all that makes it a cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.node = TestNode(folder)
+        self.etcd = EtcdServer(folder / "etcd").start()
+        self.server = self._server().start()
+        self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
+        self.daemons = {room: self._daemon(room, config) for room, config in self._configs().items()}
+
+    def _server(self) -> ApiServerProcess:
+        # the reconciler's server certificate and the API server's client certificate for it come from one authority
+        return ApiServerProcess(self.folder / "api", self.etcd.endpoint)
+
+    def _configs(self) -> dict[str, JsonObject]:
+        inventory = self.folder / "hosts.yml"
+        variables = {
+            "ansible_connection": "warm_local",
+            "minik8s_state_dir": self.node.state_dir,
+            "minik8s_run_dir": self.node.run_dir,
+            "minik8s_docker_socket": SOCKET,
+        }
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.node.name: variables}}}))
+        key = self.folder / "hmac.key"
+        key.write_text("5ecret" * 8)
+        socket = self.folder / "gw.sock"
+        return {
+            "scheduler": {},
+            "gateway": {"inventory": str(inventory), "socket": str(socket), "run_dir": str(self.folder / "gw")},
+            "reconcile": {
+                "inventory": str(inventory),
+                "gateway_socket": str(socket),
+                "private_data_dir": str(self.folder / "p"),
+                "project_dir": str(ROOT),
+                "hmac_key_file": str(key),
+                "cluster_cidr": f"{self.node.range}.0/24",
+                "bridge": self.node.bridge,
+            },
+        }
+
+    def _daemon(self, room: str, config: JsonObject) -> Daemon:
+        authority = self.server.authority
+        certificate = self.server.identity(IDENTITIES[room])
+        kubeconfig = write_kubeconfig(self.folder / f"{room}.kubeconfig", self.server.url, authority.ca, certificate)
+        path = self.folder / f"{room}.yml"
+        path.write_text(yaml.safe_dump({"kubeconfig": str(kubeconfig), **config}))
+        environment = {**os.environ, "MINIK8S_WARM_DIRECTORY": str(self.folder / "w"), "MINIK8S_WARM_IDLE_S": "5"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        return Daemon(room, path, environment)
+
+    def start(self) -> None:
+        """Start all daemons."""
+        for daemon in self.daemons.values():
+            daemon.start()
+
+    def close(self) -> None:
+        """End everything and remove what is left."""
+        for daemon in self.daemons.values():
+            if daemon.process is not None and daemon.process.poll() is None:
+                daemon.stop()
+        self.admin.close()
+        self.server.stop()
+        self.etcd.stop()
+        self.node.close()
+
+    def logs(self) -> str:
+        """Return the ends of the daemons' logs."""
+        return "\n".join(f"--- {room}\n{daemon.log.read_text()[-4000:]}" for room, daemon in self.daemons.items())
+
+    # objects
+
+    def create(self, name: str, command: list[str] | None = None, **spec: Any) -> JsonObject:
+        """Create a pod with one container."""
+        container = {"name": "app", "image": IMAGE, "command": command or ["sleep", "3600"]}
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container], **spec}}
+        return self.admin.create(POD, body)
+
+    def pod(self, name: str) -> JsonObject:
+        """Return the pod."""
+        return self.admin.get(POD, name, "default")
+
+    def ready(self, name: str) -> bool:
+        """Return whether the pod is Ready."""
+        conditions = self.pod(name)["status"].get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def container(self, name: str) -> JsonObject:
+        """Return the first container's status."""
+        return dict((self.pod(name)["status"].get("containerStatuses") or [{}])[0])
+
+    def events(self, name: str) -> list[str]:
+        """Return the pod's events."""
+        found = self.admin.list(EVENT, "default").items
+        return [f"{one['reason']}: {one['message']}" for one in found if one["involvedObject"]["name"] == name]
+
+    def addresses(self) -> list[str]:
+        """Return the claimed addresses."""
+        return sorted(one["metadata"]["name"] for one in self.admin.list(POD_ADDRESS).items)
+
+    def delete(self, name: str, grace_s: int | None = None) -> None:
+        """Delete the pod."""
+        self.admin.delete(POD, name, "default", grace_s=grace_s)
+
+    def gone(self, name: str) -> bool:
+        """Return whether the pod object is gone."""
+        return all(one["metadata"]["name"] != name for one in self.admin.list(POD, "default").items)
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+        """Wait until ``condition`` holds; refusals count as not yet."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            try:
+                if value := condition():
+                    return value
+            except (StatusError, TemporaryError):
+                pass
+            time.sleep(0.01)
+        pods = [{one["metadata"]["name"]: one["status"]} for one in self.admin.list(POD, "default").items]
+        raise AssertionError(f"not within {timeout_s} s\n{json.dumps(pods, indent=1)}\n{self.logs()}")
+
+    def registered(self) -> bool:
+        """Return whether the node is Ready."""
+        conditions = objects.status(self.admin.get(NODE, self.node.name)).get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    made = Cluster(folder)
+    try:
+        made.start()
+        made.until(made.registered, 60)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
