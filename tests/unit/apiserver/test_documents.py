@@ -1,0 +1,66 @@
+"""Discovery and OpenAPI tell the same kinds as the registry."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.apiserver import discovery, openapi
+
+
+def test_every_kind_is_in_both_forms_of_discovery():
+    groups = [*discovery.aggregated("v2", core=True)["items"], *discovery.aggregated("v2", core=False)["items"]]
+    told = {
+        (group["metadata"].get("name", ""), version["version"], resource["resource"])
+        for group in groups
+        for version in group["versions"]
+        for resource in version["resources"]
+    }
+    assert told == {(kind.group, kind.version, kind.plural) for kind in KINDS.all()}
+    for group, versions in KINDS.groups().items():
+        for version in versions:
+            listed = discovery.resource_list(group, version)["resources"]
+            names = {entry["name"] for entry in listed}
+            assert {kind.plural for kind in KINDS.in_group(group, version)} <= names
+
+
+def test_subresources_name_their_kind():
+    resources = {entry["name"]: entry for entry in discovery.resource_list("", "v1")["resources"]}
+    assert resources["pods/binding"]["kind"] == "Binding"
+    assert resources["pods/status"]["verbs"] == ["get", "patch", "update"]
+
+
+@pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.group}.{kind.kind}")
+def test_the_document_of_a_kind_is_closed_and_offers_field_validation(kind):
+    body, digest = openapi.document(kind.group, kind.version)
+    assert openapi.document(kind.group, kind.version)[1] == digest
+    document = orjson.loads(body)
+    schemas = document["components"]["schemas"]
+    assert kind.definition in schemas
+    referred = {part.split('"')[0] for part in body.decode().split("#/components/schemas/")[1:]}
+    assert referred <= schemas.keys()
+    wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    writes = [
+        operation
+        for path in document["paths"].values()
+        for method, operation in path.items()
+        if method in {"post", "patch"} and operation["x-kubernetes-group-version-kind"] == wanted
+    ]
+    assert writes
+    assert all("fieldValidation" in [p["name"] for p in operation["parameters"]] for operation in writes)
+
+
+def test_every_document_is_in_the_index():
+    for path, entry in openapi.index()["paths"].items():
+        assert entry["serverRelativeURL"].startswith(f"/openapi/v3/{path}?hash=")
+
+
+def test_groups_that_are_not_served_are_not_found():
+    with pytest.raises(NotFound):
+        discovery.resource_list("example.com", "v1")
+    with pytest.raises(NotFound):
+        openapi.document("example.com", "v1")
+    with pytest.raises(NotFound):
+        discovery.group("example.com")

@@ -1,0 +1,223 @@
+"""The watch hub on socket pairs: one stream for many, joins without gaps, bookmarks, slow and dead watchers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.kinds import CONFIG_MAP
+from minik8s_modules.apiserver import hub as hub_module
+from minik8s_modules.apiserver import watchers, writing
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.hub import Hub
+from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.negotiation import OBJECT
+from minik8s_modules.apiserver.selection import select
+from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.watchers import Join
+from minik8s_modules.apiserver.watching import EventStream
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.store.cached import CacheEvent
+
+COLLECTION = Target(CONFIG_MAP, "default")
+
+
+class Client:
+    """The client's end of a watch: reads chunks."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(5.0)
+        self.sock = sock
+        self._file = sock.makefile("rb")
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return type and name (or revision) of the next chunk's events; [] at the end."""
+        size = int(self._file.readline() or b"0", 16)
+        data = self._file.read(size)
+        self._file.readline()
+        events = [json.loads(line) for line in data.splitlines()]
+        return [(event["type"], _told(event["object"])) for event in events]
+
+    def close(self) -> None:
+        """Hang up."""
+        self._file.close()
+        self.sock.close()
+
+
+def _told(obj: Any) -> str:
+    metadata = obj["metadata"]
+    return str(metadata.get("name") or metadata.get("resourceVersion") or obj.get("code"))
+
+
+Opener = Callable[..., Client]
+
+
+@pytest.fixture
+def hub(backend: Backend, clock: FakeClock) -> Iterator[Hub]:
+    made = Hub(clock, backend.cache)
+    made.start()
+    yield made
+    made.stop()
+    assert made.failure()
+
+
+@pytest.fixture
+def watch(hub: Hub, backend: Backend, clock: FakeClock) -> Iterator[Opener]:
+    clients: list[Client] = []
+
+    def opened(
+        after: int | None = None, *, bookmarks: bool = False, timeout_s: float = 600.0, **arguments: str
+    ) -> Client:
+        ours, theirs = socket.socketpair()
+        client = Client(theirs)
+        clients.append(client)
+        stream = EventStream(select(COLLECTION, arguments), OBJECT, clock)
+        revision = backend.cache.revision if after is None else after
+        hub.join(Join(ours, stream, b"", revision, timeout_s, bookmarks))
+        return client
+
+    yield opened
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def create(backend: Backend, options: Options) -> Callable[..., int]:
+    def made(name: str, **labels: str) -> int:
+        obj = {"metadata": {"name": name, "labels": labels}}
+        return writing.create(backend, COLLECTION, obj, options).revision
+
+    return made
+
+
+def test_every_watcher_gets_each_event_once(watch: Opener, create):
+    clients = [watch() for _ in range(5)]
+    create("a")
+    assert [client.lines() for client in clients] == [[("ADDED", "a")]] * 5
+
+
+def test_equal_selections_share_the_encoding(watch: Opener, create, monkeypatch):
+    calls: list[int] = []
+    encode = EventStream.encode
+
+    def counted(self: EventStream, event: CacheEvent) -> bytes:
+        calls.append(event.revision)
+        return encode(self, event)
+
+    monkeypatch.setattr(EventStream, "encode", counted)
+    clients = [watch(labelSelector="app=x") for _ in range(4)] + [watch() for _ in range(4)]
+    create("a", app="x")
+    for client in clients:
+        assert client.lines() == [("ADDED", "a")]
+    assert len(calls) == 2
+
+
+def test_a_watcher_that_joins_late_is_brought_up_to_date(watch: Opener, create):
+    before = create("a")
+    first = watch(before)
+    create("b")
+    assert first.lines() == [("ADDED", "b")]
+    late = watch(before)
+    assert late.lines() == [("ADDED", "b")]
+    create("c")
+    assert (first.lines(), late.lines()) == ([("ADDED", "c")], [("ADDED", "c")])
+
+
+def test_a_watcher_from_the_future_gets_only_what_is_newer(watch: Opener, create, backend: Backend):
+    first = watch()
+    ahead = watch(backend.cache.revision + 1)
+    create("a")
+    create("b")
+    assert first.lines()[0] == ("ADDED", "a")
+    assert ahead.lines() == [("ADDED", "b")]
+
+
+def test_a_watcher_whose_history_is_gone_is_told_so_and_ended(watch: Opener, create):
+    watch()
+    create("a")
+    client = watch(0)
+    assert client.lines() == [("ERROR", "410")]
+    assert client.lines() == []
+
+
+def _tick(clock: FakeClock, hub: Hub, seconds: float) -> None:
+    clock.advance(seconds)
+    hub._put(watchers_nothing())  # wakes the hub, which then looks at its clock
+
+
+def watchers_nothing() -> Any:
+    """Return an order that ends nobody: the end of a resource nobody watches."""
+    return hub_module._Ended("/registry/core/nothing/")
+
+
+def test_a_bookmark_comes_every_minute_to_those_who_asked(watch: Opener, create, clock: FakeClock, hub: Hub):
+    asked, other = watch(bookmarks=True), watch()
+    revision = create("a")
+    assert asked.lines() == other.lines() == [("ADDED", "a")]
+    _tick(clock, hub, watchers.BOOKMARK_S + 1)
+    assert asked.lines() == [("BOOKMARK", str(revision))]
+    create("b")
+    assert asked.lines() == other.lines() == [("ADDED", "b")]
+
+
+def test_a_bookmark_follows_writes_of_other_kinds(watch: Opener, clock: FakeClock, hub: Hub, backend: Backend):
+    client = watch(bookmarks=True)
+    revision = backend.store.create("/registry/core/secrets/default/x", b'{"metadata":{"name":"x"}}')
+    assert backend.cache.wait_for(revision, 5)
+    while backend.cache.progress() < revision:
+        pass
+    _tick(clock, hub, watchers.BOOKMARK_S + 1)
+    assert client.lines() == [("BOOKMARK", str(revision))]
+
+
+def test_a_watch_ends_after_its_time(watch: Opener, create, clock: FakeClock, hub: Hub):
+    client = watch(timeout_s=5.0)
+    create("a")
+    assert client.lines() == [("ADDED", "a")]
+    _tick(clock, hub, 6.0)
+    assert client.lines() == []
+
+
+def test_a_watcher_that_does_not_read_is_dropped_and_others_are_not(watch: Opener, create, backend, monkeypatch):
+    monkeypatch.setattr(watchers, "BUFFER_BYTES", 1000)
+    deaf, reader = watch(), watch()
+    deaf.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    options = Options(dry_run=False, validation="Strict", warnings=[])
+    for number in range(20):
+        obj = {"metadata": {"name": f"big{number}"}, "data": {"k": "x" * 100_000}}
+        writing.create(backend, COLLECTION, obj, options)
+        assert reader.lines() == [("ADDED", f"big{number}")]
+    with pytest.raises(ValueError, match=r"Unterminated|Expecting"):  # the last chunk is cut off
+        _read_all(deaf)
+
+
+def _read_all(client: Client) -> None:
+    while client.lines():
+        pass
+
+
+def test_a_client_that_hangs_up_is_forgotten(watch: Opener, create, hub: Hub):
+    leaving, staying = watch(), watch()
+    create("a")
+    assert leaving.lines() == staying.lines()
+    assert hub.counts() == {CONFIG_MAP.prefix: 2}
+    leaving.close()
+    create("b")
+    assert staying.lines() == [("ADDED", "b")]
+    create("c")
+    assert staying.lines() == [("ADDED", "c")]
+    assert hub.counts() == {CONFIG_MAP.prefix: 1}
+
+
+def test_a_defect_in_one_stream_does_not_end_the_hub(watch: Opener, create, hub: Hub, monkeypatch):
+    client = watch()
+    monkeypatch.setattr(EventStream, "line", lambda *_arguments: 1 / 0)
+    create("a")
+    monkeypatch.undo()
+    create("b")
+    assert client.lines() == [("ADDED", "b")]
+    assert hub.failure() == ""

@@ -1,0 +1,135 @@
+"""Plans: objects become operations, every reconciler is asked, nothing is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.apply import annotated
+from minik8s_modules.api.errors import Invalid, NotFound, StatusError
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, POD, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver import plans, writing
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.plans import Endpoint
+from minik8s_modules.apiserver.target import Target
+
+
+class RecordedReconcilers:
+    """Remembers the questions and gives each shard's answer; an exception is raised."""
+
+    def __init__(self, answers: dict[str, JsonObject | Exception] | None = None) -> None:
+        self.answers = answers or {}
+        self.questions: dict[str, JsonObject] = {}
+
+    def ask(self, endpoint: Endpoint, question: JsonObject) -> JsonObject:
+        """Return the answer of the endpoint's Lease."""
+        self.questions[endpoint.lease] = question
+        answer = self.answers.get(endpoint.lease, {"nodes": {}, "messages": []})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _pod(name: str = "web", **metadata: Any) -> JsonObject:
+    spec = {"containers": [{"name": "c", "image": "busybox"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def _lease(backend: Backend, options: Options, name: str) -> None:
+    meta = {"name": name, "annotations": {plans.ENDPOINT: f"https://{name}:1"}}
+    writing.create(backend, Target(LEASE, "kube-system"), {"metadata": meta, "spec": {}}, options)
+
+
+def _store(backend: Backend, options: Options, kind: Kind, obj: JsonObject) -> None:
+    writing.create(backend, Target(kind, "default"), obj, options)
+
+
+def _operations(backend: Backend, options: Options, **spec: Any) -> list[JsonObject]:
+    if not plans.endpoints(backend):
+        _lease(backend, options, "s0")
+    reconcilers = RecordedReconcilers()
+    before = backend.cache.revision
+    plans.answer(backend, reconcilers, {"spec": spec}, options)
+    assert backend.cache.revision == before
+    found: list[JsonObject] = reconcilers.questions["s0"]["objects"]
+    return found
+
+
+def test_a_new_object_is_completed_as_create_would(backend: Backend, options: Options):
+    (operation,) = _operations(backend, options, objects=[_pod()])
+    assert operation["operation"] == "create"
+    assert operation["object"]["spec"]["restartPolicy"] == "Always"
+    assert operation["object"]["metadata"]["uid"]
+    assert operation["object"]["status"]["phase"] == "Pending"
+
+
+def test_an_existing_object_is_merged_as_apply_would(backend: Backend, options: Options):
+    _store(backend, options, POD, annotated(_pod(labels={"old": "x", "kept": "x"})))
+    (operation,) = _operations(backend, options, objects=[_pod(labels={"kept": "x", "new": "y"})])
+    assert operation["operation"] == "update"
+    assert operation["object"]["metadata"]["labels"] == {"kept": "x", "new": "y"}
+
+
+def test_what_would_change_nothing_is_left_out(backend: Backend, options: Options):
+    _store(backend, options, POD, annotated(_pod()))
+    assert _operations(backend, options, objects=[_pod()]) == []
+
+
+def test_deletions(backend: Backend, options: Options):
+    _store(backend, options, POD, _pod())
+    _lease(backend, options, "s0")
+    reconcilers = RecordedReconcilers()
+    plan = plans.answer(backend, reconcilers, {"spec": {"deleted": [_pod(), _pod("nobody")]}}, options)
+    (operation,) = reconcilers.questions["s0"]["objects"]
+    assert (operation["operation"], operation["object"]["metadata"]["name"]) == ("delete", "web")
+    assert plan["status"]["messages"] == ['pods "nobody" not found']
+
+
+def test_a_namespace_and_what_goes_into_it(backend: Backend, options: Options):
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
+    operations = _operations(backend, options, objects=[namespace, _pod(namespace="new")])
+    assert [operation["operation"] for operation in operations] == ["create", "create"]
+    with pytest.raises(NotFound, match='namespaces "other" not found'):
+        _operations(backend, options, objects=[_pod(namespace="other")])
+
+
+def test_an_object_that_would_be_refused_is_refused_with_its_place(backend: Backend, options: Options):
+    bad = _pod()
+    bad["spec"]["containers"][0].pop("image")
+    with pytest.raises(Invalid) as refused:
+        plans.answer(backend, RecordedReconcilers(), {"spec": {"objects": [_pod("a"), bad]}}, options)
+    assert refused.value.message.startswith("spec.objects[1]: ")
+    unknown = {"apiVersion": "example.com/v1", "kind": "Unicorn", "metadata": {"name": "a"}}
+    with pytest.raises(StatusError, match="no matches for kind"):
+        plans.answer(backend, RecordedReconcilers(), {"spec": {"objects": [unknown]}}, options)
+
+
+def test_answers_are_merged_and_who_does_not_answer_is_named(backend: Backend, options: Options):
+    for name in ("s0", "s1", "s2"):
+        _lease(backend, options, name)
+    diff = {"diff": {"containers": {"before": "", "after": "x"}}, "steps": [{"action": "create"}]}
+    reconcilers = RecordedReconcilers({
+        "s0": {"nodes": {"n0": diff}, "messages": ["told"]},
+        "s1": OSError("connection refused"),
+        "s2": {"nodes": {"n2": diff}, "messages": []},
+    })  # fmt: skip
+    status = plans.answer(backend, reconcilers, {"spec": {"nodes": ["n0", "n2"]}}, options)["status"]
+    assert status["nodes"] == {"n0": diff, "n2": diff}
+    assert status["messages"] == ["told", "reconciler s1 at https://s1:1 did not answer: connection refused"]
+    assert reconcilers.questions["s0"] == {"objects": [], "nodes": ["n0", "n2"]}
+
+
+def test_without_a_reconciler_the_plan_says_so(backend: Backend, options: Options):
+    status = plans.answer(backend, RecordedReconcilers(), {"spec": {}}, options)["status"]
+    assert "no reconciler is running" in status["messages"][0]
+    status = plans.answer(backend, None, {"spec": {}}, options)["status"]
+    assert "reconciler_client" in status["messages"][0]
+
+
+def test_a_lease_without_an_endpoint_is_nobody(backend: Backend, options: Options):
+    writing.create(backend, Target(LEASE, "kube-system"), {"metadata": {"name": "other"}, "spec": {}}, options)
+    _store(backend, options, CONFIG_MAP, {"metadata": {"name": "c"}})
+    assert plans.endpoints(backend) == []

@@ -1,0 +1,52 @@
+"""The configuration file: what is wrong in it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.apiserver import settings
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    """A configuration that can be used."""
+    file = tmp_path / "file"
+    file.write_text("x")
+    pair = {"cert": str(file), "key": str(file)}
+    return {
+        "port": 6443,
+        "advertise_address": "192.0.2.1",
+        "tls": {**pair, "client_ca": str(file)},
+        "etcd": {"endpoints": ["https://127.0.0.1:2379"], "ca": str(file), **pair},
+        "service_cidr": "100.0.0.0/24",
+    }
+
+
+def test_a_whole_configuration(given: dict[str, Any]):
+    read = settings.read(Configuration(given, "x"))
+    assert (read.port, read.listen_address, read.reconciler_client) == (6443, "0.0.0.0", None)
+    assert read.etcd_tls is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("port", 0, "port must be 1 to 65535"),
+        ("port", "x", "port must be an integer"),
+        ("advertise_address", "::1", "must be an IPv4 address"),
+        ("advertise_address", None, "advertise_address is missing"),
+        ("service_cidr", "100.0.0.1/24", "has host bits set"),
+        ("service_cidr", "100.0.0.0/31", "too small"),
+        ("tls", {"cert": "/nowhere", "key": "/nowhere", "client_ca": "/nowhere"}, "cannot read /nowhere"),
+        ("tls", {}, "tls.cert is missing"),
+        ("etcd", {}, "etcd.endpoints is missing"),
+    ],
+)
+def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, told: str):
+    with pytest.raises(ConfigurationError, match=told):
+        settings.read(Configuration({**given, key: value}, "x"))

@@ -1,0 +1,63 @@
+"""The objects every cluster has."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, NAMESPACE, SERVICE
+from minik8s_modules.apiserver import deleting
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.settings import Settings, TlsFiles
+from minik8s_modules.apiserver.startup import Startup
+from minik8s_modules.apiserver.target import Target
+from minik8s_modules.base.clock import FakeClock
+
+SETTINGS = Settings(
+    listen_address="127.0.0.1",
+    port=6443,
+    advertise_address="192.0.2.1",
+    tls=TlsFiles(Path("a"), Path("b"), Path("c")),
+    etcd_endpoints=(),
+    etcd_tls=None,
+    service_cidr=ipaddress.IPv4Network("100.0.0.0/24"),
+    reconciler_client=None,
+    threads=1,
+)
+EPOCH = Target(CONFIG_MAP, "kube-system", "minik8s-cluster")
+ADDRESS = Target(ENDPOINTS, "default", "kubernetes")
+
+
+def test_they_are_made_and_then_left_alone(backend: Backend):
+    startup = Startup(backend, SETTINGS)
+    startup.ensure()
+    assert backend.get(Target(SERVICE, "default", "kubernetes")).object["spec"]["clusterIP"] == "100.0.0.1"
+    assert backend.get(ADDRESS).object["subsets"][0]["addresses"] == [{"ip": "192.0.2.1"}]
+    backend.get(Target(NAMESPACE, "", "kube-node-lease"))
+    revision = backend.cache.revision
+    startup.ensure()
+    assert backend.store.revision() == revision
+
+
+def test_what_is_missing_is_made_again_and_the_epoch_is_not_raised(
+    backend: Backend, options: Options, clock: FakeClock
+):
+    Startup(backend, SETTINGS).ensure()
+    epoch = backend.get(EPOCH).object["data"]["epoch"]
+    assert epoch == str(int(clock.now().timestamp()))
+    deleting.delete(backend, ADDRESS, {}, options)
+    clock.advance(100)
+    Startup(backend, SETTINGS).ensure()
+    backend.get(ADDRESS)
+    assert backend.get(EPOCH).object["data"]["epoch"] == epoch
+
+
+@pytest.mark.parametrize("address", ["192.0.2.2", "192.0.2.1"])
+def test_a_new_address_is_advertised(backend: Backend, address: str):
+    Startup(backend, SETTINGS).ensure()
+    Startup(backend, replace(SETTINGS, advertise_address=address)).ensure()
+    assert backend.get(ADDRESS).object["subsets"][0]["addresses"] == [{"ip": address}]
