@@ -106,7 +106,7 @@ def _resources(resources: JsonObject) -> None:
         amounts = resources.get(side) or {}
         for resource, amount in amounts.items():
             if quantities.is_quantity(amount):
-                amounts[resource] = quantities.canonical(amount)
+                amounts[resource] = quantities.canonical_milli(amount)
     for resource, amount in (resources.get("limits") or {}).items():
         resources.setdefault("requests", {}).setdefault(resource, amount)
 
@@ -162,7 +162,11 @@ def _node(node: JsonObject) -> None:
     for side in ("capacity", "allocatable"):
         amounts = status.get(side) or {}
         amounts.update(
-            {key: quantities.canonical(amount) for key, amount in amounts.items() if quantities.is_quantity(amount)}
+            {
+                key: quantities.canonical_milli(amount)
+                for key, amount in amounts.items()
+                if quantities.is_quantity(amount)
+            }
         )
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])

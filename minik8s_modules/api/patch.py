@@ -230,11 +230,12 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: schema.Shape | No
     if directive not in {None, "merge"}:
         raise BadRequest(f"invalid value of $patch: {directive!r}")
     _retain_keys(original, patch)
-    _delete_from_primitive_lists(original, patch)
+    deletions = {name: patch.pop(name) for name in [n for n in patch if n.startswith(_DELETE_FROM)]}
     orders = {name: patch.pop(name) for name in [n for n in patch if n.startswith(_SET_ORDER)]}
     before = {name.removeprefix(_SET_ORDER): original.get(name.removeprefix(_SET_ORDER)) for name in orders}
     for name, value in patch.items():
         _merge_field(original, name, value, _field_shape(shape, name))
+    _delete_from_primitive_lists(original, deletions)
     for name, order in orders.items():
         field = name.removeprefix(_SET_ORDER)
         _set_order(original, field, order, before[field], _field_shape(shape, field))
@@ -270,7 +271,9 @@ def _merge_list(original: list[Any], patch: list[Any], shape: schema.Shape) -> l
         merged = original + [value for value in dict.fromkeys(patch) if value not in original]
         return _ordered(merged, patch, original, _itself)
     if any(_directive(item) == "replace" for item in patch):
-        return [_without_directives(item) for item in patch if _directive(item) != "replace"]
+        return [
+            _merge_map({}, dict(item), shape.items) for item in patch if _directive(item) not in {"replace", "delete"}
+        ]
     identify = _by_key(key)
     deleted = {identify(item) for item in patch if _directive(item) == "delete"}
     merged = [item for item in original if identify(item) not in deleted]
@@ -349,9 +352,8 @@ def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
         del original[name]
 
 
-def _delete_from_primitive_lists(original: JsonObject, patch: JsonObject) -> None:
-    for name in [name for name in patch if name.startswith(_DELETE_FROM)]:
-        deleted = patch.pop(name)
+def _delete_from_primitive_lists(original: JsonObject, deletions: JsonObject) -> None:
+    for name, deleted in deletions.items():
         field = name.removeprefix(_DELETE_FROM)
         if not isinstance(deleted, list):
             raise BadRequest(f"{name} must be a list")

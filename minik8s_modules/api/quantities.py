@@ -9,7 +9,7 @@ below 1024 becomes decimal). Source: k8s.io/apimachinery ``api/resource/quantity
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ _DECIMAL = {
     "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12, "P": Decimal(10) ** 15,
     "E": Decimal(10) ** 18,
 }  # fmt: skip
-_EXACT = Context(prec=200, rounding=ROUND_CEILING)  # the longest input times 2**60 fits
+_EXACT = Context(prec=200, rounding=ROUND_UP)  # the longest input times 2**60 fits
 _LONGEST = 64
 _NANO = Decimal("1e-9")
 _LARGEST = Decimal(2) ** 63 - 1
@@ -70,18 +70,18 @@ def is_quantity(text: str | float) -> bool:
     return True
 
 
-def _ceiling(value: Decimal) -> int:
-    return int(value.to_integral_value(rounding=ROUND_CEILING, context=_EXACT))
+def _rounded(value: Decimal) -> int:
+    return int(value.to_integral_value(rounding=ROUND_UP, context=_EXACT))
 
 
 def to_milli(text: str | float) -> int:
     """Return thousandths (milli-CPU), rounded up. Raises ValueError as ``parse``."""
-    return _ceiling(_EXACT.multiply(parse(text), Decimal(1000)))
+    return _rounded(_EXACT.multiply(parse(text), Decimal(1000)))
 
 
 def to_bytes(text: str | float) -> int:
     """Return whole units (bytes, pods), rounded up. Raises ValueError as ``parse``."""
-    return _ceiling(parse(text))
+    return _rounded(parse(text))
 
 
 def canonical(text: str | float) -> str:
@@ -106,13 +106,19 @@ def _decimal(value: Decimal) -> str:
         scaled = _EXACT.divide(value, factor)
         if scaled == scaled.to_integral_value(context=_EXACT) and (scaled or not suffix):
             return f"{int(scaled)}{suffix}"
-    return str(_ceiling(value))
+    return str(_rounded(value))
 
 
 def _exponent(value: Decimal) -> str:
     text = _decimal(value)
     powers = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
     return f"{text[:-1]}e{powers[text[-1]]}" if text[-1] in powers else text
+
+
+def canonical_milli(text: str | float) -> str:
+    """Return the canonical form, rounded up to thousandths as resource lists are. Raises ValueError as ``parse``."""
+    milli = _EXACT.multiply(parse(text), Decimal(1000))
+    return canonical(text) if milli == milli.to_integral_value() else format_milli(_rounded(milli))
 
 
 def format_milli(milli: int) -> str:
