@@ -10,17 +10,16 @@ started again).
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import re
+import ipaddress
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import labels
+from .attachment import ALIAS, Attachment, attach, declared_attachment, delete_link, link_name, observe_attachment
 from .docker import NOT_FOUND, DockerError
 from .documents import Entries
 from .faults import KeyFault
-from .netlink import Address, Link, Netlink, netns_of
+from .netlink import Link, Netlink
 from .observations import observation_from_inspect
 from .schema import FLAG, LIST, OBJECT, POD, TEXT, WHOLE, Field, Schema, check_fields, check_texts
 from .section import Context, Facets, Plan, Scope, Step
@@ -41,20 +40,7 @@ ENTRY: Schema = {
 DNS: Schema = {"nameservers": Field((LIST,)), "searches": Field((LIST,)), "options": Field((LIST,))}
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
-ALIAS = "minik8s {node} {uid}"
 LIVE = ("running", "paused", "restarting")
-
-
-class Attachment(NamedTuple):
-    """The network of a running sandbox as the kernel has it; None or "" for what is missing."""
-
-    link: str = ""
-    bridge: str = ""
-    hairpin: bool = False
-    address: str = ""
-    gateway: str = ""
-    mtu: str = ""
-    loopback: bool = False
 
 
 class Observed(NamedTuple):
@@ -65,27 +51,12 @@ class Observed(NamedTuple):
     strays: dict[str, list[Link]]
 
 
-def link_name(uid: str) -> str:
-    """Return the host end's device name: mk8s- and the uid's first 8 hex digits (of its sha256 if it has none)."""
-    head = uid[:8].lower()
-    digits = head if re.fullmatch("[0-9a-f]{8}", head) else hashlib.sha256(uid.encode()).hexdigest()[:8]
-    return "mk8s-" + digits
-
-
-def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
-    """Return the network a sandbox must have."""
-    if entry["host_network"]:
-        return Attachment()
-    address = f"{entry['ip']}/{entry['prefix_length']}"
-    return Attachment(
-        link=link_name(key),
-        bridge=entry["bridge"],
-        hairpin=True,
-        address=address,
-        gateway=entry["gateway"],
-        mtu=str(entry["mtu"]),
-        loopback=True,
-    )
+def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
+    try:
+        ipaddress.IPv4Interface(f"{entry['ip']}/{entry['prefix_length']}")
+        ipaddress.IPv4Address(entry["gateway"])
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"sandbox {key}: {error}") from None
 
 
 def _describe(state: str, attempt: int, image: str, attachment: Attachment) -> Facets:
@@ -134,6 +105,8 @@ class Sandboxes:
             raise KeyFault(
                 "InvalidEntry", f"sandbox {key} holds the pod uid {entry['pod']['uid']!r}; both must be equal"
             )
+        if not entry["host_network"]:
+            _check_addresses(key, entry)
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the node's pause containers, their networks, and (full scope) links nobody declared."""
@@ -173,12 +146,12 @@ class Sandboxes:
         with Netlink() as netlink:
             link = netlink.links().get(link_name(step.key))
             if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
-                _delete_link(netlink, link)
+                delete_link(netlink, link)
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete link")
         with Netlink() as netlink:
-            _delete_link(netlink, step.data)
+            delete_link(netlink, step.data)
 
     def _create(self, context: Context, step: Step) -> None:
         entry = step.data
@@ -250,46 +223,6 @@ def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
     return KeyFault(reason, str(error))
 
 
-def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
-    """Return a running sandbox's network as the kernel has it."""
-    if inspect["HostConfig"]["NetworkMode"] == "host":
-        return Attachment()
-    name = link_name(inspect["Config"]["Labels"].get(labels.POD_UID, ""))
-    host = links.get(name)
-    bridge = next((link.name for link in links.values() if host and link.ifindex == host.master), "")
-    try:
-        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
-            return _attachment_inside(inside, host, bridge)
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-        return Attachment()
-
-
-def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
-    links = inside.links()
-    eth0, loopback = links.get("eth0"), links["lo"].up
-    if eth0 is None or not eth0.up:
-        return Attachment(host.name if host else "", bridge, loopback=loopback)
-    found = sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == eth0.ifindex)
-    gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
-    seen = Attachment(address=" ".join(found), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback)
-    if host is None or not host.up:
-        return seen
-    mtu = seen.mtu if host.mtu == eth0.mtu else f"{eth0.mtu} (outside {host.mtu})"
-    return seen._replace(link=host.name, bridge=bridge, hairpin=_hairpin(host.name), mtu=mtu)
-
-
-def _hairpin_path(link: str) -> str:
-    return f"/sys/class/net/{link}/brport/hairpin_mode"
-
-
-def _hairpin(link: str) -> bool:
-    try:
-        with open(_hairpin_path(link), encoding="ascii") as source:
-            return source.read().strip() == "1"
-    except OSError:
-        return False
-
-
 def _strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any], scope: Scope) -> dict[str, list[Link]]:
     """Return this node's host ends by pod uid, where no pause container of that pod is left."""
     found: dict[str, list[Link]] = {}
@@ -358,85 +291,3 @@ def _show(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, cu
         before = _describe(had["State"]["Status"], _attempt(had), had["Config"]["Image"], attachment)
     image = current["Config"]["Image"] if current else entry["image"]
     plan.differs(key, before, _describe("running", entry["attempt"], image, declared_attachment(key, entry)))
-
-
-def attach(context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:
-    """Give a running sandbox its link, address and default route; what is right already stays.
-
-    Raises:
-        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing.
-    """
-    inspect = context.docker.inspect(container)
-    pid = inspect["State"]["Pid"] if inspect else 0
-    if not pid:
-        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
-    with Netlink() as outside, Netlink(netns_of(pid)) as inside:
-        links = outside.links()
-        bridge = links.get(entry["bridge"])
-        if bridge is None:
-            raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
-        _make_link(context, outside, inside, (links, bridge, netns_of(pid)), key, entry)
-        _configure(context, inside, entry)
-
-
-def _delete_link(netlink: Netlink, link: Link) -> None:
-    """Delete a device that may be going away by itself, with the namespace of its other end."""
-    try:
-        netlink.delete_link(link.ifindex)
-    except OSError as error:
-        if error.errno != errno.ENODEV:
-            raise
-
-
-def _make_link(
-    context: Context,
-    outside: Netlink,
-    inside: Netlink,
-    place: tuple[Mapping[str, Link], Link, str],
-    key: str,
-    entry: Mapping[str, Any],
-) -> None:
-    links, bridge, netns = place
-    name, alias = link_name(key), ALIAS.format(node=context.node, uid=key)
-    host, eth0 = links.get(name), inside.links().get("eth0")
-    if host is not None and eth0 is None:  # left by an earlier attempt
-        context.checkpoint("delete link")
-        _delete_link(outside, host)
-        host = None
-    if eth0 is not None and host is None:
-        context.checkpoint("delete link inside")
-        inside.delete_link(eth0.ifindex)
-    if host is None:
-        context.checkpoint("create link")
-        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns)
-        host = outside.links()[name]
-    if (host.master, host.up, host.mtu, host.alias) != (bridge.ifindex, True, entry["mtu"], alias):
-        context.checkpoint("set link")
-        outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)
-    if not _hairpin(name):
-        context.checkpoint("hairpin")
-        with open(_hairpin_path(name), "w", encoding="ascii") as target:
-            target.write("1")
-
-
-def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> None:
-    links = inside.links()
-    lo, eth0 = links["lo"], links["eth0"]
-    if not lo.up:
-        context.checkpoint("lo up")
-        inside.set_link(lo.ifindex, up=True)
-    if not eth0.up or eth0.mtu != entry["mtu"]:
-        context.checkpoint("eth0 up")
-        inside.set_link(eth0.ifindex, up=True, mtu=entry["mtu"])
-    wanted = Address(eth0.ifindex, entry["ip"], entry["prefix_length"])
-    present = [each for each in inside.addresses() if each.ifindex == eth0.ifindex]
-    for other in present:
-        if other != wanted:
-            context.checkpoint("delete address")
-            inside.delete_address(other)
-    if wanted not in present:
-        context.checkpoint("add address")
-        inside.add_address(wanted)
-    if [each.gateway for each in inside.routes() if each.destination == "default"] != [entry["gateway"]]:
-        context.checkpoint("default route")
-        inside.set_default_route(entry["gateway"], eth0.ifindex)

@@ -79,6 +79,11 @@ def read_values(run_dir: str, key: str) -> Values:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def holds_secrets(run_dir: str) -> bool:
+    """Return whether any secret stands on the tmpfs."""
+    return bool(_present(run_dir))
+
+
 def decode_blob(blob: str | None) -> dict[str, Values]:
     """Return the values of a request's blob.
 
@@ -158,10 +163,6 @@ class Secrets:
         tmpfs.make_ready(context)
 
     def _unmount(self, context: Context, step: Step) -> None:
-        shutil.rmtree(os.path.join(secrets_dir(context.run_dir), META), ignore_errors=True)
-        remove_file(_mark_path(context.run_dir))
-        for name in _list(secrets_dir(context.run_dir)):
-            _rmdir(os.path.join(secrets_dir(context.run_dir), name))
         tmpfs.take_away(context)
 
     def _remove(self, context: Context, step: Step) -> None:
@@ -277,7 +278,7 @@ def _plan_seal(plan: Plan, context: Context, entries: Entries, observed: Observe
         if observed.sealed_mac:
             plan.closing.append(Step("unseal", SEAL_KEY, "no secret is declared"))
         if observed.can_go:
-            plan.closing.append(Step("unmount", tmpfs.KEY, secrets_dir(context.run_dir)))
+            plan.closing.append(tmpfs.step_to_unmount(context.run_dir))
         return
     if plan.steps or not observed.sealed_mac or observed.sealed_mark != sealed_mark(entries, observed.sealed_mac):
         plan.closing.append(Step("seal", SEAL_KEY, f"{len(entries)} secrets", dict(entries)))

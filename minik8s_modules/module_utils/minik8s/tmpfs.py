@@ -6,6 +6,7 @@ Where ``run_dir`` is a tmpfs itself (systemd hosts) a directory is enough; elsew
 from __future__ import annotations
 
 import os
+import shutil
 
 from . import mounts
 from .faults import KeyFault
@@ -26,6 +27,11 @@ def can_go(run_dir: str) -> bool:
     """Return whether there is a directory of ours to take away: on tmpfs, or the empty one a killed run left."""
     path = secrets_dir(run_dir)
     return os.path.isdir(path) and (is_ready(run_dir) or not os.listdir(path))
+
+
+def step_to_unmount(run_dir: str) -> Step:
+    """Return the step that takes the directory away."""
+    return Step("unmount", KEY, secrets_dir(run_dir))
 
 
 def step_to_mount(run_dir: str) -> Step:
@@ -55,11 +61,13 @@ def require(run_dir: str) -> None:
 
 
 def take_away(context: Context) -> None:
-    """Unmount our tmpfs and remove the directory; one that still holds something stays."""
+    """Unmount our tmpfs and remove the directory; the caller knows that it holds nothing but marks."""
     path = os.path.realpath(secrets_dir(context.run_dir))
     for _ in mounts.at(path, mounts.mounts()):
         context.checkpoint("unmount tmpfs")
         mounts.unmount(path)
     context.checkpoint("remove secrets directory")
-    if os.path.isdir(path) and not os.listdir(path):
+    if mounts.kind_of(path, mounts.mounts()) == "tmpfs":  # run_dir itself is one
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.isdir(path) and not os.listdir(path):
         os.rmdir(path)

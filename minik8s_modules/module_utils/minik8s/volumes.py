@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
 import shutil
@@ -23,7 +24,7 @@ from .faults import KeyFault
 from .files import TEMPORARY
 from .paths import SECRET_KIND, component, pod_dir, relative, secret_dir, secrets_dir, split_key, volume_path
 from .schema import NONE, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
-from .secrets import read_values
+from .secrets import holds_secrets, read_values
 from .section import Context, Due, Facets, Plan, Scope, Step
 from .volume_files import Files, Tree, links_for, read_tree, write_tree
 
@@ -52,6 +53,7 @@ class Observed(NamedTuple):
     files: dict[str, Any]
     trees: dict[str, Tree]
     tmpfs_ready: bool
+    tmpfs_idle: bool
 
 
 class Volumes:
@@ -89,22 +91,23 @@ class Volumes:
             {key: _wanted_files(context, entry) for key, entry in ours.items()},
             {key: read_tree(places[key]) for key, entry in ours.items() if key in places and _has_files(entry)},
             tmpfs.is_ready(context.run_dir),
+            tmpfs.can_go(context.run_dir) and not holds_secrets(context.run_dir),
         )
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps; what nobody declared goes first."""
         plan = Plan()
+        used = {key.partition("/")[0] for key in entries}
         for key in sorted(set(observed.places) - set(entries)):
-            if key.partition("/")[0] in observed.running_pods:
-                plan.due.append(Due(key, REMOVE_AGAIN_S, "PodStillRunning"))
-                continue
-            plan.steps.append(Step("remove", key, observed.places[key], observed.places[key]))
-            plan.differs(key, observed.facets[key], None)
+            _plan_removal(plan, key, observed, tidy=key.partition("/")[0] not in used)
         for key, entry in entries.items():
             if scope.covers(key):
                 _plan_volume(plan, context, key, entry, observed)
         if not observed.tmpfs_ready and any(entry["kind"] == SECRET_KIND for entry in entries.values()):
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
+        going = {step.data[0] for step in plan.all_steps() if step.action == "remove"}
+        if observed.tmpfs_idle and scope.keys is None and _on_tmpfs(context, observed) <= going and not entries:
+            plan.closing.append(tmpfs.step_to_unmount(context.run_dir))
         return plan
 
     def apply(self, context: Context, step: Step) -> None:
@@ -114,18 +117,21 @@ class Volumes:
     def _mount(self, context: Context, step: Step) -> None:
         tmpfs.make_ready(context)
 
+    def _unmount(self, context: Context, step: Step) -> None:
+        tmpfs.take_away(context)
+
     def _check(self, context: Context, step: Step) -> None:
         hostpath.ensure(context.checkpoint, step.data["path"], step.data.get("type", ""))
 
     def _remove(self, context: Context, step: Step) -> None:
-        remove_tree(context, step.data)
-        folder = os.path.dirname(step.data)
-        for _level in range(2):  # volumes, then the pod's directory; on the tmpfs the pod's, then .volumes
-            try:
+        path, tidy = step.data
+        remove_tree(context, path)
+        folders = [os.path.dirname(path)]  # the pod's directory on the tmpfs; on disk "volumes", then the pod's
+        if not path.startswith(secrets_dir(context.run_dir)):
+            folders.append(os.path.dirname(folders[0]))
+        for folder in folders if tidy else []:
+            with contextlib.suppress(OSError):  # it still holds something
                 os.rmdir(folder)
-            except OSError:
-                return
-            folder = os.path.dirname(folder)
 
     def _make(self, context: Context, step: Step) -> None:
         path, entry = step.data
@@ -155,6 +161,23 @@ class Volumes:
             _plan_volume(again, context, key, entry, seen)
             status[key] = None if again.steps or again.errors else {"state": "present"}
         return status
+
+
+def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool) -> None:
+    """Plan an undeclared volume away; what a killed run was building goes first, before its name is used again."""
+    uid, _, name = key.partition("/")
+    leftover = name.startswith(TEMPORARY)
+    if uid in observed.running_pods and not leftover:
+        plan.due.append(Due(key, REMOVE_AGAIN_S, "PodStillRunning"))
+        return
+    step = Step("remove", key, observed.places[key], (observed.places[key], tidy))
+    (plan.opening if leftover else plan.steps).append(step)
+    plan.differs(key, observed.facets[key], None)
+
+
+def _on_tmpfs(context: Context, observed: Observed) -> set[str]:
+    base = secrets_dir(context.run_dir) + "/"
+    return {path for path in observed.places.values() if path.startswith(base)}
 
 
 def _check_files(key: str, entry: Mapping[str, Any]) -> None:
@@ -265,7 +288,7 @@ def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any
     path = volume_path(context.state_dir, context.run_dir, uid, name, kind)
     other = observed.places.get(key)
     if other is not None and other != path:  # it was of another kind
-        plan.steps.append(Step("remove", key, other, other))
+        plan.steps.append(Step("remove", key, other, (other, False)))
     if kind == "emptyDir":
         wanted = (
             {"tmpfs": _kilobytes(entry.get("size_bytes"))}

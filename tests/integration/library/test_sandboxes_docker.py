@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.sandboxes import link_name
+from minik8s_modules.module_utils.minik8s.attachment import link_name
 from tests.support.node import TestNode, command
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import documents, fencing, files, mounts, netfilter, paths, sandboxes
+from minik8s_modules.module_utils.minik8s import attachment, documents, fencing, files, mounts, netfilter, paths
 from minik8s_modules.module_utils.minik8s.faults import KeyFault, PassFault
 from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
 from minik8s_modules.module_utils.minik8s.section import Request, context_for
@@ -117,8 +117,8 @@ def test_rules_are_read_from_what_the_tools_print() -> None:
 
 
 def test_the_link_name_fits_and_tells_the_pod() -> None:
-    assert sandboxes.link_name("4AB1c2d3-0000-4000-8000-000000000001") == "mk8s-4ab1c2d3"
-    assert len(sandboxes.link_name("mirror-pod-of-some-file")) == 13
+    assert attachment.link_name("4AB1c2d3-0000-4000-8000-000000000001") == "mk8s-4ab1c2d3"
+    assert len(attachment.link_name("mirror-pod-of-some-file")) == 13
 
 
 def test_an_observation_has_the_contracts_fields() -> None:

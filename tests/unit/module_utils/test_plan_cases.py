@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.module_utils.minik8s import labels, netfilter, sandboxes, secrets, volumes
+from minik8s_modules.module_utils.minik8s import attachment, labels, netfilter, sandboxes, secrets, volumes
 from minik8s_modules.module_utils.minik8s import network as net
 from minik8s_modules.module_utils.minik8s.container_plan import Sandbox, Seen, plan_container
 from minik8s_modules.module_utils.minik8s.container_spec import Mount, body_of, normalized
@@ -176,7 +176,7 @@ def sandbox_entry(case: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("case", cases("plan_sandboxes"))
 def test_plan_sandbox(case: dict[str, Any]) -> None:
     entry = sandbox_entry(case)
-    right = sandboxes.declared_attachment(UID, sandbox_entry({}))
+    right = attachment.declared_attachment(UID, sandbox_entry({}))
     containers, attachments = [], {}
     for found in case.get("containers", []):
         number = f"id{found['attempt']}"
@@ -216,7 +216,7 @@ def test_plan_secrets(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("plan_volumes"))
 def test_plan_volume(case: dict[str, Any]) -> None:
-    key, entry = f"{UID}/v", case.get("entry")
+    key, entry = f"{UID}/{case.get('name', 'v')}", case.get("entry")
     path = case.get("place", f"/state/pods/{UID}/volumes/v")
     there = "facets" in case and (entry or {}).get("kind") != "hostPath"
     files = None
@@ -230,6 +230,7 @@ def test_plan_volume(case: dict[str, Any]) -> None:
         {key: files},
         {key: Tree(tree, links_for(tree), case.get("leftovers", []))} if there else {},
         tmpfs_ready=True,
+        tmpfs_idle=bool(case.get("tmpfs_idle")),
     )
     check(volumes.Volumes().plan(context(), {key: entry} if entry else {}, observed, Scope()), case)
 

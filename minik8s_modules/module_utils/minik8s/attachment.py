@@ -1,0 +1,178 @@
+"""A sandbox's network attach: a veth pair between the node's bridge and the pause container's network namespace.
+
+The host end is ``mk8s-<8 hex of the uid>`` and carries ``minik8s <node> <uid>`` as its alias, which tells whose it is;
+the other end is ``eth0`` with the pod's address and the default route. All of it is read from the kernel and compared;
+what is right already stays. Hairpin is on, so that a pod reaches itself through a service.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from . import labels
+from .faults import KeyFault
+from .netlink import Address, Link, Netlink, netns_of
+from .section import Context
+
+ALIAS = "minik8s {node} {uid}"
+
+
+class Attachment(NamedTuple):
+    """The network of a running sandbox as the kernel has it; None or "" for what is missing."""
+
+    link: str = ""
+    bridge: str = ""
+    hairpin: bool = False
+    address: str = ""
+    gateway: str = ""
+    mtu: str = ""
+    loopback: bool = False
+
+
+def link_name(uid: str) -> str:
+    """Return the host end's device name: mk8s- and the uid's first 8 hex digits (of its sha256 if it has none)."""
+    head = uid[:8].lower()
+    digits = head if re.fullmatch("[0-9a-f]{8}", head) else hashlib.sha256(uid.encode()).hexdigest()[:8]
+    return "mk8s-" + digits
+
+
+def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
+    """Return the network a sandbox must have."""
+    if entry["host_network"]:
+        return Attachment()
+    address = f"{entry['ip']}/{entry['prefix_length']}"
+    return Attachment(
+        link=link_name(key),
+        bridge=entry["bridge"],
+        hairpin=True,
+        address=address,
+        gateway=entry["gateway"],
+        mtu=str(entry["mtu"]),
+        loopback=True,
+    )
+
+
+def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+    """Return a running sandbox's network as the kernel has it."""
+    if inspect["HostConfig"]["NetworkMode"] == "host":
+        return Attachment()
+    name = link_name(inspect["Config"]["Labels"].get(labels.POD_UID, ""))
+    host = links.get(name)
+    bridge = next((link.name for link in links.values() if host and link.ifindex == host.master), "")
+    try:
+        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+            return _attachment_inside(inside, host, bridge)
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return Attachment()
+
+
+def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
+    links = inside.links()
+    eth0, loopback = links.get("eth0"), links["lo"].up
+    if eth0 is None or not eth0.up:
+        return Attachment(host.name if host else "", bridge, loopback=loopback)
+    found = sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == eth0.ifindex)
+    gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
+    seen = Attachment(address=" ".join(found), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback)
+    if host is None or not host.up:
+        return seen
+    mtu = seen.mtu if host.mtu == eth0.mtu else f"{eth0.mtu} (outside {host.mtu})"
+    return seen._replace(link=host.name, bridge=bridge, hairpin=_hairpin(host.name), mtu=mtu)
+
+
+def _hairpin_path(link: str) -> str:
+    return f"/sys/class/net/{link}/brport/hairpin_mode"
+
+
+def _hairpin(link: str) -> bool:
+    try:
+        with open(_hairpin_path(link), encoding="ascii") as source:
+            return source.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def attach(context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:
+    """Give a running sandbox its link, address and default route; what is right already stays.
+
+    Raises:
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing.
+    """
+    inspect = context.docker.inspect(container)
+    pid = inspect["State"]["Pid"] if inspect else 0
+    if not pid:
+        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+    with Netlink() as outside, Netlink(netns_of(pid)) as inside:
+        links = outside.links()
+        bridge = links.get(entry["bridge"])
+        if bridge is None:
+            raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
+        _make_link(context, outside, inside, (links, bridge, netns_of(pid)), key, entry)
+        _configure(context, inside, entry)
+
+
+def delete_link(netlink: Netlink, link: Link) -> None:
+    """Delete a device that may be going away by itself, with the namespace of its other end."""
+    try:
+        netlink.delete_link(link.ifindex)
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+
+
+def _make_link(
+    context: Context,
+    outside: Netlink,
+    inside: Netlink,
+    place: tuple[Mapping[str, Link], Link, str],
+    key: str,
+    entry: Mapping[str, Any],
+) -> None:
+    links, bridge, netns = place
+    name, alias = link_name(key), ALIAS.format(node=context.node, uid=key)
+    host, eth0 = links.get(name), inside.links().get("eth0")
+    if host is not None and eth0 is None:  # left by an earlier attempt
+        context.checkpoint("delete link")
+        delete_link(outside, host)
+        host = None
+    if eth0 is not None and host is None:
+        context.checkpoint("delete link inside")
+        inside.delete_link(eth0.ifindex)
+    if host is None:
+        context.checkpoint("create link")
+        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns)
+        host = outside.links()[name]
+    if (host.master, host.up, host.mtu, host.alias) != (bridge.ifindex, True, entry["mtu"], alias):
+        context.checkpoint("set link")
+        outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)
+    if not _hairpin(name):
+        context.checkpoint("hairpin")
+        with open(_hairpin_path(name), "w", encoding="ascii") as target:
+            target.write("1")
+
+
+def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> None:
+    links = inside.links()
+    lo, eth0 = links["lo"], links["eth0"]
+    if not lo.up:
+        context.checkpoint("lo up")
+        inside.set_link(lo.ifindex, up=True)
+    if not eth0.up or eth0.mtu != entry["mtu"]:
+        context.checkpoint("eth0 up")
+        inside.set_link(eth0.ifindex, up=True, mtu=entry["mtu"])
+    wanted = Address(eth0.ifindex, entry["ip"], entry["prefix_length"])
+    present = [each for each in inside.addresses() if each.ifindex == eth0.ifindex]
+    for other in present:
+        if other != wanted:
+            context.checkpoint("delete address")
+            inside.delete_address(other)
+    if wanted not in present:
+        context.checkpoint("add address")
+        inside.add_address(wanted)
+    if [each.gateway for each in inside.routes() if each.destination == "default"] != [entry["gateway"]]:
+        context.checkpoint("default route")
+        inside.set_default_route(entry["gateway"], eth0.ifindex)
