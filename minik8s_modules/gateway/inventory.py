@@ -17,6 +17,8 @@ from minik8s_modules.base.errors import ConfigurationError
 
 NODES_GROUP = "nodes"
 DEFAULT_SHARD = "default"
+DOCKER_SOCKET = "/var/run/docker.sock"
+RUN_DIR = "/run/minik8s"
 _CONNECTIONS = ("warm_local", "warm_ssh")
 _SSH_PORT = 22
 _LARGEST_PORT = 65535
@@ -30,8 +32,8 @@ class NodeAddress(NamedTuple):
 
     name: str
     connection: Literal["warm_local", "warm_ssh"]
-    docker_socket: str = "/var/run/docker.sock"
-    run_dir: str = "/run/minik8s"
+    docker_socket: str = DOCKER_SOCKET
+    run_dir: str = RUN_DIR
     host: str = ""
     port: int = _SSH_PORT
     user: str = ""
@@ -40,8 +42,18 @@ class NodeAddress(NamedTuple):
     control_path: str = ""
 
 
-def load_nodes(path: Path, shard: str = DEFAULT_SHARD) -> tuple[NodeAddress, ...]:
+def inventory_file(path: Path) -> Path:
+    """Return the file to read: ``path`` itself, or ``hosts.yml`` in it."""
+    return path / "hosts.yml" if path.is_dir() else path
+
+
+def load_nodes(path: Path, shard: str = DEFAULT_SHARD, run_dir: str = RUN_DIR) -> tuple[NodeAddress, ...]:
     """Return the nodes of ``shard`` in the inventory file ``path``, by name.
+
+    Args:
+        path: a file in YAML.
+        shard: hosts whose ``minik8s_shard`` is another are left out.
+        run_dir: of nodes whose inventory does not tell theirs.
 
     Raises:
         ConfigurationError: the file cannot be read, or names a node that cannot be reached as described.
@@ -52,10 +64,10 @@ def load_nodes(path: Path, shard: str = DEFAULT_SHARD) -> tuple[NodeAddress, ...
         raise ConfigurationError(f"cannot read inventory {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"inventory {path} is no valid YAML: {error}") from error
-    return nodes_of(data, str(path), shard)
+    return nodes_of(data, str(path), shard, run_dir)
 
 
-def nodes_of(data: Any, where: str, shard: str = DEFAULT_SHARD) -> tuple[NodeAddress, ...]:
+def nodes_of(data: Any, where: str, shard: str = DEFAULT_SHARD, run_dir: str = RUN_DIR) -> tuple[NodeAddress, ...]:
     """Return the nodes of ``shard`` that the parsed inventory ``data`` tells; ``where`` names it in errors."""
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"inventory {where} must hold a mapping of groups at its top level")
@@ -69,7 +81,7 @@ def nodes_of(data: Any, where: str, shard: str = DEFAULT_SHARD) -> tuple[NodeAdd
     hosts = members.get(NODES_GROUP, set(own))
     merged = {host: {**variables[host], **own[host]} for host in sorted(hosts)}
     return tuple(
-        _node(host, values, where)
+        _node(host, {"minik8s_run_dir": run_dir, **values}, where)
         for host, values in merged.items()
         if str(values.get("minik8s_shard", DEFAULT_SHARD)) == shard
     )
@@ -113,8 +125,8 @@ def _node(name: str, values: Mapping[str, Any], where: str) -> NodeAddress:
     return NodeAddress(
         name=name,
         connection="warm_ssh" if connection == "warm_ssh" else "warm_local",
-        docker_socket=text("minik8s_docker_socket", "/var/run/docker.sock"),
-        run_dir=text("minik8s_run_dir", "/run/minik8s"),
+        docker_socket=text("minik8s_docker_socket", DOCKER_SOCKET),
+        run_dir=text("minik8s_run_dir", RUN_DIR),
         host=text("ansible_host", name),
         port=_port(text("ansible_port", str(_SSH_PORT)), f"{where}: ansible_port of {name}"),
         user=text("ansible_user"),

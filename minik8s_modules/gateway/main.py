@@ -13,7 +13,7 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.gateway import messages
-from minik8s_modules.gateway.inventory import DEFAULT_SHARD, NodeAddress, load_nodes
+from minik8s_modules.gateway.inventory import DEFAULT_SHARD, RUN_DIR, NodeAddress, inventory_file, load_nodes
 from minik8s_modules.gateway.leases import FRESH_S, LeaseApi, NodeLeases
 from minik8s_modules.gateway.links import link_to
 from minik8s_modules.gateway.messages import Cancel, PullRequest, Relist, Request
@@ -119,9 +119,10 @@ def _stop_all(watchers: Sequence[NodeWatcher]) -> None:
 class InventoryFile:
     """The nodes an inventory file tells, read again when the file has changed."""
 
-    def __init__(self, path: Path, shard: str) -> None:
-        self._path = path
+    def __init__(self, path: Path, shard: str, run_dir: Path) -> None:
+        self._path = inventory_file(path)
         self._shard = shard
+        self._run_dir = str(run_dir)
         self._stamp: tuple[int, int, int] | None = None
 
     def changed_nodes(self) -> tuple[NodeAddress, ...] | None:
@@ -138,7 +139,7 @@ class InventoryFile:
         if stamp == self._stamp:
             return None
         self._stamp = stamp
-        return load_nodes(self._path, self._shard)
+        return load_nodes(self._path, self._shard, self._run_dir)
 
 
 def serve(configuration: Configuration, stop: threading.Event) -> None:
@@ -148,9 +149,10 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         ConfigurationError: the configuration, the kubeconfig or the inventory cannot be used.
     """
     client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-gateway")
-    inventory = InventoryFile(Path(configuration.text("inventory")), configuration.text("shard", DEFAULT_SHARD))
+    run_dir = Path(configuration.text("run_dir", RUN_DIR))
+    shard = configuration.text("shard", DEFAULT_SHARD)
+    inventory = InventoryFile(Path(configuration.text("inventory")), shard, run_dir)
     nodes = inventory.changed_nodes() or ()
-    run_dir = Path(configuration.text("run_dir", "/run/minik8s"))
     socket_path = Path(configuration.text("socket", str(run_dir / "gateway.sock")))
     gateway = Gateway(client, socket_path, run_dir / "gateway")
     gateway.start()

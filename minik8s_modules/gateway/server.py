@@ -28,6 +28,7 @@ JsonObject = dict[str, Any]
 Publish = Callable[[Mapping[str, Any]], None]
 
 WAITING_LINES = 10_000
+BATCH_LINES = 64
 
 
 class Client:
@@ -39,6 +40,7 @@ class Client:
         self._lines: queue.Queue[bytes | None] = queue.Queue(WAITING_LINES)
         self._threads: tuple[threading.Thread, ...] = ()
         self.closed = threading.Event()
+        self._ending = False
 
     def start(self, on_end: Callable[[Client], None]) -> None:
         """Read and write in two threads; ``on_end`` is called once when reading has ended."""
@@ -95,20 +97,26 @@ class Client:
 
     def _write(self) -> None:
         try:
-            while (line := self._lines.get()) is not None:
-                # what else waits goes out in the same call
-                batch = [line]
-                with contextlib.suppress(queue.Empty):
-                    while len(batch) < WAITING_LINES and (more := self._lines.get_nowait()) is not None:
-                        batch.append(more)
-                self._connection.sendall(b"".join(batch))
-                if self.closed.is_set():
-                    break
+            while lines := self._waiting():
+                self._connection.sendall(b"".join(lines))
         except OSError as error:
             log.debug("a client is gone: %s", error)
         finally:
             self.close()
             self._connection.close()
+
+    def _waiting(self) -> list[bytes]:
+        """Return the next lines, which go out in one call; none when the client is to be closed."""
+        if self._ending or self.closed.is_set():
+            return []
+        lines: list[bytes] = []
+        while len(lines) < BATCH_LINES and not (lines and self._lines.empty()):
+            line = self._lines.get()
+            if line is None:
+                self._ending = True
+                break
+            lines.append(line)
+        return lines
 
 
 class SocketServer:

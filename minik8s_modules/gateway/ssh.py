@@ -65,7 +65,7 @@ def connection_options(address: NodeAddress, control: Path) -> list[str]:
     for option in _OPTIONS:
         argv += ["-o", option]
     if address.known_hosts:
-        argv += ["-o", f"UserKnownHostsFile={address.known_hosts}", "-o", "GlobalKnownHostsFile=none"]
+        argv += ["-o", f"UserKnownHostsFile={address.known_hosts}", "-o", "GlobalKnownHostsFile=/dev/null"]
     if address.key_file:
         argv += ["-o", "IdentitiesOnly=yes", "-i", address.key_file]
     if address.user:

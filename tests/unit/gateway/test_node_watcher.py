@@ -1,0 +1,253 @@
+"""Watching a node over everything that Docker and the way to it may do; the real ones are in the integration tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.gateway.engine import DockerEvent
+from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
+from minik8s_modules.gateway.node import DEAD_AFTER_S, TOUCH_S, NodeWatcher
+
+
+class ScriptedEngine:
+    """A Docker whose containers are a dictionary and whose events are a list."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.ids: dict[str, str] = {}
+        self.names = ["minik8s/busybox:1"]
+        self.script: list[DockerEvent | Callable[[], None]] = []
+        self.asked_since: list[int] = []
+
+    def ping(self) -> None:
+        """Answer unless down."""
+        self._check()
+
+    def containers(self) -> list[dict[str, Any]]:
+        """Return all."""
+        self._check()
+        return [{"id": each, "state": state} for each, state in self.ids.items()]
+
+    def container(self, container_id: str) -> dict[str, Any] | None:
+        """Return one."""
+        self._check()
+        state = self.ids.get(container_id)
+        return {"id": container_id, "state": state} if state else None
+
+    def images(self) -> list[str]:
+        """Return the names."""
+        return [*self.names]
+
+    def events(self, since_ns: int) -> Any:
+        """Return the scripted events."""
+        self._check()
+        self.asked_since.append(since_ns)
+        return ScriptedStream(self)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _check(self) -> None:
+        if self.down:
+            raise DockerUnavailable("down")
+
+
+class ScriptedStream:
+    """Plays the script; what is callable happens between two events."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine = engine
+
+    def __iter__(self) -> Iterator[DockerEvent]:
+        """Play."""
+        while self._engine.script:
+            step = self._engine.script.pop(0)
+            if isinstance(step, DockerEvent):
+                yield step
+            else:
+                step()
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+    release = close
+
+
+class ScriptedLink:
+    """A way that is there or not."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.touches = 0
+
+    def open(self) -> str:
+        """Return the socket's path."""
+        if self.broken:
+            raise NodeUnreachable("no route")
+        return "/docker.sock"
+
+    def touch_attended(self) -> None:
+        """Count."""
+        if self.broken:
+            raise NodeUnreachable("no route")
+        self.touches += 1
+
+    def close(self) -> None:
+        """Be gone."""
+        self.broken = True
+
+
+class World:
+    """One watcher with everything around it scripted; the test calls its steps, no thread runs."""
+
+    def __init__(self) -> None:
+        self.engine, self.link, self.clock = ScriptedEngine(), ScriptedLink(), FakeClock()
+        self.told: list[dict[str, Any]] = []
+        self.watcher = NodeWatcher(
+            "n", self.link, self.told.append, lambda _path, _node: self.engine, self.clock, lambda: 0.5
+        )
+
+    def ops(self) -> list[str]:
+        """Return the kinds of messages told."""
+        return [message["op"] for message in self.told]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_life_is_told_when_it_changes(world: World):
+    assert world.watcher.probe()
+    assert world.watcher.probe()
+    assert [(message["op"], message["alive"]) for message in world.told] == [("alive", True)]
+
+
+def test_a_short_silence_is_no_death_and_a_longer_one_is(world: World):
+    world.watcher.probe()
+    world.engine.down = True
+    assert not world.watcher.probe()
+    world.clock.advance(DEAD_AFTER_S - 0.1)
+    assert not world.watcher.probe()
+    assert len(world.told) == 1
+    world.clock.advance(0.1)
+    world.watcher.probe()
+    assert world.told[-1] == {"op": "alive", "node": "n", "alive": False}
+    world.engine.down = False
+    world.watcher.probe()
+    assert world.told[-1]["alive"] is True
+
+
+def test_a_broken_way_is_as_good_as_a_dead_docker(world: World):
+    world.link.broken = True
+    assert not world.watcher.probe()
+    world.clock.advance(DEAD_AFTER_S)
+    assert not world.watcher.probe()
+    assert world.told == [{"op": "alive", "node": "n", "alive": False}]
+
+
+def test_only_lately_answered_pings_count_for_the_lease(world: World):
+    assert not world.watcher.answered_within(25)
+    world.watcher.probe()
+    world.clock.advance(25)
+    assert world.watcher.answered_within(25)
+    world.clock.advance(0.1)
+    assert not world.watcher.answered_within(25)
+
+
+def test_the_attended_file_is_touched_every_30_s_and_again_at_once_after_a_failure(world: World):
+    world.watcher.touch_if_due()
+    world.watcher.touch_if_due()
+    assert world.link.touches == 1
+    world.clock.advance(TOUCH_S)
+    world.link.broken = True
+    world.watcher.touch_if_due()
+    world.link.broken = False
+    world.watcher.touch_if_due()
+    assert world.link.touches == 2
+
+
+def test_events_come_after_the_state_with_fresh_observations(world: World):
+    world.watcher.probe()
+    world.engine.ids["a"] = "running"
+    world.engine.script = [
+        DockerEvent("start", "a", 5),
+        lambda: world.engine.ids.update(a="exited"),
+        DockerEvent("die", "a", 6),
+        world.engine.ids.clear,
+        DockerEvent("destroy", "a", 7),
+    ]
+    world.watcher.follow_once()
+    assert world.ops() == ["alive", "state", "event", "event", "event"]
+    assert [each["id"] for each in world.told[1]["containers"]] == ["a"]
+    assert [message["container"] and message["container"]["state"] for message in world.told[2:]] == [
+        "running", "exited", None,
+    ]  # fmt: skip
+    told: list[dict[str, Any]] = []
+    world.watcher.tell(told.append)
+    assert told[-1]["containers"] == []
+
+
+def test_after_a_break_events_resume_behind_the_last_one_seen_and_everything_is_listed(world: World):
+    world.watcher.probe()
+    world.engine.script = [DockerEvent("create", "a", 41)]
+    world.watcher.follow_once()
+    world.watcher.follow_once()
+    assert world.engine.asked_since == [0, 42]
+    assert world.ops().count("state") == 2
+
+
+def test_a_container_that_is_gone_before_it_was_looked_at_is_told_as_gone(world: World):
+    world.watcher.probe()
+    world.engine.script = [DockerEvent("start", "a", 5)]
+    world.watcher.follow_once()
+    assert world.told[-1] == {"op": "event", "node": "n", "action": "start", "id": "a", "container": None}
+
+
+def test_images_are_told_only_when_they_have_changed(world: World):
+    world.watcher.probe()
+    world.engine.script = [
+        DockerEvent("tag", "", 1),
+        lambda: world.engine.names.append("new:1"),
+        DockerEvent("pull", "", 2),
+    ]
+    world.watcher.follow_once()
+    assert [message["images"] for message in world.told if message["op"] == "images"] == [
+        ["minik8s/busybox:1", "new:1"]
+    ]
+
+
+def test_a_docker_that_breaks_off_in_a_list_leaves_the_last_state(world: World):
+    world.watcher.probe()
+    world.engine.ids["a"] = "running"
+    world.watcher.follow_once()
+    world.engine.down = True
+    with pytest.raises(DockerUnavailable):
+        world.watcher.follow_once()
+    told: list[dict[str, Any]] = []
+    world.watcher.tell(told.append)
+    assert [each["id"] for each in told[-1]["containers"]] == ["a"]
+
+
+def test_its_threads_do_all_that_by_themselves_and_end():
+    world = World()
+    watcher = NodeWatcher("n", world.link, world.told.append, lambda _path, _node: world.engine)
+    world.engine.script = [lambda: time.sleep(0.05)]
+    watcher.start()
+    end = time.monotonic() + 5
+    while "state" not in world.ops():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert world.link.touches == 1
+    before = world.ops().count("state")
+    watcher.relist()
+    while world.ops().count("state") <= before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    watcher.stop()
+    assert not any(thread.is_alive() for thread in watcher._threads)
