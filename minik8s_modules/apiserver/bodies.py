@@ -6,7 +6,9 @@ are refused, because a few hundred bytes of them unfold into gigabytes; kubectl 
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from typing import Any
 
 import orjson
@@ -105,15 +107,53 @@ def parse_yaml(body: bytes) -> Any:
     return value
 
 
+class _Collection:
+    """A YAML mapping or sequence while its events pass."""
+
+    def __init__(self, *, mapping: bool) -> None:
+        self.mapping = mapping
+        self.at_key = mapping
+        self.keys: set[str] = set()
+
+    def pass_node(self, text: str | None) -> None:
+        """Note a key or value that begins here; ``text`` is a scalar's."""
+        if self.at_key and text is not None:
+            if text in self.keys:
+                raise yaml.YAMLError(f"the key {text!r} is given twice")
+            self.keys.add(text)
+        self.at_key = self.mapping and not self.at_key
+
+
 def _check_events(body: bytes) -> None:
-    """Refuse aliases and deep nesting; libyaml's composer would recurse until the process dies."""
-    depth = 0
+    """Refuse aliases, keys given twice, and deep nesting (libyaml's composer would recurse until the process dies)."""
+    stack: list[_Collection] = []
     for event in yaml.parse(body, _Loader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not accepted; write the value out where it is used")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+            continue
+        if stack and isinstance(event, yaml.NodeEvent):
+            stack[-1].pass_node(event.value if isinstance(event, yaml.ScalarEvent) else None)
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append(_Collection(mapping=isinstance(event, yaml.MappingStartEvent)))
+        if len(stack) > MAX_DEPTH:
             raise yaml.YAMLError(f"it is nested more than {MAX_DEPTH} levels deep")
+
+
+def duplicate_fields(body: bytes, media: str) -> list[str]:
+    """Return ``duplicate field "name"`` for each name a JSON object of ``body`` has twice; YAML refuses them itself."""
+    if media != JSON:
+        return []
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        if len(pairs) != len({name for name, _ in pairs}):
+            counts = Counter(name for name, _ in pairs)
+            found.extend(f'duplicate field "{name}"' for name, count in counts.items() if count > 1)
+
+    json.loads(body, object_pairs_hook=note)
+    return found
 
 
 def _check_plain(value: Any, path: str) -> None:

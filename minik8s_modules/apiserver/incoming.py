@@ -68,14 +68,19 @@ def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:
     """
     check_kind(kind, obj)
     obj = to_canonical(kind, obj)
-    unknown = schema.unknown_fields(kind, obj) if options.validation != "Ignore" else []
-    if unknown and options.validation == "Strict":
-        told = f"strict decoding error: {', '.join(unknown)}"
-        raise schema.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
-    for told in unknown:
-        options.warn(told)
+    if options.validation != "Ignore":
+        refuse_or_warn(kind, schema.unknown_fields(kind, obj), options)
     check_types(kind, obj)
     return obj
+
+
+def refuse_or_warn(kind: Kind, found: list[str], options: Options) -> None:
+    """Treat unknown or duplicate fields as fieldValidation says: Strict raises BadRequest, Warn warns."""
+    if found and options.validation == "Strict":
+        told = f"strict decoding error: {', '.join(found)}"
+        raise schema.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
+    for told in found:
+        options.warn(told)
 
 
 def check_types(kind: Kind, obj: JsonObject) -> None:

@@ -67,9 +67,13 @@ class Call(NamedTuple):
         """Return the representation the client wants."""
         return form(self.request.headers.get("Accept", ""), self.arguments.get("includeObject", ""))
 
-    def body(self) -> JsonObject:
+    def body(self, options: incoming.Options) -> JsonObject:
         """Return the body, an object."""
-        return bodies.parse_object(bodies.read(self.request), bodies.media_type(self.request))
+        body, media = bodies.read(self.request), bodies.media_type(self.request)
+        obj = bodies.parse_object(body, media)
+        if options.validation != "Ignore":
+            incoming.refuse_or_warn(self.target.kind, bodies.duplicate_fields(body, media), options)
+        return obj
 
     def show(
         self, item: CachedObject, code: int = 200, warnings: Iterable[str] = (), wanted: Form | None = None
@@ -126,19 +130,19 @@ def create(call: Call) -> Response:
     if not call.target.kind.stored:
         return _answered(call)
     wanted, options = call.form(), incoming.options_of(call.arguments)
-    item = writing.create(call.backend, call.target, call.body(), options)
+    item = writing.create(call.backend, call.target, call.body(options), options)
     return call.show(item, 201, options.warnings, wanted)
 
 
 def _bind(call: Call) -> Response:
     options = incoming.options_of(call.arguments)
-    writing.bind(call.backend, call.target, call.body(), options)
+    writing.bind(call.backend, call.target, call.body(options), options)
     return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
 
 
 def _answered(call: Call) -> Response:
     kind, options = call.target.kind, incoming.options_of(call.arguments)
-    obj = incoming.readable(kind, call.body(), options)
+    obj = incoming.readable(kind, call.body(options), options)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     causes = validate_create(kind, obj)
     if causes:
@@ -156,7 +160,7 @@ ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]
 def update(call: Call) -> Response:
     """Replace an object or its subresource's part."""
     wanted, options = call.form(), incoming.options_of(call.arguments)
-    item = writing.update(call.backend, call.target, call.body(), options)
+    item = writing.update(call.backend, call.target, call.body(options), options)
     return call.show(item, 200, options.warnings, wanted)
 
 

@@ -26,6 +26,13 @@ def test_everything_else_needs_a_certificate(server: ApiServerProcess, path: str
     assert (answer.code, answer.json["reason"]) == (401, "Unauthorized")
 
 
+@pytest.mark.parametrize(
+    "path", ["/api/", "/apis/", "/api/v1/", "/apis/minik8s.io/v1/", "/openapi/v3/", "/api/v1/nodes/"]
+)
+def test_a_slash_at_the_end_does_not_matter(server: ApiServerProcess, path: str):
+    assert server.request("GET", path).json == server.request("GET", path.rstrip("/")).json
+
+
 def test_a_certificate_of_another_authority_is_refused(server: ApiServerProcess, tmp_path):
     stranger = Authority(tmp_path, "other").issue("x", "minik8s-admin", ("system:masters",))
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):

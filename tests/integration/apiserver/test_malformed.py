@@ -52,6 +52,7 @@ BODIES = {
     "a YAML object tag": (YAML, b"!!python/object/apply:os.system [id]", 400),
     "a YAML number key": (YAML, b"metadata: {name: a}\ndata: {1: x}", 400),
     "a YAML NaN": (YAML, b"metadata: {name: a}\ndata: {x: .nan}", 400),
+    "a YAML key given twice": (YAML, b"metadata: {name: a}\ndata: {x: a, x: b}", 400),
     "binary YAML": (YAML, b"metadata: {name: a}\ndata: {x: !!binary aGk=}", 400),
     "no protobuf": (PROTOBUF, b"xyz", 400),
     "cut protobuf": (PROTOBUF, b"k8s\x00\x0a\x10\x0a\x02v1", 400),
@@ -128,6 +129,14 @@ def test_unknown_fields_are_refused_warned_about_or_ignored(namespace: Namespace
     assert warned.code == 201
     assert 'unknown field \\"spec.restartPolicies\\"' in warned.headers["warning"]
     assert "warning" not in namespace.server.request("POST", path + "Ignore", body).headers
+
+
+def test_fields_given_twice_are_refused_or_warned_about(namespace: Namespace):
+    body = b'{"metadata": {"name": "a"}, "data": {"k": "v", "k": "w"}}'
+    path = namespace.path("configmaps") + "?fieldValidation="
+    strict = namespace.server.request("POST", path + "Strict", body)
+    assert (strict.code, 'duplicate field "k"' in strict.json["message"]) == (400, True)
+    assert "duplicate field" in namespace.server.request("POST", path + "Warn", body).headers["warning"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""A plan goes to a reconciler over mutual TLS and comes back merged."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import EtcdServer
+from tests.support.pki import Authority, Certificate
+
+ANSWER = {"nodes": {"n1": {"diff": {"containers": {"before": "", "after": "x"}}, "steps": []}}, "messages": ["told"]}
+
+
+class Reconciler:
+    """An HTTPS server that demands a client certificate and remembers what it is asked."""
+
+    def __init__(self, serving: Certificate, client_ca: Path) -> None:
+        self.asked: list[tuple[str, str, Any]] = []
+        asked = self.asked
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                subject = dict(part[0] for part in self.connection.getpeercert()["subject"])
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked.append((self.path, subject["commonName"], body))
+                answer = json.dumps(ANSWER).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_arguments: Any) -> None:
+                """Stay silent."""
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(serving.cert, serving.key)
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "plan-pki", "plans")
+
+
+@pytest.fixture
+def reconciler(authority: Authority) -> Iterator[Reconciler]:
+    made = Reconciler(authority.issue("reconciler", "minik8s-reconciler"), authority.ca)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(tmp_path: Path, authority: Authority) -> Iterator[ApiServerProcess]:
+    client = authority.issue("apiserver", "system:minik8s:apiserver")
+    files = {"cert": str(client.cert), "key": str(client.key), "ca": str(authority.ca)}
+    etcd = EtcdServer(tmp_path / "etcd").start()
+    server = ApiServerProcess(tmp_path / "api", etcd.endpoint, reconciler_client=files)
+    yield server.start()
+    server.stop()
+    etcd.stop()
+
+
+def _lease(name: str, url: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "annotations": {"minik8s.io/plan-endpoint": url}}, "spec": {}}
+
+
+def test_a_plan_is_answered_by_the_reconcilers_and_stores_nothing(api: ApiServerProcess, reconciler: Reconciler):
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    assert api.request("POST", leases, _lease("minik8s-reconciler-s0", reconciler.url)).code == 201
+    assert api.request("POST", leases, _lease("minik8s-reconciler-gone", "https://127.0.0.1:1")).code == 201
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}}
+    plan = {"metadata": {"name": "plan"}, "spec": {"objects": [obj], "nodes": ["n1"]}}
+    answer = api.request("POST", "/apis/minik8s.io/v1/plans", plan)
+    assert answer.code == 201, answer.body
+    status = answer.json["status"]
+    assert status["nodes"] == ANSWER["nodes"]
+    assert any("minik8s-reconciler-gone" in message for message in status["messages"])
+    ((path, asker, question),) = reconciler.asked
+    assert (path, asker, question["nodes"]) == ("/plan", "system:minik8s:apiserver", ["n1"])
+    (operation,) = question["objects"]
+    assert (operation["operation"], operation["object"]["metadata"]["namespace"]) == ("create", "default")
+    assert api.request("GET", "/api/v1/namespaces/default/configmaps/c").code == 404
+
+
+def test_only_administrators_may_plan(api: ApiServerProcess):
+    client = api.identity("system:minik8s:reconciler")
+    assert api.request("POST", "/apis/minik8s.io/v1/plans", {"spec": {}}, client=client).code == 403
