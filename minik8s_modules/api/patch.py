@@ -77,7 +77,7 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
         except _OperationError as error:
             told = f'operation {index} of the JSON patch ({op["op"]} "{op["path"]}") failed: {error}'
             raise StatusError(422, "Invalid", told) from error
-    root: Any = document[""]
+    root: Any = document.get("")
     if not isinstance(root, dict):
         raise StatusError(422, "Invalid", "the JSON patch leaves no object")
     return root

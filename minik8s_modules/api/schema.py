@@ -309,7 +309,8 @@ def _json_type(value: Any) -> str:
 def prune(kind: Kind, obj: JsonObject) -> None:
     """Remove in place what typed decoding drops: unknown fields and nulls.
 
-    A null item of a list becomes its zero value. Free-form parts (RawExtension, managedFields) are left as they are.
+    A null item of a list or map becomes its zero value. Free-form parts (RawExtension, managedFields) are left as they
+    are.
     """
     _prune(kind_shape(kind), obj)
 
@@ -326,22 +327,23 @@ def _prune(at: Shape, value: Any) -> None:
 
 
 def _prune_items(at: Shape, items: Shape, value: Any) -> None:
+    zero = _ZERO.get(items.kind, dict)
     if isinstance(value, list):
-        value[:] = [_ZERO.get(items.kind, dict)() if inner is None else inner for inner in value]
-    elif items.kind == "string" and isinstance(value, dict):
-        value.update({name: "" for name, inner in value.items() if inner is None})
+        value[:] = [zero() if inner is None else inner for inner in value]
+    elif isinstance(value, dict):
+        value.update({name: zero() for name, inner in value.items() if inner is None})
     if items.kind not in _SCALARS:
         for _, inner in _children(at, value):
             _prune(items, inner)
 
 
-_ZERO: dict[str, type] = {
+_ZERO: dict[str, Callable[[], Any]] = {
     "string": str,
     "integer": int,
     "number": int,
     "boolean": bool,
     "list": list,
-    "quantity": str,
+    "quantity": lambda: "0",
 }
 
 

@@ -287,10 +287,7 @@ def _field_requirement(kind: Kind, term: str) -> FieldRequirement:
     field, operator, value = _split(term)
     read = selectable_fields(kind).get(field)
     if read is None:
-        raise BadRequest(
-            f'Unable to find "{kind.group}/{kind.version}, Resource={kind.plural}" that match label selector "", '
-            f'field selector "{term}": field label not supported: {field}'
-        )
+        raise BadRequest(f"field label not supported: {field}")
     return FieldRequirement(field, operator == "!=", re.sub(r"\\([\\,=])", r"\1", value), read)
 
 

@@ -66,6 +66,7 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": resources.qos_class(obj)}
     elif kind.id == ("", "Namespace"):
         obj["status"] = {"phase": "Active"}
+        metadata(obj).setdefault("labels", {})[NAMESPACE_LABEL] = name(obj)
         wanted = spec(obj).get("finalizers") or []
         obj["spec"] = {"finalizers": [NAMESPACE_FINALIZER, *(f for f in wanted if f != NAMESPACE_FINALIZER)]}
     elif kind.id == ("", "Service"):

@@ -46,6 +46,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += _container_names(declared)
     causes += _scalars(declared)
     causes += validate_labels("spec.nodeSelector", declared.get("nodeSelector") or {})
+    causes += _dns(declared)
     causes += _tolerations(declared.get("tolerations") or [])
     return causes + _nul_bytes("spec", declared)
 
@@ -73,6 +74,48 @@ def _scalars(declared: JsonObject) -> list[Cause]:
     operating_system = (declared.get("os") or {}).get("name", "linux")
     if operating_system != "linux":
         causes.append(common.not_supported("spec.os.name", operating_system, ["linux"]))
+    return causes
+
+
+_MAX_NAMESERVERS, _MAX_SEARCHES, _MAX_SEARCH_CHARACTERS = 3, 32, 2048
+
+
+def _dns(declared: JsonObject) -> list[Cause]:
+    field, config, causes = "spec.dnsConfig", declared.get("dnsConfig"), []
+    if declared.get("dnsPolicy") == "None":
+        if config is None:
+            causes.append(common.required(field, "must provide `dnsConfig` when `dnsPolicy` is None"))
+        elif not config.get("nameservers"):
+            told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            causes.append(common.required(f"{field}.nameservers", told))
+    servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
+    if len(servers) > _MAX_NAMESERVERS:
+        causes.append(common.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
+    for index, server in enumerate(servers):
+        causes += common.all_invalid(f"{field}.nameservers[{index}]", server, common.ipv4(server))
+    if len(searches) > _MAX_SEARCHES:
+        causes.append(common.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
+    if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
+        told = "must not have more than 2048 characters (including spaces) in the search list"
+        causes.append(common.invalid(f"{field}.searches", searches, told))
+    for index, search in enumerate(searches):
+        messages = common.dns1123_subdomain(search.removesuffix("."))
+        causes += common.all_invalid(f"{field}.searches[{index}]", search, messages)
+    return causes + _dns_options(field, (config or {}).get("options") or [])
+
+
+def _dns_options(field: str, options: list[JsonObject]) -> list[Cause]:
+    """Refuse options without a name, and those that would end their line of resolv.conf."""
+    causes = []
+    for index, option in enumerate(options):
+        at = f"{field}.options[{index}]"
+        if not option.get("name"):
+            causes.append(common.required(at, "must not be empty"))
+        causes += [
+            common.invalid(f"{at}.{part}", option[part], "must not contain white space")
+            for part in ("name", "value")
+            if any(map(str.isspace, option.get(part) or ""))
+        ]
     return causes
 
 
