@@ -39,6 +39,7 @@ class Seen(NamedTuple):
     now: float
     node_key: bytes
     unattended: bool
+    mountless: frozenset[str] = frozenset()
     kernel: Mapping[str, Limits] = {}
 
 
@@ -144,7 +145,7 @@ def _plan_stop(plan: Plan, steps: list[Step], key: str, entry: Mapping[str, Any]
         steps.append(Step("signal", key, f"{signal} to {name_of(current)}", (current["Id"], signal, seen.now)))
         plan.due.append(Due(key, grace_s, "GracePeriod"))
         return
-    left_s = grace_s - (seen.now - signalled_at) if signalled_at is not None else 0
+    left_s = min(grace_s, grace_s - (seen.now - signalled_at)) if signalled_at is not None else 0  # clocks may jump
     if left_s > 0:
         plan.due.append(Due(key, round(left_s, 3), "GracePeriod"))
     else:
@@ -165,8 +166,7 @@ def _plan_running(
         raise KeyFault("RunContainerError", error)
     if state not in {"created", "running", "restarting"}:
         if seen.unattended and restarts(entry, current):
-            _usable_sandbox(key, entry, seen)
-            steps.append(Step("start", key, name_of(current)))
+            _plan_restart(steps, key, entry, current, seen)
         return
     sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts(seen)
     before, after = _compare(entry, current, sandbox, mounts, seen)
@@ -178,6 +178,15 @@ def _plan_running(
     elif seen.unattended and sandbox.started_at > current["State"]["StartedAt"]:
         steps.append(Step("kill", key, name_of(current), current["Id"]))
         steps.append(Step("start", key, name_of(current)))
+
+
+def _plan_restart(steps: list[Step], key: str, entry: Mapping[str, Any], current: Inspect, seen: Seen) -> None:
+    """Plan an exited container's start; one whose mount is gone (a sub path of an updated volume) is made anew."""
+    sandbox = _usable_sandbox(key, entry, seen)
+    if current["Id"] in seen.mountless:
+        steps.append(Step("remove", key, f"{name_of(current)} (a mount's source is gone)", current["Id"]))
+        steps.append(Step("create", key, name_of(current), (entry, sandbox.id, _mounts(seen))))
+    steps.append(Step("start", key, name_of(current)))
 
 
 def _compare(

@@ -37,6 +37,7 @@ class Observed(NamedTuple):
     now: float
     node_key: bytes
     kernel: dict[str, Limits]
+    mountless: frozenset[str]
 
 
 class Containers:
@@ -62,7 +63,8 @@ class Containers:
         key = known_key(context.state_dir) if secret else b""
         marks = _markers(context.run_dir, containers)
         kernel = _kernel_limits(ours, containers)
-        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel)
+        gone = _mountless(containers) if context.unattended else frozenset()
+        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: undeclared containers go first, then each declared one."""
@@ -179,6 +181,16 @@ def _images(context: Context, containers: list[Inspect]) -> dict[str, Mapping[st
     return {image_id: image.get("Config") or {} for image_id, image in found if image}
 
 
+def _mountless(containers: Mapping[str, list[Inspect]]) -> frozenset[str]:
+    """Return the containers that cannot start again, because something they mount is no longer there."""
+    found = set()
+    for each in (one for group in containers.values() for one in group):
+        sources = [mount["Source"] for mount in each.get("Mounts") or [] if mount["Type"] == "bind"]
+        if not all(os.path.exists(source) for source in sources):
+            found.add(each["Id"])
+    return frozenset(found)
+
+
 def _kernel_limits(entries: Entries, containers: Mapping[str, list[Inspect]]) -> dict[str, Limits]:
     found = {}
     for key, entry in entries.items():
@@ -211,6 +223,7 @@ def _seen(context: Context, key: str, entry: Mapping[str, Any], observed: Observ
         observed.now,
         observed.node_key,
         context.unattended,
+        observed.mountless,
         observed.kernel,
     )
 

@@ -263,6 +263,32 @@ def test_nothing_new_begins_after_the_budget(node: TestNode) -> None:
     assert {each["state"] for each in done["status"].values()} == {"running"}
 
 
+class Ticking:
+    """A clock that moves on by half a second whenever it is read."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        """Return the time, and let it pass."""
+        self._now += 0.5
+        return self._now
+
+    def time(self) -> float:
+        """Return the real time."""
+        return time.time()
+
+
+def test_a_pass_ends_after_two_seconds_and_the_next_ones_do_the_rest(node: TestNode) -> None:
+    sandboxes, _ = node.start_pod(7)
+    pod = only(sandboxes)
+    entries = {f"{pod['pod']['uid']}/c{number}": node.container(pod, f"c{number}") for number in range(4)}
+    results = [node.run("containers", entries, context={"clock": Ticking(), "threads": 1}) for _ in range(3)]
+    assert [bool(result["due"]) for result in results] == [True, True, False]  # nine effects, three in two seconds
+    assert not any(result["errors"] for result in results)
+    assert {each["state"] for each in results[-1]["status"].values()} == {"running"}
+
+
 def test_a_secret_in_the_environment_is_compared_but_never_shown(node: TestNode) -> None:
     canary = "canary-5f1c9a"
     sandboxes, _ = node.start_pod(7)

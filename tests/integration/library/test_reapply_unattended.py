@@ -93,6 +93,26 @@ def test_a_pause_container_alone_that_died_takes_its_pods_containers_along(node:
     assert node.pod(7)["ip"] in shown
 
 
+def test_a_sub_path_of_an_updated_volume_does_not_keep_a_container_down(node: TestNode, installed: Path) -> None:
+    sandboxes, _ = node.start_pod(7)
+    uid, pod = next(iter(sandboxes.items()))
+
+    def volume(text: str) -> dict[str, Any]:
+        return {f"{uid}/c": {"kind": "configMap", "files": {"a": {"data": text, "mode": 420}}}}
+
+    node.run("volumes", volume("b25l"))
+    mount = {"volume": "c", "kind": "configMap", "target": "/a", "sub_path": "a"}
+    containers = {f"{uid}/app": node.container(pod, mounts=[mount])}
+    node.run("containers", containers)
+    node.run("volumes", volume("dHdv"))
+    assert not node.run("containers", containers)["changed"]
+    for container in node.ids():
+        node.docker.kill(container, "SIGKILL")
+    assert oneshot(node, installed).returncode == 0
+    app = node.run("containers", containers)["status"][f"{uid}/app"]
+    assert node.execute(app["id"], "cat", "/a") == "two"
+
+
 def test_a_node_that_was_never_declared_anything_stays_empty(node: TestNode, installed: Path) -> None:
     assert oneshot(node, installed).returncode == 0
     assert not Path(node.state_dir).exists()

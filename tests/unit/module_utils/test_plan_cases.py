@@ -113,6 +113,7 @@ def seen_of(case: dict[str, Any], entry: dict[str, Any], found: list[dict[str, A
         NOW,
         b"",
         bool(case.get("unattended")),
+        frozenset(f"id{each['attempt']}" for each in found if each.get("mountless")),
     )
 
 
