@@ -5,6 +5,7 @@ Three kinds of process: the *server* accepts connections; a *template* per archi
 archive's modules imported; a forked *child* of it runs one call and dies with its caller. A template imports what its
 children had to import, so that the next child has it. The server exits ``idle_s`` after its last call has ended,
 and its templates with it. It takes calls from its owner and root only. `client.py` is the other end.
+One file although it is long: it travels as one script.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import sys
 import threading
 import time
 import traceback
+import zipfile
 from pathlib import Path
 
 LENGTH = struct.Struct(">I")
@@ -123,19 +125,23 @@ class Child:
 
 
 class Template:
-    """The process that has an archive imported; it gets connections over ``control`` and forks a child for each."""
+    """The process that has an archive imported.
+
+    Over ``control`` it gets connections, and forks a child for each; and archives of other modules, and forks the
+    template of that: the modules of one release share nearly all code, so a sibling has its imports at once.
+    """
 
     def __init__(self, archive: str, control: socket.socket) -> None:
-        self._control = control
+        self._archive, self._control = archive, control
         sys.path.insert(0, archive)
-        importlib.import_module("ansible.module_utils.basic")
-        importlib.import_module("ansible.module_utils._internal._ansiballz._loader")
+        import_all(archive)
+        self._calls: set[int] = set()
         self._learn_fd, self._teach_fd = os.pipe()
-        self._wake_fd, wake_fd = os.pipe()
-        for fd in (self._wake_fd, wake_fd):
+        self._wake_fd, self._woken_fd = os.pipe()
+        for fd in (self._wake_fd, self._woken_fd):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._woken_fd, warn_on_full_buffer=False)
 
     def serve(self) -> None:
         """Fork, learn and reap until the server has gone."""
@@ -150,24 +156,35 @@ class Template:
                 key.data()
 
     def _take(self) -> None:
-        data, extra, _, _ = self._control.recvmsg(1, socket.CMSG_SPACE(4))
+        """A connection comes alone (``c``), a sibling's control socket with its archive (``t<path>``)."""
+        data, extra, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(4))
         if not data:
             os._exit(0)
         fds = array.array("i")
         for _, _, piece in extra:
             fds.frombytes(piece[: fds.itemsize])
-        with socket.socket(fileno=fds[0]) as connection:
-            connection.settimeout(None)
-            if os.fork() == 0:
-                self._child(connection)
+        with socket.socket(fileno=fds[0]) as passed:
+            passed.settimeout(None)
+            child = os.fork()
+            if child == 0:
+                self._become(data, passed)
+            if data == b"c":
+                self._calls.add(child)
 
-    def _child(self, connection: socket.socket) -> None:
+    def _become(self, data: bytes, passed: socket.socket) -> None:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
-            os.close(self._learn_fd)
-            Child(connection, self._teach_fd).run()
+            for fd in (self._learn_fd, self._wake_fd, self._woken_fd):
+                os.close(fd)
+            if data == b"c":
+                Child(passed, self._teach_fd).run()
+            else:
+                os.close(self._teach_fd)
+                sys.path.remove(self._archive)
+                keep_imports(self._archive, data[1:].decode())
+                Template(data[1:].decode(), passed).serve()
         finally:
             os._exit(0)
 
@@ -180,12 +197,47 @@ class Template:
                 continue
 
     def _reap(self) -> None:
+        """Bury children; tell the server of each call that has ended (a sibling is no call)."""
         os.read(self._wake_fd, 4096)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                self._control.sendall(b"d")
-        except ChildProcessError:
-            pass
+        with contextlib.suppress(ChildProcessError):
+            while child := os.waitpid(-1, os.WNOHANG)[0]:
+                if child in self._calls:
+                    self._calls.discard(child)
+                    self._control.sendall(b"d")
+
+
+def checksums(archive: str) -> dict[str, int]:
+    """Return the CRC of each Python file of ``archive`` by its module's name."""
+    with zipfile.ZipFile(archive) as file:
+        found = {info.filename: info.CRC for info in file.infolist()}
+    suffixes = ("/__init__.py", ".py")
+    return {
+        name[: -len(suffix)].replace("/", "."): crc
+        for name, crc in found.items()
+        for suffix in suffixes
+        if name.endswith(suffix) and (suffix == suffixes[0] or not name.endswith(suffixes[0]))
+    }
+
+
+def import_all(archive: str) -> None:
+    """Import all module_utils of ``archive``: they are there because its module imports them."""
+    for name in checksums(archive):
+        if name.startswith("ansible.module_utils.") and "_extensions" not in name and "_respawn" not in name:
+            with contextlib.suppress(Exception):  # the module itself will say what is wrong
+                importlib.import_module(name)
+
+
+def keep_imports(old: str, new: str) -> None:
+    """Make what was imported from archive ``old`` count as imported from ``new``, if its code is the same there."""
+    before, after = checksums(old), checksums(new)
+    loaded = [name for name in sys.modules if name == "ansible" or name.startswith("ansible.")]
+    is_same = all(before.get(name) == after[name] for name in loaded if name in after)
+    for name in loaded:
+        module = sys.modules[name]
+        if not is_same or name not in after:
+            del sys.modules[name]
+        elif hasattr(module, "__path__"):
+            module.__path__ = [entry.replace(old, new, 1) for entry in module.__path__]
 
 
 class Handle:
@@ -279,12 +331,24 @@ class Server:
         archive.write_bytes(base64.b64decode(data))
         if len(self._templates) >= MAX_TEMPLATES:
             self._forget(next(iter(self._templates)))
-        ours, theirs = socket.socketpair()
-        if os.fork() == 0:
-            self._become_template(str(archive), theirs, [ours, connection, self._listener])
-        theirs.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            if not self._ask_sibling(str(archive), theirs) and os.fork() == 0:
+                self._become_template(str(archive), theirs, [ours, connection, self._listener])
         self._selector.register(ours, selectors.EVENT_READ, key)
         return Handle(ours)
+
+    def _ask_sibling(self, archive: str, control: socket.socket) -> bool:
+        """Have a template that is there fork the new one; returns whether it was asked."""
+        message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [control.fileno()]))]
+        for key in list(self._templates):
+            try:
+                self._templates[key].control.sendmsg([b"t" + archive.encode()], message)
+            except OSError:
+                self._forget(key)
+            else:
+                return True
+        return False
 
     def _become_template(self, archive: str, control: socket.socket, foreign: list[socket.socket]) -> None:
         try:
