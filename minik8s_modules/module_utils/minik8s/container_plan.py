@@ -133,7 +133,8 @@ def _plan_present(
     if entry["stop"] is not None:
         if state in {"running", "restarting"}:
             _plan_stop(plan, steps, key, entry, current, seen)
-    elif entry["state"] == "running":
+    elif entry["state"] == "running" or (seen.unattended and state in {"exited", "dead"}):
+        # unattended, nobody will answer with the next attempt: one that is kept through its back-off starts again
         _plan_running(plan, steps, key, entry, current, seen, state)
 
 

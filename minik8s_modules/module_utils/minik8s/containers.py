@@ -25,6 +25,8 @@ from .sandboxes import create_fault
 from .sealing import known_key, node_key
 from .section import Context, Plan, Scope, Step
 
+READ_ONLY_KINDS = frozenset({"configMap", "secret"})  # as in Kubernetes since 1.9.6
+
 
 class Observed(NamedTuple):
     """What the system holds: inspections by key (attempts ascending) and what the entries point to."""
@@ -238,15 +240,16 @@ def _resolve_mounts(context: Context, entry: Mapping[str, Any]) -> list[Mount] |
 
 def _resolve(context: Context, uid: str, mount: Mapping[str, Any]) -> Mount:
     root = volume_root(context.state_dir, context.run_dir, uid, mount)
+    read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
     if not mount["sub_path"]:
-        return Mount(root, mount["target"], mount["read_only"], root)
+        return Mount(root, mount["target"], read_only, root)
     real_root = os.path.realpath(root)
     source = os.path.realpath(os.path.join(real_root, mount["sub_path"]))
     if source != real_root and not source.startswith(real_root.rstrip("/") + "/"):
         raise KeyFault(
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} leads out of volume {mount['volume']!r}"
         )
-    return Mount(source, mount["target"], mount["read_only"], real_root)
+    return Mount(source, mount["target"], read_only, real_root)
 
 
 def _make_sub_path(mount: Mount) -> None:

@@ -202,7 +202,7 @@ class Secrets:
                 values = read_values(context.run_dir, key)
                 rows[key] = {"hmac": entry["hmac"], "data": {name: _text(each) for name, each in values.items()}}
         if len(rows) < len(entries):  # a value is missing: better an older whole copy than a newer one with a hole
-            rows = {**_sealed_rows(context.state_dir), **rows}
+            rows = {**_older_rows(context.state_dir), **rows}
         sealed = seal(hashing, canonical({key: row for key, row in rows.items() if key in entries}))
         context.checkpoint("write sealed copy")
         write_atomically(sealed_path(context.state_dir), sealed, sync=True)
@@ -287,6 +287,14 @@ def _plan_seal(plan: Plan, context: Context, entries: Entries, observed: Observe
 def _sealed_rows(state_dir: str) -> dict[str, Any]:
     sealed = read_bytes(sealed_path(state_dir))
     return dict(json.loads(unseal(node_key(state_dir), sealed))) if sealed else {}
+
+
+def _older_rows(state_dir: str) -> dict[str, Any]:
+    """Return what the sealed copy holds, nothing when it is broken (then it is replaced, hole or not)."""
+    try:
+        return _sealed_rows(state_dir)
+    except KeyFault:
+        return {}
 
 
 def _from_seal(state_dir: str, key: str, entry: Mapping[str, Any]) -> Values:

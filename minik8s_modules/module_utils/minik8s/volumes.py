@@ -190,7 +190,8 @@ def _check_files(key: str, entry: Mapping[str, Any]) -> None:
     if entry["kind"] == "configMap":
         _decoded(key, entry)
     if entry["kind"] == SECRET_KIND:
-        split_key(entry["secret"])
+        if entry["secret"] or entry["items"]:  # neither: an optional secret that does not exist
+            split_key(entry["secret"])
         for row in entry["items"].values():
             component(row["key"])
 
@@ -210,7 +211,7 @@ def _wanted_files(context: Context, entry: Mapping[str, Any]) -> Any:
         return _decoded("", entry)
     if entry["kind"] != SECRET_KIND:
         return None
-    values = read_values(context.run_dir, entry["secret"])
+    values = read_values(context.run_dir, entry["secret"]) if entry["secret"] else {}
     missing = sorted({row["key"] for row in entry["items"].values()} - set(values))
     if missing:
         where = (

@@ -101,6 +101,16 @@ def test_a_hole_does_not_cost_the_sealed_copy_its_older_values(node: TestNode) -
     assert value(node).read_text() == CANARY
 
 
+def test_a_broken_seal_with_a_hole_is_replaced_by_what_is_known(node: TestNode) -> None:
+    node.run("secrets", ENTRIES, blob=BLOB)
+    Path(node.state_dir, "secrets.sealed").write_bytes(b"broken")
+    entries = {**ENTRIES, "default/other": {"hmac": "b1", "keys": ["x"]}}
+    assert set(node.run("secrets", entries)["errors"]) == {"default/other"}
+    mounts.unmount(str(Path(node.run_dir, "secrets")))
+    assert set(node.run("secrets", entries)["errors"]) == {"default/other"}
+    assert value(node).read_text() == CANARY
+
+
 def test_a_blob_that_is_none_fails_without_showing_it(node: TestNode) -> None:
     with pytest.raises(NodeFault) as caught:
         node.run("secrets", ENTRIES, blob=CANARY)

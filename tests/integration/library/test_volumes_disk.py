@@ -104,13 +104,16 @@ def test_a_config_volume_harmed_by_hand_is_healed(node: TestNode, harm: str, tmp
     elif harm == "link":
         real = (path / "a").resolve()
         real.unlink()
-        real.symlink_to(secret / "a")
+        real.symlink_to(secret / "a")  # the same content and mode: only a reader that follows links sees no difference
+        (secret / "a").write_text("one")
+        (secret / "a").chmod(0o640)
     else:
         (path / "..data").unlink()
         (path / "..data").symlink_to(secret)
     assert node.run("volumes", entries)["changed"]
     assert (path / "a").read_text() == "one"
-    assert (secret / "a").read_text() == "untouched"
+    assert (secret / "a").read_text() == ("one" if harm == "link" else "untouched")
+    assert not (path / "..data" / "a").is_symlink()
     assert not node.run("volumes", entries)["changed"]
 
 
@@ -125,6 +128,8 @@ def test_a_secret_volume_lies_on_tmpfs_and_follows_the_secret(node: TestNode) ->
     }
     entries = {f"{UID}/secret": volume}
     early = node.run("volumes", entries)
+    optional = {"kind": "secret", "secret": "", "hmac": "", "items": {}}
+    assert not node.run("volumes", {f"{UID}/optional": optional})["errors"]
     assert "references non-existent secret key: password" in early["errors"][f"{UID}/secret"]["message"]
     node.run("secrets", secret, blob=as_blob({"default/database": {"password": canary}}))
     result = node.run("volumes", entries)

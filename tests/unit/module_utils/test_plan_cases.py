@@ -42,6 +42,7 @@ def context(**changes: Any) -> Context:
 def check(plan: Plan, case: dict[str, Any]) -> None:
     """Compare a plan with what its case expects."""
     assert [step.action for step in plan.all_steps()] == case["steps"]
+    assert [step.action for step in plan.opening] == case.get("opening", [step.action for step in plan.opening])
     assert [[due.after_s, due.reason] for due in plan.due] == case.get("due", [])
     told = [(fault.reason, str(fault)) for fault in plan.errors.values()]
     expected = case.get("error")
