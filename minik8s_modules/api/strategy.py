@@ -141,6 +141,8 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject) -> None:
         new.pop("status", None)
     else:
         new["status"] = fresh
+        if "qosClass" in status(old) and isinstance(fresh, dict):
+            fresh["qosClass"] = status(old)["qosClass"]  # follows from the spec alone
 
 
 @dataclass(frozen=True, slots=True)

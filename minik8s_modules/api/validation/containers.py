@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from minik8s_modules.api import quantities
@@ -153,10 +153,8 @@ def _variable(at: str, variable: JsonObject) -> list[Cause]:
 
 
 def _key_reference(at: str, reference: JsonObject) -> list[Cause]:
-    causes = []
-    if not reference.get("name"):
-        causes.append(common.required(f"{at}.name"))
-    key = reference.get("key") or ""
+    name, key = reference.get("name") or "", reference.get("key") or ""
+    causes = common.all_invalid(f"{at}.name", name, common.dns1123_subdomain(name))
     if not key:
         return [*causes, common.required(f"{at}.key")]
     return causes + common.all_invalid(f"{at}.key", key, common.config_key(key))
@@ -182,13 +180,17 @@ def _resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     if resource not in _RESOURCE_FIELDS:
         return [common.not_supported(f"{at}.resource", resource, _RESOURCE_FIELDS)]
     divisor = quantities.parse(reference.get("divisor") or "0")
-    allowed = ("1m", "1") if resource.endswith(".cpu") else _BYTE_DIVISORS
-    if divisor and divisor not in map(quantities.parse, allowed):
-        told = f"only divisor's values {' and '.join(allowed[:2])} are supported with the cpu resource"
-        if not resource.endswith(".cpu"):
-            told = f"only divisor's values {', '.join(allowed)} are supported with the memory resource"
-        return [common.invalid(f"{at}.divisor", reference["divisor"], told)]
-    return []
+    of_cpu = resource.endswith(".cpu")
+    allowed = ("1m", "1") if of_cpu else _BYTE_DIVISORS
+    if not divisor or divisor in map(quantities.parse, allowed):
+        return []
+    told = " and ".join(allowed) if of_cpu else ", ".join(allowed)
+    family = {"cpu": "cpu", "memory": "memory"}.get(resource.partition(".")[2], "local ephemeral storage")
+    return [
+        common.invalid(
+            f"{at}.divisor", resource, f"only divisor's values {told} are supported with the {family} resource"
+        )
+    ]
 
 
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
@@ -209,7 +211,12 @@ def _variables_from(at: str, source: JsonObject) -> list[Cause]:
         causes.append(common.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
     if len(given) > 1:
         causes.append(common.invalid(at, "", "may not have more than one field specified at a time"))
-    return causes + [common.required(f"{at}.{kind}.name") for kind in given if not source[kind].get("name")]
+    for kind in given:
+        name, at_name = source[kind].get("name") or "", f"{at}.{kind}.name"
+        causes += (
+            common.all_invalid(at_name, name, common.dns1123_subdomain(name)) if name else [common.required(at_name)]
+        )
+    return causes
 
 
 def _mounts(field: str, mounts: list[JsonObject], volumes: set[str]) -> list[Cause]:
@@ -248,28 +255,41 @@ def validate_resources(field: str, resources: JsonObject) -> list[Cause]:
     causes = _amounts(f"{field}.limits", limits)
     causes += _amounts(f"{field}.requests", requests)
     for name, amount in requests.items():
-        if name in limits and quantities.parse(amount) > quantities.parse(limits[name]):
-            told = f"must be less than or equal to {name} limit of {quantities.canonical(limits[name])}"
-            causes.append(common.invalid(f"{field}.requests", quantities.canonical(amount), told))
-        elif "/" in name and name in limits and quantities.parse(amount) != quantities.parse(limits[name]):
-            told = f"must be equal to {name} limit of {quantities.canonical(limits[name])}"
-            causes.append(common.invalid(f"{field}.requests", quantities.canonical(amount), told))
+        if name in limits:
+            causes += _within_limit(f"{field}.requests", name, amount, limits[name])
+        elif "/" in name:
+            causes.append(common.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
     return causes
+
+
+def _within_limit(field: str, name: str, amount: Any, limit: Any) -> list[Cause]:
+    asked, allowed = quantities.parse(amount), quantities.parse(limit)
+    if "/" in name and asked != allowed:
+        told = f"must be equal to {name} limit of {quantities.canonical(limit)}"
+    elif asked > allowed:
+        told = f"must be less than or equal to {name} limit of {quantities.canonical(limit)}"
+    else:
+        return []
+    return [common.invalid(field, quantities.canonical(amount), told)]
 
 
 def _amounts(field: str, amounts: Mapping[str, Any]) -> list[Cause]:
     causes: list[Cause] = []
     for name, amount in amounts.items():
-        causes += _resource_name(field, name)
-        if quantities.parse(amount) < 0:
-            causes.append(common.invalid(f"{field}[{name}]", str(amount), common.NOT_NEGATIVE))
+        at = f"{field}[{name}]"
+        causes += _resource_name(at, name)
+        value = quantities.parse(amount)
+        if value < 0:
+            causes.append(common.invalid(at, str(amount), common.NOT_NEGATIVE))
+        if "/" in name and value != value.to_integral_value():
+            causes.append(common.invalid(at, str(amount), "must be an integer"))
     return causes
 
 
 def _resource_name(field: str, name: str) -> list[Cause]:
-    messages: Iterable[str] = common.qualified_name(name)
+    messages = common.qualified_name(name)
     if not messages and "/" not in name and name not in _STANDARD_RESOURCES:
-        messages = ["must be a standard resource for containers"]
+        messages = ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
     return common.all_invalid(field, name, messages)
 
 
