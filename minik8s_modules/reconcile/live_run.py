@@ -22,11 +22,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.reconcile.items import WorkItem
 
 READY_S = 60.0  # a start takes 1 to 2 s; an overloaded machine may need much more
 POLL_S = 0.02
 MAX_EVENT_BYTES = 32 << 20  # above the strategy's limit for one section's result
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+STOP = b'{"op": "stop"}\n'
 
 
 class RunFailed(TemporaryError):
@@ -93,6 +97,20 @@ SETTINGS = {
 }
 
 
+def encode_item(item: WorkItem) -> bytes:
+    """Return the line of ``item`` on the item socket.
+
+    Raises:
+        ValueError: its options are not JSON.
+    """
+    sections = {name: request.options for name, request in item.sections.items()}
+    message = {"id": item.id, "host": item.node, "check": item.check, "token": list(item.token), "sections": sections}
+    try:
+        return json.dumps(message).encode() + b"\n"
+    except TypeError as error:
+        raise ValueError(f"item {item.id}: the options are not JSON: {error}") from error
+
+
 class LiveRun:
     """The run ``generation``: ``thread`` is ansible-runner's, ``cancelled`` is what its cancel callback returns."""
 
@@ -126,12 +144,12 @@ class LiveRun:
         threading.Thread(target=self._write, name=f"run-{self.generation}-writer", daemon=True).start()
         self.pid = PEER.unpack(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))[0]
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, line: bytes) -> None:
         """Queue one line and return; a run that has gone is noticed by ``lines``, not here.
 
         Never blocks: the play may wait for the reader of its events, who may wait for a lock that our caller holds.
         """
-        self._outgoing.put(json.dumps(message).encode() + b"\n")
+        self._outgoing.put(line)
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.reconcile.items import OnOutcome, Outcome, WorkItem
 from minik8s_modules.reconcile.ledger import Answer, Ledger
-from minik8s_modules.reconcile.live_run import Layout, LiveRun, RunFailed
+from minik8s_modules.reconcile.live_run import STOP, Layout, LiveRun, RunFailed, encode_item
 
 log = logging.getLogger(__name__)
 
@@ -104,9 +104,10 @@ class AnsibleRunner:
         """Queue ``item``; exactly one outcome follows, from another thread.
 
         Raises:
-            ValueError: an item with this id has no outcome yet.
+            ValueError: an item with this id has no outcome yet, or its options are not JSON.
             RuntimeError: the runner has been stopped.
         """
+        encode_item(item)  # a fault of the caller must not come up when it is sent, maybe by another thread
         with self._lock:
             if self._stopping:
                 raise RuntimeError("the runner has been stopped")
@@ -121,7 +122,7 @@ class AnsibleRunner:
             found = self._ledger.cancel(item_id)
             run = self._runs.get(found) if isinstance(found, int) else None
         if run is not None:
-            run.send({"op": "cancel", "id": item_id})
+            run.send(json.dumps({"op": "cancel", "id": item_id}).encode() + b"\n")
         if isinstance(found, Outcome):
             self._report([found])
 
@@ -133,7 +134,7 @@ class AnsibleRunner:
         self._wake.set()
         for run in runs:
             if run.pid:
-                run.send({"op": "stop"})
+                run.send(STOP)
             else:
                 run.kill()
         deadline = self._clock.monotonic() + timeout_s
@@ -232,9 +233,9 @@ class AnsibleRunner:
             old, self._current, self._starting, self._failures = self._current, run, None, 0
             self._send_waiting()
         if self._stopping:
-            run.send({"op": "stop"})
+            run.send(STOP)
         if old is not None:
-            old.send({"op": "stop"})
+            old.send(STOP)
             killer = threading.Timer(self._drain_s, old.kill)
             killer.daemon = True
             killer.start()
@@ -271,15 +272,7 @@ class AnsibleRunner:
             return
         for item in self._ledger.sendable(run.generation, node):
             run.sent += 1
-            sections = {name: request.options for name, request in item.sections.items()}
-            message = {
-                "id": item.id,
-                "host": item.node,
-                "check": item.check,
-                "token": list(item.token),
-                "sections": sections,
-            }
-            run.send(message)
+            run.send(encode_item(item))
 
     # The keeper: restarts, recycling, lost results
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
@@ -122,7 +123,7 @@ def test_a_bad_line_is_answered_and_the_run_goes_on(lab: Any) -> None:
     run = lab.runner._current
     before = lab.play.pid
     for line in ({"id": "x"}, {"op": "dance", "id": "y"}, {"id": "z", "host": "n0", "sections": {"first": []}}):
-        run.send(line)
+        run.send(json.dumps(line).encode() + b"\n")
     run._outgoing.put(b"{{{ nonsense\n[1, 2]\n\xff\xfe\n\n")
     assert lab.run(first={}).status == "ok"
     assert lab.play.pid == before
@@ -211,4 +212,10 @@ def test_a_deaf_run_is_replaced(lab: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert lab.run(first={}).message == "the runner event of section first was lost"
     monkeypatch.undo()
     wait_for(lambda: not play.is_running(), "the end of the deaf run")
+    assert lab.run(first={}).status == "ok"
+
+
+def test_options_that_are_not_json_are_refused_at_once(lab: Any) -> None:
+    with pytest.raises(ValueError, match="the options are not JSON"):
+        lab.submit(first={"entries": {1, 2}})
     assert lab.run(first={}).status == "ok"

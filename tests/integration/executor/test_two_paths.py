@@ -187,3 +187,25 @@ def test_a_node_tells_its_facts(new_lab: Callable[..., Lab], node: TestNode) -> 
     lab = new_lab(inventory(node), playbook=NODE_PLAYBOOK)
     lab.runner.submit(WorkItem("i", node.name, False, (), {"facts": SectionRequest({})}))  # noqa: FBT003
     assert lab.outcome("i").sections["facts"]["facts"]["cpus"] == os.cpu_count()
+
+
+def test_a_secret_reaches_tmpfs_and_nothing_else(new_lab: Callable[..., Lab], node: TestNode) -> None:
+    lab = new_lab(inventory(node), playbook=NODE_PLAYBOOK)
+    value = base64.b64encode(b"canary-secret-value").decode()
+    blob = base64.b64encode(json.dumps({"default/db": {"password": value}}).encode()).decode()
+    entries = {"default/db": {"hmac": "5d41402abc4b2a76", "keys": ["password"]}}
+    for number, sections in enumerate(
+        (
+            {"secrets": SectionRequest({"entries": entries, "blob": blob})},
+            {"secrets": SectionRequest({"entries": "no mapping", "blob": blob})},
+        )
+    ):
+        lab.runner.submit(WorkItem(f"i{number}", node.name, False, (1, 1), sections))  # noqa: FBT003
+    assert lab.outcome("i0").status == "ok", lab.outcome("i0")
+    assert lab.outcome("i1").status == "failed"
+    assert Path(node.run_dir, "secrets/default/db/password").read_bytes() == b"canary-secret-value"
+    seen = str(lab.events) + str(lab.outcomes)
+    for place in (lab.private, lab.warm, Path(node.state_dir)):
+        seen += "".join(path.read_bytes().decode("latin-1") for path in place.rglob("*") if path.is_file())
+    for secret in ("canary-secret-value", value, blob):
+        assert secret not in seen
