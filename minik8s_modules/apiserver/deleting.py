@@ -81,10 +81,12 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
 
     Raises:
         NotFound: there is no such object.
+        Forbidden: it is a namespace the cluster cannot be without.
         Conflict: a precondition does not hold.
         Forbidden: it is one of the namespaces that stay.
     """
     admission.check_deletion(target)
+    admission.check_deletable(target)
     kind = stored_kind(target.kind)
     item = backend.get(target)
     for attempt in range(CHANGE_ATTEMPTS):

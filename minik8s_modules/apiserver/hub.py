@@ -171,7 +171,9 @@ class Hub:
         stream = watcher.stream
         feed = self._feeds.get(stream.resource)
         if feed is None:
-            self._feeds[stream.resource] = _Feed(self._subscribe(stream.resource, watcher.after), watcher.after)
+            # not from a revision to come: later watchers of this feed may want what lies before it
+            after = min(watcher.after, self._cache.revision)
+            self._feeds[stream.resource] = _Feed(self._subscribe(stream.resource, after), after)
         elif watcher.after < feed.seen:
             missed = self._cache.history(stream.topic, watcher.after)
             data = b"".join(stream.encode(event) for event in missed if event.revision <= feed.seen)

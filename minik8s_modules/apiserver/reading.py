@@ -129,14 +129,15 @@ def _entries(backend: Backend, prefix: str, position: _Position) -> Iterator[tup
 
 def revision_of(arguments: Mapping[str, str]) -> int:
     """Return the ``resourceVersion`` asked for; 0 for any or none."""
-    return _number(arguments, "resourceVersion")
+    return whole_number(arguments, "resourceVersion")
 
 
 def _limit(arguments: Mapping[str, str]) -> int:
-    return _number(arguments, "limit")
+    return whole_number(arguments, "limit")
 
 
-def _number(arguments: Mapping[str, str], name: str) -> int:
+def whole_number(arguments: Mapping[str, str], name: str) -> int:
+    """Return the query parameter ``name``, 0 where it is absent. Raises BadRequest when it is no whole number."""
     text = arguments.get(name, "")
     if not text:
         return 0

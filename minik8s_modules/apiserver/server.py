@@ -149,6 +149,8 @@ class ApiWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn carries no type
         if not self.alive:
             for connection in (*self.keepalived_conns, *self.pending_conns):
                 connection.timeout = 0.0
+            self.murder_keepalived()
+            self.murder_pending()
 
 
 def _shut(sock: socket.socket) -> None:

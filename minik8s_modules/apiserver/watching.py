@@ -21,7 +21,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import presenting
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.negotiation import Form
-from minik8s_modules.apiserver.reading import revision_of
+from minik8s_modules.apiserver.reading import revision_of, whole_number
 from minik8s_modules.apiserver.selection import Selection
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.store.cached import CachedObject, CacheEvent
@@ -154,11 +154,5 @@ def is_watch(arguments: Mapping[str, str]) -> bool:
 
 def timeout_s(arguments: Mapping[str, str]) -> float:
     """Return how many seconds the watch lasts."""
-    text = arguments.get("timeoutSeconds", "")
-    if not text:
-        return DEFAULT_TIMEOUT_S
-    try:
-        seconds = float(text)
-    except ValueError as error:
-        raise BadRequest(f'timeoutSeconds: Invalid value: "{text}": must be a number') from error
-    return min(seconds, MAX_TIMEOUT_S) if seconds > 0 else DEFAULT_TIMEOUT_S
+    seconds = whole_number(arguments, "timeoutSeconds")
+    return min(float(seconds), MAX_TIMEOUT_S) or DEFAULT_TIMEOUT_S
