@@ -113,7 +113,10 @@ class AnsibleRunner:
                 raise RuntimeError("the runner has been stopped")
             self._ledger.add(item)
             self._send_waiting(item.node)
-        if self._is_recycling_due():
+            is_resting = self._lock_file is not None and not self._runs and self._restart_at_s is None
+            if is_resting:
+                self._restart_at_s = self._clock.monotonic()
+        if is_resting or self._is_recycling_due():
             self._wake.set()
 
     def cancel(self, item_id: str) -> None:
@@ -258,8 +261,9 @@ class AnsibleRunner:
                 self._failures += 1
                 if never_ready:
                     outcomes += self._ledger.start_failed(reason)
-                self._restart_at_s = self._clock.monotonic() + RESTART.delay_s(self._failures)
-                log.warning("run %d: %s; restarting", run.generation, reason)
+                if len(self._ledger) or not never_ready:  # else it rests until there is an item: no node, no run
+                    self._restart_at_s = self._clock.monotonic() + RESTART.delay_s(self._failures)
+                log.warning("run %d: %s", run.generation, reason)
             elif self._current is not None:
                 self._send_waiting()
         self._wake.set()

@@ -116,6 +116,19 @@ def test_a_play_that_cannot_start_fails_its_items_and_is_tried_again(new_lab: Ca
     assert lab.outcome(lab.submit(first={})).status == "ok"
 
 
+def test_without_nodes_the_runner_rests_until_there_is_one(new_lab: Callable[..., Any]) -> None:
+    lab = new_lab(start=False)
+    lab.inventory.write_text("all: {hosts: {}}\n")
+    lab.runner.start()
+    wait_for(lambda: not lab.runner._runs, "the end of a run without hosts")
+    generation = lab.runner._generation
+    time.sleep(1.0)
+    assert lab.runner._generation == generation
+    assert "no hosts matched" in lab.run(first={}).message
+    lab.set_hosts({"n0": LOCAL})
+    assert lab.run(first={}).status == "ok"
+
+
 def test_stop_ends_a_slow_item_within_its_bound(lab: Any) -> None:
     item = lab.submit(first={"sleep_s": 2.9})
     module = lab.running_module()
