@@ -1,6 +1,6 @@
 """What minik8s does with every field of every served kind: the rules of ``coverage.yml``, compiled.
 
-A field is ``implemented`` (the rule names the test that shows it), ``refused`` (validation answers Invalid), ``warned``
+A field is ``implemented`` (the rule names the tests that show it), ``refused`` (validation answers Invalid), ``warned``
 (stored, not acted on, and the client is told), or its own definition's fields say it (``see``). Rules are keyed by
 OpenAPI definition and field; a rule other than ``see`` covers the whole subtree. A generated test holds the file to the
 definitions, so a field of a new Kubernetes version cannot slip in unclassified.
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
     Attributes:
         treatment: implemented, refused, warned or see.
-        text: the test's node id for implemented, the reason for refused and warned.
+        text: the tests' node ids for implemented, with spaces between; the reason for refused and warned.
         unless: values that are accepted silently because they ask for what happens anyway.
     """
 
@@ -53,7 +53,9 @@ def rules() -> dict[str, dict[str, Rule]]:
     return {name: {field: _rule(each) for field, each in fields.items()} for name, fields in data.items()}
 
 
-def _rule(written: str | JsonObject) -> Rule:
+def _rule(written: str | list[str] | JsonObject) -> Rule:
+    if isinstance(written, list):
+        return Rule("implemented", " ".join(written))
     if isinstance(written, str):
         return Rule("see", "") if written == "see" else Rule("implemented", written)
     unless = tuple(written.get("unless", _UNSET))

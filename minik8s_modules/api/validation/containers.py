@@ -230,8 +230,19 @@ def _mounts(field: str, mounts: list[JsonObject], volumes: set[str]) -> list[Cau
         elif name not in volumes:
             causes.append(common.not_found(f"{at}.name", name))
         causes += _mount_path(f"{at}.mountPath", path, paths)
-        if mount.get("subPath"):
-            causes += common.local_path(f"{at}.subPath", mount["subPath"])
+        causes += _sub_path(at, mount)
+    return causes
+
+
+def _sub_path(at: str, mount: JsonObject) -> list[Cause]:
+    """Look at the text as written; what variables bring into it is the node's to check."""
+    causes = []
+    for field in ("subPath", "subPathExpr"):
+        if mount.get(field):
+            causes += common.local_path(f"{at}.{field}", mount[field])
+    if mount.get("subPath") and mount.get("subPathExpr"):
+        told = "subPathExpr and subPath are mutually exclusive"
+        causes.append(common.invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
     return causes
 
 
