@@ -285,7 +285,8 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
         "working_dir": container.get("workingDir") or None,
         "user": None,
         "privileged": bool(objects.dig(container, "securityContext", "privileged")),
-        "tty": original or bool(container.get("tty")),
+        # init containers have no terminal: a shell or REPL with one would never end, and its pod never start
+        "tty": (original and kind == "app") or bool(container.get("tty")),
         "stdin": bool(container.get("stdin")),
         "cpu_shares": resources.cpu_shares(container),
         "cpu_quota_us": resources.cpu_quota_us(container),
