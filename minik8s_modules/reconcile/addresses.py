@@ -79,6 +79,11 @@ class AddressBook:
         with self._lock:
             return self._by_uid.get(pod_uid)
 
+    def claims_of(self, pod_uid: str) -> list[Claim]:
+        """Return all claims for the pod."""
+        with self._lock:
+            return [claim for claim in self._by_ip.values() if claim.pod_uid == pod_uid]
+
     def on_node(self, node: str) -> list[Claim]:
         """Return the claims of a node's pods."""
         with self._lock:

@@ -11,37 +11,34 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.reconcile.addresses import AddressesExhausted
 from minik8s_modules.reconcile.changes import Request
+from minik8s_modules.reconcile.claiming import Claimer
 from minik8s_modules.reconcile.desired import assemble, decide_pod
 from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.observed import observation
+from minik8s_modules.reconcile.plan import Basis
+from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.resources import host_ip
-from minik8s_modules.reconcile.sealing import blob, values_of
-from minik8s_modules.reconcile.shard import Shard
+from minik8s_modules.reconcile.shard import Shard, node_blob
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
-from minik8s_modules.reconcile.values import PodDecision, PodInputs
+from minik8s_modules.reconcile.values import PodInputs
 from minik8s_modules.reconcile.writer import View
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]
-_CLAIMERS = 8
 _SYNCERS = 4
-_EXHAUSTED_RETRY_S = 10.0
-"""How soon a pod without an address looks again when no release has woken it."""
 _FACTS_RETRY_S = 5.0
+_TIMER_FLOOR_S = 0.02
+"""No timer is shorter, so that a moment that does not pass cannot become a busy loop."""
 
 
 class Reconciler:
@@ -68,13 +65,12 @@ class Reconciler:
         self._nodes = {name: NodeState(name, full_every_s) for name in names}
         self._noted: dict[str, set[str]] = {name: set() for name in self._nodes}
         self._node_of: dict[str, str] = {}
-        self._refused: dict[str, str] = {}
         self._fenced = False
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._workers = Workers(self._queue, self._sync, "reconcile", _SYNCERS)
-        self._claimers = ThreadPoolExecutor(_CLAIMERS, thread_name_prefix="claim")
+        self._claimer = Claimer(shard.addresses, self.on_references)
         self._ids = itertools.count(1)
-        self._pulls: dict[str, tuple[str, str]] = {}
+        self._pulls = Pulls(shard.gateway, self._teller)
 
     def start(self) -> None:
         """Work from now on; every node is observed fully first."""
@@ -84,7 +80,7 @@ class Reconciler:
     def stop(self) -> None:
         """Begin nothing new; items under way are the runner's to end."""
         self._workers.stop()
-        self._claimers.shutdown(cancel_futures=True)
+        self._claimer.stop()
 
     def kick(self) -> None:
         """Look at every node soon."""
@@ -121,16 +117,14 @@ class Reconciler:
         """Handle a change of a PodAddress: a released one may serve a pod that waits."""
         self._shard.addresses.on_change(old, new)
         if new is None:
-            with self._noting:
-                waiting, self._refused = [*self._refused], {}
-            self.on_references(waiting)
+            self._claimer.on_released()
 
     def on_gateway_up(self, up: bool) -> None:  # noqa: FBT001 - the link's callback
         """Handle a connection to the gateway that came or went."""
         if up:
             return
         with self._lock:
-            self._pulls.clear()
+            self._pulls.lost()
             for state in self._nodes.values():
                 state.on_gateway_lost()
 
@@ -166,18 +160,7 @@ class Reconciler:
         return set(state.decisions) if state.on_images(map(str, message["images"])) else set()
 
     def _on_pulled(self, state: NodeState, message: JsonObject) -> set[str]:
-        asked = self._pulls.pop(str(message["id"]), None)
-        if asked is None:
-            return set()
-        ok, image = bool(message["ok"]), asked[1]
-        state.on_pulled(
-            image, ok=ok, reason=str(message["reason"]), message=str(message["message"]), now=self._clock.now()
-        )
-        users = {uid for uid in state.decisions if self._teller.uses(uid, image)}
-        if ok:
-            for uid in users:
-                self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
-        return users
+        return self._pulls.on_pulled(state, message, self._clock.now())
 
     def on_outcome(self, outcome: Outcome) -> None:
         """Handle the end of an item; the runner's callback."""
@@ -209,6 +192,7 @@ class Reconciler:
             state.facts_wanted = False
             self._shard.registrar.on_facts(state.name, facts)
         else:
+            state.facts_at_s = self._clock.monotonic() + _FACTS_RETRY_S
             self._queue.add_after(state.name, _FACTS_RETRY_S)
 
     def _touch(self, name: str, uids: Iterable[str]) -> None:
@@ -225,10 +209,14 @@ class Reconciler:
         item = self._next_item(state)
         if item is not None:
             self._shard.runner.submit(item)
+        self._set_timer(state)
+
+    def _set_timer(self, state: NodeState) -> None:
+        """Come back when time alone changes something; what is not ready is woken by what it waits for."""
         with self._lock:
-            delay_s = state.next_moment_s(self._clock.now(), self._clock.monotonic()) if state.sent is None else None
-        if delay_s is not None and self._is_ready(state):
-            self._queue.add_after(name, delay_s)
+            if state.sent is None and self._can_send(state):
+                delay_s = state.next_moment_s(self._clock.now(), self._clock.monotonic())
+                self._queue.add_after(state.name, max(delay_s, _TIMER_FLOOR_S))
 
     def _is_ready(self, state: NodeState) -> bool:
         return state.known and state.alive and self._shard.objects.synced() and not self._fenced
@@ -263,15 +251,14 @@ class Reconciler:
         state.decisions[uid] = decision
         self._teller.decided(pod, decision.events)
         for image in decision.pulls:
-            self._pull(state, uid, image)
+            self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}")
         self._shard.writer.enqueue(uid)
-        return pod if decision.address_wanted and uid not in self._refused else None
+        return pod if decision.address_wanted and not self._claimer.refusal(uid) else None
 
     def _forget(self, state: NodeState, uid: str) -> None:
         state.decisions.pop(uid, None)
         self._node_of.pop(uid, None)
-        with self._noting:
-            self._refused.pop(uid, None)
+        self._claimer.forget(uid)
         self._teller.forget(uid)
         self._shard.references.forget(uid)
         self._shard.writer.enqueue(uid)
@@ -286,35 +273,16 @@ class Reconciler:
             address=self._shard.addresses.of(uid),
             errors=state.errors,
             settings=self._shard.settings,
-            address_error=self._refused.get(uid, ""),
+            address_error=self._claimer.refusal(uid),
         )
 
     def _claim(self, state: NodeState, pods: list[JsonObject]) -> None:
         cidr = str(objects.spec(self._shard.objects.node(state.name) or {}).get("podCIDR") or "")
-        failures = list(self._claimers.map(lambda pod: self._claim_one(state.name, cidr, pod), pods))
-        with self._lock:
-            state.dirty.update(objects.uid(pod) for pod in pods)
-        for failure in failures:
-            if failure is not None:
-                raise failure
-
-    def _claim_one(self, name: str, cidr: str, pod: JsonObject) -> TemporaryError | StatusError | None:
         try:
-            self._shard.addresses.claim(pod, name, cidr)
-        except AddressesExhausted as error:
-            with self._noting:
-                self._refused[objects.uid(pod)] = str(error)
-            timer = threading.Timer(_EXHAUSTED_RETRY_S, self._ask_again, [objects.uid(pod)])
-            timer.daemon = True
-            timer.start()
-        except (TemporaryError, StatusError) as error:
-            return error
-        return None
-
-    def _ask_again(self, uid: str) -> None:
-        with self._noting:
-            self._refused.pop(uid, None)
-        self.on_references([uid])
+            self._claimer.claim(pods, state.name, cidr)
+        finally:
+            with self._lock:
+                state.dirty.update(objects.uid(pod) for pod in pods)
 
     def _release_orphans(self, state: NodeState) -> None:
         """Have addresses released whose pod is gone, or over, and whose sandbox the node has no more."""
@@ -322,20 +290,11 @@ class Reconciler:
             decision = state.decisions.get(claim.pod_uid)
             over = decision.address_released if decision else self._shard.objects.pod(claim.pod_uid) is None
             if over and not state.holds_sandbox(claim.pod_uid):
-                self._claimers.submit(self._release, claim.pod_uid)
-
-    def _release(self, uid: str) -> None:
-        try:
-            self.release_address(uid)
-        except (TemporaryError, StatusError) as error:
-            log.info("address of pod %s is not released yet: %s", uid, error)
+                self._claimer.release_later(claim.pod_uid)
 
     def release_address(self, uid: str) -> None:
         """Give the pod's address back; raises as the API does."""
-        for name in self._nodes:
-            for claim in self._shard.addresses.on_node(name):
-                if claim.pod_uid == uid:
-                    self._shard.addresses.release(claim)
+        self._claimer.release(uid)
 
     # acting
 
@@ -344,20 +303,25 @@ class Reconciler:
             if state.sent is not None or self._fenced:
                 return None
             requests = self._requests(state)
+            facts = state.facts_wanted and state.alive and self._clock.monotonic() >= state.facts_at_s
+            if not requests and not facts:
+                return None
             item_id = f"{state.name}-{self._token[1]}-{next(self._ids)}"
             if requests:
                 state.sent = Sent(item_id, requests)
                 token = {"token": list(self._token)}
                 sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
                 return WorkItem(item_id, state.name, False, self._token, sections)  # noqa: FBT003
-            if state.facts_wanted and state.alive:
-                state.sent = Sent(item_id, {}, facts=True)
-                return WorkItem(item_id, state.name, False, (), {FACTS: SectionRequest({})})  # noqa: FBT003
-            return None
+            state.sent = Sent(item_id, {}, facts=True)
+            return WorkItem(item_id, state.name, False, (), {FACTS: SectionRequest({})})  # noqa: FBT003
+
+    def _can_send(self, state: NodeState) -> bool:
+        known = self._shard.objects.node(state.name) is not None
+        return known and self._is_ready(state) and self._all_decided(state)
 
     def _requests(self, state: NodeState) -> dict[str, Request]:
         node = self._shard.objects.node(state.name)
-        if node is None or not self._is_ready(state) or not self._all_decided(state):
+        if node is None or not self._can_send(state):
             return {}
         document = assemble(node, state.decisions.values(), self._shard.settings)
         retained = state.retained(document)
@@ -365,32 +329,13 @@ class Reconciler:
         requests = state.next_item(wanted, self._clock.monotonic())
         if "secrets" in requests:
             options = requests["secrets"].options
-            options["blob"] = self._blob(state, options.get("entries") or options.get("upsert") or {})
+            entries = options.get("entries") or options.get("upsert") or {}
+            options["blob"] = node_blob(state.decisions, self._shard.references, entries)
         return requests
 
     def _all_decided(self, state: NodeState) -> bool:
         """Return whether nothing on the node belongs to a pod that is not decided about yet."""
         return all(uid in state.decisions or self._shard.objects.pod(uid) is None for uid in state.observed.uids())
-
-    def _blob(self, state: NodeState, entries: Mapping[str, Any]) -> str:
-        values: dict[str, Mapping[str, bytes]] = {}
-        for uid, decision in state.decisions.items():
-            values |= {key: found for key, found in decision.sealed.items() if key in entries}
-            if decision.secrets & entries.keys():
-                secrets = self._shard.references.of(uid, "Secret")
-                values |= {key: values_of(obj) for key, obj in secrets.items() if key in entries}
-        return blob(values)
-
-    def _pull(self, state: NodeState, uid: str, image: str) -> None:
-        known = state.pulls.get(image)
-        if known is None or not known.active:
-            pull_id = f"{state.name}-{self._token[1]}-p{next(self._ids)}"
-            message = {"op": "pull", "id": pull_id, "node": state.name, "image": image, "auth": None}
-            if not self._shard.gateway.send(message):
-                return
-            self._pulls[pull_id] = (state.name, image)
-            state.on_pull_asked(image)
-        self._teller.image(uid, image, "Pulling", f'Pulling image "{image}"')
 
     # telling
 
@@ -416,11 +361,23 @@ class Reconciler:
         state = self._nodes.get(name)
         return None if state is None or not state.known else state.alive
 
-    def decision(self, uid: str) -> PodDecision | None:
-        """Return the last decision about a pod; for plan and tests."""
+    def basis(self, name: str) -> Basis | None:
+        """Return the node as a plan is made over it, None while it cannot be asked."""
+        state, node = self._nodes.get(name), self._shard.objects.node(name)
+        pods = tuple(self._shard.objects.pods_of(name))
         with self._lock:
-            name = self._node_of.get(uid)
-            return self._nodes[name].decisions.get(uid) if name is not None else None
+            if state is None or node is None or not self._can_send(state):
+                return None
+            return Basis(
+                node=node,
+                pods=pods,
+                decisions=dict(state.decisions),
+                observed={uid: state.observed.pod(uid) for uid in state.observed.uids()},
+                confirmed=state.confirmed(),
+                images=state.images,
+                taken=self._shard.addresses.taken(),
+                addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
+            )
 
 
 def _age(pod: JsonObject) -> tuple[str, str, str]:

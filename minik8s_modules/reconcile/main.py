@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
@@ -21,12 +21,15 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
+from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
+from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.values import Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
+JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
@@ -45,6 +48,15 @@ class Options(NamedTuple):
     project_dir: Path
     settings: Settings
     observe_every_s: float
+    plan: PlanOptions | None
+
+
+class PlanOptions(NamedTuple):
+    """Where plans are answered; None in ``Options`` where ``plan`` is left out."""
+
+    host: str
+    port: int
+    files: PlanFiles
 
 
 def read_options(configuration: Configuration) -> Options:
@@ -72,7 +84,17 @@ def read_options(configuration: Configuration) -> Options:
         project_dir=Path(configuration.text("project_dir")),
         settings=settings,
         observe_every_s=OBSERVE_EVERY_S[drift],
+        plan=_plan_options(configuration) if configuration.has("plan") else None,
     )
+
+
+def _plan_options(configuration: Configuration) -> PlanOptions:
+    listen = configuration.text("plan.listen")
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigurationError(f"plan.listen must be HOST:PORT, not {listen!r}")
+    paths = (Path(configuration.text(f"plan.{name}")) for name in ("cert", "key", "client_ca"))
+    return PlanOptions(host, int(port), PlanFiles(*paths))
 
 
 def _key(path: Path) -> bytes:
@@ -115,8 +137,12 @@ class Leader:
         self._options = options
         self._client = client
         self._names = load_hosts(options.inventory, options.shard)
-        self.service: ShardService | None = None
-        """The service while the shard is led."""
+        self._service: ShardService | None = None
+
+    def plan(self, question: Question) -> JsonObject | None:
+        """Return the answer to a plan, None while the shard is not led."""
+        service = self._service
+        return service.plan(question) if service is not None else None
 
     def lead(self, token: Token, lost: threading.Event) -> None:
         """Run the shard until ``lost``, or until a node knows a newer token."""
@@ -133,11 +159,11 @@ class Leader:
         log.info("leading shard %s with nodes %s", options.shard, ", ".join(self._names) or "none")
         threading.Thread(target=_pass_on, args=(lost, done), name="lease-lost", daemon=True).start()
         service.start()
-        self.service = service
+        self._service = service
         try:
             done.wait()
         finally:
-            self.service = None
+            self._service = None
             service.stop()
 
 
@@ -155,9 +181,19 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     options = read_options(configuration)
     client = ApiClient.from_kubeconfig(options.kubeconfig, user_agent="minik8s-reconciler")
     leader = Leader(options, client)
-    elector = LeaderElector(client, f"minik8s-reconciler-{options.shard}", fenced=True)
-    elector.run(stop, leader.lead)
-    client.close()
+    annotations, server = {}, None
+    if options.plan is not None:
+        server = PlanServer(*options.plan, leader.plan)
+        server.start()
+        annotations = {PLAN_ENDPOINT: f"https://{options.plan.host}:{server.port}"}
+    lease = f"minik8s-reconciler-{options.shard}"
+    elector = LeaderElector(client, lease, annotations=annotations, fenced=True)
+    try:
+        elector.run(stop, leader.lead)
+    finally:
+        if server is not None:
+            server.stop()
+        client.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -54,6 +54,7 @@ class NodeState:
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
         self.facts_wanted = True
+        self.facts_at_s = 0.0
         self._full_every_s = full_every_s
         self._full_at_s = 0.0
         self._confirmed: dict[str, Confirmed | None] = dict.fromkeys(SECTIONS)
@@ -82,8 +83,8 @@ class NodeState:
                 found[section] = request
         return found
 
-    def next_moment_s(self, now: datetime, now_s: float) -> float | None:
-        """Return in how many seconds something is due without any event, None for nothing."""
+    def next_moment_s(self, now: datetime, now_s: float) -> float:
+        """Return in how many seconds something is due without any event."""
         moments = [self._full_at_s - now_s, *(at_s - now_s for at_s in self._again_at_s.values())]
         if self._retry_at_s > now_s:
             # nothing can be sent before
@@ -101,6 +102,10 @@ class NodeState:
     def observe_fully(self) -> None:
         """Have the next item observe the whole node."""
         self._full_at_s = 0.0
+
+    def confirmed(self) -> dict[str, Confirmed | None]:
+        """Return what the node confirmed, by section; None where it is not known."""
+        return dict(self._confirmed)
 
     def holds(self, uid: str) -> bool:
         """Return whether the node has, or may be getting, anything of the pod."""

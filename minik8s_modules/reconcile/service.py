@@ -16,8 +16,10 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.gateway_link import Gateway
-from minik8s_modules.reconcile.items import OnOutcome, Runner
+from minik8s_modules.reconcile.hypothesis import Question
+from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
+from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.shard import Objects, Shard
@@ -90,6 +92,13 @@ class ShardService:
         )
         self.shard = shard
         self.loop = Reconciler(shard, self._names, token, clock, full_every_s, on_fenced)
+        self._checks = Checks(self.runner, token)
+        self._planner = Planner(self.loop, api, self._checks, settings, clock)
+
+    def plan(self, question: Question) -> JsonObject:
+        """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
+        pods, nodes = self._outside.api.list(POD).items, self._outside.api.list(NODE).items
+        return self._planner.answer(question, Cluster(tuple(pods), tuple(nodes), self._names))
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""
@@ -139,8 +148,9 @@ class ShardService:
     def _alive(self, name: str) -> bool | None:
         return self.loop.alive(name)
 
-    def _on_outcome(self, outcome: Any) -> None:
-        self.loop.on_outcome(outcome)
+    def _on_outcome(self, outcome: Outcome) -> None:
+        if not self._checks.take(outcome):
+            self.loop.on_outcome(outcome)
 
     def _on_gateway(self, message: JsonObject) -> None:
         self.loop.on_gateway(message)

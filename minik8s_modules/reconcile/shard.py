@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.reconcile.addresses import AddressBook
@@ -10,7 +10,8 @@ from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.items import Runner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
-from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.values import PodDecision, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -40,3 +41,14 @@ class Shard(NamedTuple):
     registrar: Registrar
     recorder: EventRecorder
     settings: Settings
+
+
+def node_blob(decisions: Mapping[str, PodDecision], known: ReferencedObjects, entries: Mapping[str, Any]) -> str:
+    """Return the values of the secrets in ``entries``, as they travel to a node."""
+    values: dict[str, Mapping[str, bytes]] = {}
+    for uid, decision in decisions.items():
+        values |= {key: found for key, found in decision.sealed.items() if key in entries}
+        if decision.secrets & entries.keys():
+            secrets = known.of(uid, "Secret")
+            values |= {key: values_of(obj) for key, obj in secrets.items() if key in entries}
+    return blob(values)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple, Protocol
 
 from . import documents
@@ -123,6 +123,7 @@ class Context:
     threads: int = THREADS
     unattended: bool = False
     blob: str | None = None
+    check: bool = False
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Return ``function`` of each item, in order, computed on up to ``threads`` threads."""
@@ -180,7 +181,7 @@ def run_pass(section: Section, request: Request, context: Context, *, check: boo
         declared = _declared(section.name, request)
         if declared is None:
             return _result(section, request, base_mismatch=True)
-        return _converge(section, request, context, *declared, check=check)
+        return _converge(section, request, replace(context, check=check), *declared, check=check)
 
 
 def _declared(section: str, request: Request) -> tuple[dict[str, Any], frozenset[str] | None] | None:

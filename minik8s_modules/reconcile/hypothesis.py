@@ -1,0 +1,204 @@
+"""What would be if objects were applied: the pure half of ``plan``.
+
+Takes the cluster's pods and nodes and the operations of a question, and answers with the pods as they would
+stand: bound by the scheduler's own decision, with placeholder UIDs that depend on the name alone, so that
+the same question has the same answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.reconcile.desired import decide_pod
+from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
+from minik8s_modules.reconcile.values import NodeDocument, PodDecision, PodInputs
+from minik8s_modules.scheduler.framework import Snapshot
+from minik8s_modules.scheduler.plugins import decide_node
+
+JsonObject = dict[str, Any]
+_NAMESPACE = uuid.UUID("8d6d1c5e-2f0b-5d3c-9a77-6d696e696b38")
+OPERATIONS = frozenset({"create", "update", "delete"})
+
+
+class Operation(NamedTuple):
+    """One object as it would stand, or (delete) as it stood."""
+
+    operation: str
+    object: JsonObject
+
+
+class Question(NamedTuple):
+    """What to plan; no operations ask for drift, no nodes for all."""
+
+    operations: tuple[Operation, ...]
+    nodes: frozenset[str]
+
+
+class Hypothesis(NamedTuple):
+    """``pods`` by UID are those that would differ (None: gone), ``overlay`` ConfigMaps and Secrets by kind and key."""
+
+    pods: Mapping[str, JsonObject | None]
+    overlay: Mapping[tuple[str, str], JsonObject | None]
+    messages: tuple[str, ...]
+
+
+def parse_question(body: Any) -> Question:
+    """Return the question in a request's JSON.
+
+    Raises:
+        ValueError: it is none; the message says what is wrong.
+    """
+    if not isinstance(body, Mapping) or not isinstance(body.get("objects", []), list):
+        raise ValueError('a plan is {"objects": [{"operation", "object"}], "nodes": [names]}')  # noqa: TRY004
+    nodes = body.get("nodes") or ([body["node"]] if body.get("node") else [])
+    if not isinstance(nodes, list) or not all(isinstance(name, str) for name in nodes):
+        raise ValueError("nodes must be a list of names")
+    return Question(
+        tuple(_operation(index, one) for index, one in enumerate(body.get("objects") or [])), frozenset(nodes)
+    )
+
+
+def _operation(index: int, raw: Any) -> Operation:
+    if not isinstance(raw, Mapping) or raw.get("operation") not in OPERATIONS:
+        raise ValueError(f"objects[{index}].operation must be create, update or delete")
+    obj = raw.get("object")
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        raise ValueError(f"objects[{index}].object must be an object with metadata")  # noqa: TRY004 - content
+    return Operation(str(raw["operation"]), obj)
+
+
+def placeholder_uid(namespace: str, name: str) -> str:
+    """Return the UID that stands for that of a pod which does not exist yet."""
+    return str(uuid.uuid5(_NAMESPACE, f"{namespace}/{name}"))
+
+
+def hypothesis(
+    question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonObject], now: datetime
+) -> Hypothesis:
+    """Return what the operations would make of the cluster's ``pods``."""
+    known = {objects.key(pod): pod for pod in pods}
+    changed: dict[str, JsonObject | None] = {}
+    overlay: dict[tuple[str, str], JsonObject | None] = {}
+    messages: list[str] = []
+    for operation in question.operations:
+        obj = operation.object
+        kind, key = str(obj.get("kind") or ""), objects.key(obj)
+        if kind == "Pod":
+            _take_pod(operation, known, changed, messages, now)
+        elif kind in {"ConfigMap", "Secret"}:
+            overlay[kind, str(key)] = None if operation.operation == "delete" else obj
+        else:
+            messages.append(f"{kind} {key}: nothing on a node follows from it alone")
+    changed |= _bound(changed, known.values(), nodes, messages)
+    return Hypothesis(changed, overlay, tuple(messages))
+
+
+def _take_pod(
+    operation: Operation,
+    known: dict[objects.Key, JsonObject],
+    changed: dict[str, JsonObject | None],
+    messages: list[str],
+    now: datetime,
+) -> None:
+    obj = operation.object
+    key = objects.key(obj)
+    before = known.get(key)
+    if operation.operation == "delete" or objects.is_deleting(obj):
+        known.pop(key, None)
+        if before is not None:
+            changed[objects.uid(before)] = None
+            grace_s = objects.dig(obj, "metadata", "deletionGracePeriodSeconds")
+            if grace_s:
+                messages.append(f"Pod {key}: its containers get up to {grace_s} s to stop first")
+        return
+    own = {"uid": placeholder_uid(*key), "creationTimestamp": rfc3339(now)}
+    if before is not None:
+        own = {"uid": objects.uid(before), "creationTimestamp": before["metadata"].get("creationTimestamp")}
+    pod = {**obj, "metadata": {**obj["metadata"], **own}, "status": objects.status(before or {})}
+    if before is not None and not objects.spec(pod).get("nodeName") and objects.spec(before).get("nodeName"):
+        pod["spec"] = {**objects.spec(pod), "nodeName": before["spec"]["nodeName"]}
+    known[key] = changed[objects.uid(pod)] = pod
+
+
+def _bound(
+    changed: Mapping[str, JsonObject | None],
+    pods: Iterable[JsonObject],
+    nodes: Sequence[JsonObject],
+    messages: list[str],
+) -> dict[str, JsonObject | None]:
+    """Return the changed pods that no node has yet, bound where the scheduler would bind them."""
+    everywhere = {objects.uid(pod): pod for pod in pods}
+    bound: dict[str, JsonObject | None] = {}
+    for uid, pod in changed.items():
+        if pod is None or objects.spec(pod).get("nodeName"):
+            continue
+        placed = [one for one in everywhere.values() if objects.spec(one).get("nodeName")]
+        decision = decide_node(pod, Snapshot.of(nodes, placed, len(placed)))
+        if not decision.node:
+            messages.append(f"Pod {objects.key(pod)}: {decision.message}")
+            continue
+        bound[uid] = everywhere[uid] = {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}}
+    return bound
+
+
+def settled(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> tuple[NodeDocument, PodDecision]:
+    """Return all the pod wants until it runs, as if each init container ended well at once, and its last decision."""
+    document: dict[str, dict[str, JsonObject]] = {}
+    while True:
+        decision = decide_pod(pod, seen, inputs, now)
+        for section, entries in decision.entries.items():
+            document.setdefault(section, {})
+            for key, entry in entries.items():
+                document[section].setdefault(key, entry)
+        started = [entry for entry in decision.entries.get("containers", {}).values() if _runs_init(entry, seen)]
+        if not started:
+            return document, decision
+        seen = _with_success(pod, seen, started, now)
+
+
+def _runs_init(entry: Mapping[str, Any], seen: ObservedPod) -> bool:
+    last = seen.last(entry["name"])
+    ended = last is not None and last.attempt >= entry["attempt"] and last.over
+    return entry["type"] == "init" and entry["state"] == "running" and not ended
+
+
+def _with_success(
+    pod: JsonObject, seen: ObservedPod, started: Sequence[Mapping[str, Any]], now: datetime
+) -> ObservedPod:
+    sandbox = seen.sandbox
+    if sandbox is None or not sandbox.alive or sandbox.attempt != started[0]["sandbox_attempt"]:
+        sandbox = _imagined(pod, "sandbox", "", started[0]["sandbox_attempt"], "running", now)
+    ended = {
+        entry["name"]: (_imagined(pod, "init", entry["name"], entry["attempt"], "exited", now, entry["image"]),)
+        for entry in started
+    }
+    return ObservedPod((sandbox,), {**seen.containers, **ended})
+
+
+def _imagined(
+    pod: JsonObject, kind: str, name: str, attempt: int, state: str, now: datetime, image: str = ""
+) -> ObservedContainer:
+    finished_at = now if state == "exited" else None
+    return ObservedContainer(
+        id=f"imagined-{name}",
+        type=kind,
+        pod_uid=objects.uid(pod),
+        pod_name=objects.name(pod),
+        pod_namespace=objects.namespace(pod),
+        container=name,
+        attempt=attempt,
+        state=state,
+        exit_code=0,
+        oom_killed=False,
+        error="",
+        created_at=now,
+        started_at=now,
+        finished_at=finished_at,
+        image=image,
+        image_id="",
+    )

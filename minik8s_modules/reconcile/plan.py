@@ -1,0 +1,338 @@
+"""``plan``: what would applying objects change on every node? Asked of the nodes themselves, in check mode.
+
+The hypothetical pods go through the same decisions as real ones; what would be sent is sent as a check item
+through the same live run, as a delta on what the node confirmed, so that the answer shows the effect of the
+question alone. No objects: a full check of what is declared now, which is drift. Nothing is stored; the pure
+half is ``hypothesis.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.reconcile import changes
+from minik8s_modules.reconcile.addresses import usable
+from minik8s_modules.reconcile.changes import Confirmed, Request
+from minik8s_modules.reconcile.desired import assemble
+from minik8s_modules.reconcile.hypothesis import Hypothesis, Question, hypothesis, settled
+from minik8s_modules.reconcile.images import default_policy, normalized, present
+from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
+from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
+from minik8s_modules.reconcile.references import references
+from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.values import PodDecision, PodInputs, PullState, Settings
+
+log = logging.getLogger(__name__)
+JsonObject = dict[str, Any]
+ANSWER_S = 30.0
+"""Below the API server's patience (45 s)."""
+_TRIES = 3
+_NODES_AT_ONCE = 16
+
+
+class Basis(NamedTuple):
+    """One node as the loop knows it."""
+
+    node: JsonObject
+    pods: tuple[JsonObject, ...]
+    decisions: Mapping[str, PodDecision]
+    observed: Mapping[str, ObservedPod]
+    confirmed: Mapping[str, Confirmed | None]
+    images: frozenset[str]
+    taken: frozenset[str]
+    addresses: Mapping[str, str]
+
+
+class Present(Protocol):
+    """The part of the loop a planner reads."""
+
+    def basis(self, name: str) -> Basis | None:
+        """Return the node, or None while it cannot be asked."""
+
+
+class Reader(Protocol):
+    """The part of ``ApiClient`` needed here."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
+
+
+class Checks:
+    """Check items through the runner: submits and waits; thread-safe."""
+
+    def __init__(self, runner: Runner, token: tuple[int, int]) -> None:
+        self._runner = runner
+        self._token = token
+        self._lock = threading.Lock()
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, tuple[threading.Event, list[Outcome]]] = {}
+
+    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> Outcome:
+        """Return what the node would do; its status is ``cancelled`` when it did not answer in time."""
+        done, answers = threading.Event(), list[Outcome]()
+        item_id = f"{node}-{self._token[1]}-plan{next(self._ids)}"
+        with self._lock:
+            self._waiting[item_id] = (done, answers)
+        token = {"token": list(self._token)}
+        sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
+        self._runner.submit(WorkItem(item_id, node, True, self._token, sections))  # noqa: FBT003
+        if not done.wait(timeout_s):
+            self._runner.cancel(item_id)
+        with self._lock:
+            del self._waiting[item_id]
+        return answers[0] if answers else Outcome(item_id, node, "cancelled", {}, f"no answer in {timeout_s:.0f} s")
+
+    def take(self, outcome: Outcome) -> bool:
+        """Take over an outcome; return whether it was of a check."""
+        with self._lock:
+            waiting = self._waiting.get(outcome.id)
+        if waiting is None:
+            return "-plan" in outcome.id
+        waiting[1].append(outcome)
+        waiting[0].set()
+        return True
+
+
+class Cluster(NamedTuple):
+    """The objects a plan is made over: all pods and nodes of the cluster, and the names of the shard's."""
+
+    pods: tuple[JsonObject, ...]
+    nodes: tuple[JsonObject, ...]
+    names: tuple[str, ...]
+
+
+class Planner:
+    """Answers questions; thread-safe."""
+
+    def __init__(self, present: Present, reader: Reader, checks: Checks, settings: Settings, clock: Clock) -> None:
+        self._present = present
+        self._reader = reader
+        self._checks = checks
+        self._settings = settings
+        self._clock = clock
+
+    def answer(self, question: Question, cluster: Cluster) -> JsonObject:
+        """Return ``{"nodes": {node: {"diff", "steps"}}, "messages": [...]}``."""
+        names = [name for name in cluster.names if not question.nodes or name in question.nodes]
+        found = hypothesis(question, cluster.pods, cluster.nodes, self._clock.now())
+        messages = list(found.messages)
+        with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
+            answers = list(pool.map(lambda name: self._node(name, found, drift=not question.operations), names))
+        nodes = {}
+        for name, (answer, told) in zip(names, answers, strict=True):
+            messages += told
+            if answer is not None:
+                nodes[name] = answer
+        return {"nodes": nodes, "messages": messages}
+
+    def _node(self, name: str, found: Hypothesis, *, drift: bool) -> tuple[JsonObject | None, list[str]]:
+        outcome: Outcome | None = None
+        told: list[str] = []
+        for attempt in range(_TRIES):
+            basis = self._present.basis(name)
+            if basis is None:
+                return None, [f"node {name} does not answer; what would change there is not known"]
+            told = []
+            requests = self._drift(basis) if drift else self._effect(basis, found, told)
+            if not requests:
+                return {"diff": {}, "steps": []}, told
+            outcome = self._checks.run(name, requests, ANSWER_S)
+            if not any(result.get("base_mismatch") for result in outcome.sections.values()):
+                break
+            # a real item came between reading and asking
+            self._clock.wait(threading.Event(), 0.1 * (attempt + 1))
+        return _readable(outcome), told + _troubles(name, outcome)
+
+    def _drift(self, basis: Basis) -> dict[str, Request]:
+        document = assemble(basis.node, basis.decisions.values(), self._settings)
+        requests = {section: changes.full(document[section]) for section in SECTIONS}
+        secrets = self._secrets(pod for pod in basis.pods if objects.uid(pod) in basis.decisions)
+        return _with_blob(requests, basis.decisions.values(), secrets)
+
+    def _effect(self, basis: Basis, found: Hypothesis, told: list[str]) -> dict[str, Request]:
+        """Return what would be sent beyond what the node confirmed, for the changed pods alone."""
+        touched = self._touched(basis, found)
+        wanted: dict[str, dict[str, JsonObject]] = {
+            section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
+        }
+        before = assemble(basis.node, basis.decisions.values(), self._settings)
+        taken = set(basis.taken)
+        decisions = dict(basis.decisions)
+        for uid, pod in touched.items():
+            decisions.pop(uid, None)
+            if pod is not None:
+                document, decision = settled(
+                    pod,
+                    basis.observed.get(uid, NOTHING),
+                    self._inputs(pod, basis, found, taken, told),
+                    self._clock.now(),
+                )
+                decisions[uid] = decision._replace(entries=document)
+                told += [
+                    f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}" for one, why in _obstacles(decision)
+                ]
+        after = assemble(basis.node, decisions.values(), self._settings)
+        for section in SECTIONS:
+            ours = {
+                key
+                for key in (*before[section], *after[section])
+                if before[section].get(key) != after[section].get(key)
+            }
+            wanted[section] |= {key: entry for key, entry in after[section].items() if key in ours}
+            for key in ours - set(after[section]):
+                wanted[section].pop(key, None)
+        requests = _requests(basis, wanted)
+        return _with_blob(requests, decisions.values(), self._secrets(pod for pod in touched.values() if pod), found)
+
+    def _touched(self, basis: Basis, found: Hypothesis) -> dict[str, JsonObject | None]:
+        """Return the pods of this node that the hypothesis changes, by UID; None for those that would go."""
+        here = {objects.uid(pod): pod for pod in basis.pods}
+        name = objects.name(basis.node)
+        touched: dict[str, JsonObject | None] = {}
+        for uid, pod in found.pods.items():
+            if pod is not None and objects.spec(pod).get("nodeName") == name:
+                touched[uid] = pod
+            elif uid in here:
+                touched[uid] = None
+        for uid, pod in here.items():
+            named = {(one.kind, f"{one.namespace}/{one.name}") for one in references(pod)}
+            if uid not in found.pods and named & set(found.overlay):
+                touched[uid] = pod
+        return touched
+
+    def _inputs(self, pod: JsonObject, basis: Basis, found: Hypothesis, taken: set[str], told: list[str]) -> PodInputs:
+        uid, now = objects.uid(pod), self._clock.now()
+        address = basis.addresses.get(uid)
+        if address is None and not objects.spec(pod).get("hostNetwork"):
+            cidr = str(objects.spec(basis.node).get("podCIDR") or "")
+            address = next((ip for ip in usable(cidr) if ip not in taken), None) if cidr else None
+            taken.add(address or "")
+        images = {one["image"] for _, _, one in objects.all_containers(pod)}
+        for image in sorted(images):
+            told += _pull_message(pod, image, basis)
+        return PodInputs(
+            node=basis.node,
+            configmaps=self._referenced(pod, "ConfigMap", found),
+            secrets=self._referenced(pod, "Secret", found),
+            images=basis.images | {one for image in images for one in _normalized(image)},
+            pulls={image: PullState(finished_at=now) for image in images},
+            address=address,
+            errors={},
+            settings=self._settings,
+            address_error="" if address else f"no free address on node {objects.name(basis.node)}",
+        )
+
+    def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:
+        known: dict[str, JsonObject] = {}
+        for one in references(pod):
+            key = f"{one.namespace}/{one.name}"
+            if one.kind != kind:
+                continue
+            obj: JsonObject | None
+            if found is not None and (kind, key) in found.overlay:
+                obj = found.overlay[kind, key]
+            else:
+                obj = self._get(CONFIG_MAP if kind == "ConfigMap" else SECRET, one.name, one.namespace)
+            if obj is not None:
+                known[key] = obj
+        return known
+
+    def _get(self, kind: Kind, name: str, namespace: str) -> JsonObject | None:
+        try:
+            return self._reader.get(kind, name, namespace)
+        except NotFound:
+            return None
+
+    def _secrets(self, pods: Iterable[JsonObject]) -> dict[str, JsonObject]:
+        return {key: obj for pod in pods for key, obj in self._referenced(pod, "Secret", None).items()}
+
+
+def _normalized(image: str) -> tuple[str, ...]:
+    try:
+        return (normalized(image),)
+    except ValueError:
+        return ()
+
+
+def _pull_message(pod: JsonObject, image: str, basis: Basis) -> list[str]:
+    policies = {
+        one.get("imagePullPolicy") or default_policy(image)
+        for _, _, one in objects.all_containers(pod)
+        if one["image"] == image
+    }
+    here = any(present(name, basis.images) for name in _normalized(image))
+    if "Always" not in policies and (here or policies == {"Never"}):
+        return []
+    return [f"Pod {objects.key(pod)}: image {image} would be pulled to node {objects.name(basis.node)}"]
+
+
+def _obstacles(decision: PodDecision) -> list[tuple[str, Any]]:
+    usual = {"ContainerCreating", "PodInitializing"}
+    return [(name, why) for name, why in decision.waiting.items() if why.reason not in usual or why.message]
+
+
+def _requests(basis: Basis, wanted: Mapping[str, Mapping[str, JsonObject]]) -> dict[str, Request]:
+    requests = {}
+    for section in SECTIONS:
+        confirmed = basis.confirmed.get(section)
+        request = (
+            changes.full(wanted[section])
+            if confirmed is None
+            else changes.delta(wanted[section], confirmed, frozenset())
+        )
+        if request is not None:
+            requests[section] = request
+    return requests
+
+
+def _with_blob(
+    requests: dict[str, Request],
+    decisions: Iterable[PodDecision],
+    secrets: Mapping[str, JsonObject],
+    found: Hypothesis | None = None,
+) -> dict[str, Request]:
+    if "secrets" in requests:
+        options = requests["secrets"].options
+        entries = options.get("entries") or options.get("upsert") or {}
+        values: dict[str, Mapping[str, bytes]] = {}
+        for decision in decisions:
+            values |= decision.sealed
+        changed = {
+            key: obj for (kind, key), obj in (found.overlay if found else {}).items() if kind == "Secret" and obj
+        }
+        values |= {key: values_of(obj) for key, obj in {**secrets, **changed}.items()}
+        options["blob"] = blob({key: value for key, value in values.items() if key in entries})
+    return requests
+
+
+def _readable(outcome: Outcome | None) -> JsonObject | None:
+    if outcome is None or outcome.status != "ok":
+        return None
+    sections = {section: outcome.sections[section] for section in SECTIONS if section in outcome.sections}
+    return {
+        "diff": {section: result["diff"] for section, result in sections.items() if result["changed"]},
+        "steps": [{"section": section, **step} for section, result in sections.items() for step in result["steps"]],
+    }
+
+
+def _troubles(name: str, outcome: Outcome | None) -> list[str]:
+    if outcome is None:
+        return []
+    told = [f"node {name}: {outcome.message or outcome.status}"] if outcome.status != "ok" else []
+    for section, result in outcome.sections.items():
+        if result.get("base_mismatch"):
+            told.append(f"node {name}: {section} kept changing while it was asked; ask again")
+        told += [
+            f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
+            for key, error in sorted((result.get("errors") or {}).items())
+        ]
+    return told

@@ -1,0 +1,49 @@
+"""Pulls asked of the gateway: which are under way, and what their ends mean for a node."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from minik8s_modules.reconcile.gateway_link import Gateway
+from minik8s_modules.reconcile.nodestate import NodeState
+from minik8s_modules.reconcile.telling import Teller
+
+JsonObject = dict[str, Any]
+
+
+class Pulls:
+    """One pull per image and node at a time; one caller at a time."""
+
+    def __init__(self, gateway: Gateway, teller: Teller) -> None:
+        self._gateway = gateway
+        self._teller = teller
+        self._under_way: dict[str, str] = {}
+
+    def ask(self, state: NodeState, uid: str, image: str, pull_id: str) -> None:
+        """Have ``image`` pulled for a pod unless it is already; without a gateway the loop asks again later."""
+        known = state.pulls.get(image)
+        if known is None or not known.active:
+            message = {"op": "pull", "id": pull_id, "node": state.name, "image": image, "auth": None}
+            if not self._gateway.send(message):
+                return
+            self._under_way[pull_id] = image
+            state.on_pull_asked(image)
+        self._teller.image(uid, image, "Pulling", f'Pulling image "{image}"')
+
+    def on_pulled(self, state: NodeState, message: JsonObject, now: datetime) -> set[str]:
+        """Take over the end of a pull; return the UIDs of the pods that use the image."""
+        image = self._under_way.pop(str(message["id"]), None)
+        if image is None:
+            return set()
+        ok = bool(message["ok"])
+        state.on_pulled(image, ok=ok, reason=str(message["reason"]), message=str(message["message"]), now=now)
+        users = {uid for uid in state.decisions if self._teller.uses(uid, image)}
+        if ok:
+            for uid in users:
+                self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
+        return users
+
+    def lost(self) -> None:
+        """Forget all: their ends will never be told."""
+        self._under_way.clear()
