@@ -43,7 +43,7 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
     check = CREATE.get(kind.id)
     if check is not None and not causes:
         causes += check(new)
-    return causes + fields.refused(kind, new)
+    return causes + fields.newly_refused(kind, new, old)
 
 
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:

@@ -18,6 +18,15 @@ def refused(kind: Kind, obj: JsonObject) -> list[Cause]:
     ]
 
 
+def newly_refused(kind: Kind, new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return what ``refused`` says of ``new``, less what it says of ``old``.
+
+    An object that was stored when a field was still accepted can be changed, and its finalizers removed.
+    """
+    causes = refused(kind, new)
+    return [cause for cause in causes if cause not in refused(kind, old)] if causes else causes
+
+
 def warned(kind: Kind, obj: JsonObject) -> list[str]:
     """Return a text for each reason why fields of the object are stored and not acted on, with the fields in front."""
     reasons: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api import schema
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.validation import validate_create, warnings
+from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
 
 
@@ -45,6 +45,17 @@ def test_what_is_not_acted_on_is_told_once_per_reason():
     assert warnings(POD, pod) == [
         f"{at}.livenessProbe, {at}.startupProbe: stored, but minik8s does not act on it: probes are not run",
     ]
+
+
+def test_what_was_stored_earlier_can_still_be_changed():
+    old = samples.created(
+        samples.merged(samples.sample(POD), {"spec": {"hostPID": True}, "metadata": {"finalizers": ["a/b"]}})
+    )
+    released = samples.merged(old, {"metadata": {"finalizers": []}})
+    assert validate_update(POD, released, old) == []
+    clean = samples.created(samples.sample(POD))
+    added = samples.merged(clean, {"spec": {"hostPID": True}})
+    assert "spec.hostPID" in {cause.field for cause in validate_update(POD, added, clean)}
 
 
 def test_a_plain_pod_is_not_warned_about():
