@@ -73,14 +73,15 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
         return f'if [ "$(id -u)" = 0 ]; then exec {as_root}; else exec {as_user}; fi'
 
     def _local_path(self) -> Path:
-        directory = Path(options.directory(self, os.geteuid()))
-        directory.mkdir(mode=0o700, exist_ok=True)
+        """Return our end of the forwarded socket, beside the master's own: a directory only we can enter."""
+        directory = Path(self.get_option("control_path_dir")).expanduser()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.lstat()
-        if found.st_uid != os.geteuid() or found.st_mode & 0o777 != 0o700:  # noqa: PLR2004  rwx for the owner
-            raise AnsibleConnectionFailure(f"{directory} must be ours with mode 0700; remove it")
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise AnsibleConnectionFailure(f"{directory} must be ours and closed to others: chmod 700, or remove it")
         node = "|".join(str(self.get_option(name)) for name in ("host", "port", "remote_user", "warm_directory"))
         version = client.SERVER.read_bytes()
-        return directory / f"ssh-{hashlib.sha256(node.encode() + version).hexdigest()[:16]}.sock"
+        return directory / f"warm-{hashlib.sha256(node.encode() + version).hexdigest()[:16]}.sock"
 
     def _start(self) -> None:
         """Start the interpreter over plain ssh (this brings the master up, too), then forward its socket."""

@@ -296,7 +296,10 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
     def _on_worker_end(self, running: Pass) -> None:
         self._selector.unregister(running.reader.fd)
         os.close(running.reader.fd)
-        running.process.join()
+        running.process.join(1)  # its pipe is closed: it is exiting
+        if running.process.exitcode is None:
+            running.kill()
+            running.process.join()
         code = running.process.exitcode
         running.process.close()
         del self._passes[running.item.id]
