@@ -28,7 +28,11 @@ def test_unschedulable():
 def test_taints_and_tolerations():
     snapshot = Snapshot.of([node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])], [])
     assert not decide_node(pod("p"), snapshot).node
-    assert decide_node(pod("p", tolerations=[{"key": "k", "operator": "Exists"}]), snapshot).node == "a"
+    exact = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}
+    for toleration in (exact, {"key": "k", "operator": "Exists"}, {"operator": "Exists"}):
+        assert decide_node(pod("p", tolerations=[toleration]), snapshot).node == "a"
+    for change in ({"key": "x"}, {"value": "x"}, {"effect": "NoExecute"}):
+        assert not decide_node(pod("p", tolerations=[{**exact, **change}]), snapshot).node
 
 
 def test_bound_finished_and_deleting_pods_are_not_scheduled():
