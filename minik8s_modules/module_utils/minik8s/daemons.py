@@ -140,7 +140,9 @@ def _systemd_quoted(text: str) -> str:
 
 def _supervisor(daemon: Daemon, key: str) -> str:
     environment = [f"{name}={value}" for name, value in daemon.environment]
-    argv = [LAUNCHER, daemon.name, daemon.user, str(daemon.stop_timeout_s), *environment, *daemon.command]
+    scope = "group" if daemon.kill_children else "process"
+    options = [daemon.name, daemon.user, str(daemon.stop_timeout_s), scope]
+    argv = [LAUNCHER, *options, *environment, *daemon.command]
     lines = [
         f"; Written by minik8s. Restart key: {key}",
         f"[program:{daemon.name}]",

@@ -32,8 +32,8 @@ def launch(
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
     environment = {**os.environ, "MINIK8S_RUN_DIR": str(tmp_path), "LEAK": "from-supervisor"}
-    argv = [str(LAUNCH), "test-daemon", user, "2", f"OUT={tmp_path}/out", *program]
-    process = subprocess.Popen(argv, env=environment)
+    argv = [str(LAUNCH), "test-daemon", user, "2", "group", f"OUT={tmp_path}/out", *program]
+    process = subprocess.Popen(argv, env=environment, process_group=0)
     started.append(process)
     return process
 
@@ -45,6 +45,12 @@ def wait_for(path: Path, words: str) -> str:
             return path.read_text()
         time.sleep(0.02)
     raise AssertionError(f"{path} never held {words!r}")
+
+
+def is_running(pid: int) -> bool:
+    """Return whether the process is there and no zombie (process 1 of a container may reap late)."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_nothing_runs_twice(started: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
@@ -64,6 +70,18 @@ def test_what_does_not_end_is_killed(started: list[subprocess.Popen[bytes]], tmp
     launch(started, tmp_path)
     wait_for(tmp_path / "out", "root")
     assert first.wait(timeout=5) == -signal.SIGKILL
+
+
+def test_children_of_a_killed_program_are_stopped(started: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    parent = ["/bin/sh", "-c", 'sleep 1000 & echo "child $!" >"$OUT"; wait']
+    first = launch(started, tmp_path, program=parent)
+    child = int(wait_for(tmp_path / "out", "child").split()[1])
+    first.kill()
+    first.wait()
+    assert is_running(child)
+    launch(started, tmp_path)
+    wait_for(tmp_path / "out", "root")
+    assert not is_running(child)
 
 
 def test_another_process_with_the_recorded_id_is_left_alone(

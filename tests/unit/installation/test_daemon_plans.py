@@ -43,8 +43,8 @@ def test_supervisor_reads_back_the_very_arguments() -> None:
     parser = configparser.RawConfigParser(delimiters="=", comment_prefixes=";")
     parser.read_string(text)
     command = shlex.split(parser["program:d"]["command"].replace("%%", "%"))
-    assert tuple(command[4:]) == AWKWARD
-    assert command[:4] == ["/usr/local/lib/minik8s/launch", "d", "u", "20"]
+    assert tuple(command[5:]) == AWKWARD
+    assert command[:5] == ["/usr/local/lib/minik8s/launch", "d", "u", "20", "group"]
 
 
 def test_systemd_words_are_escaped() -> None:
