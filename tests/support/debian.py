@@ -1,0 +1,61 @@
+"""Single Debian packages, unpacked beside the system: nothing is installed, no source of this machine's apt changes.
+
+A package comes through a temporary apt source made from the mirror that this machine's own apt uses for Debian, with
+Debian's archive key; so another suite's package can be had as well.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+DEFAULT_MIRROR = ""
+
+
+def mirror() -> str:
+    """Return the Debian mirror of this machine's apt sources, whatever their form."""
+    files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
+    found = re.findall(r"^\s*(?:URIs:|deb(?:\s+\[[^\]]*\])?)\s+(\S+/debian)/?(?:\s|$)", text, re.MULTILINE)
+    return str(found[0]) if found else DEFAULT_MIRROR
+
+
+def unpack(suite: str, packages: Sequence[str], work: Path, *, check_date: bool = True) -> Path:
+    """Fetch ``packages`` of ``suite`` and return the folder below ``work`` that they are unpacked to.
+
+    Args:
+        suite: bookworm, trixie, sid...
+        packages: Names, without what they depend on.
+        work: An existing folder for apt's lists and the packages; the caller removes it.
+        check_date: False takes lists past their date (sid on a mirror that lags), still checking their signature.
+
+    Raises:
+        RuntimeError: apt or dpkg failed; the message holds its words.
+    """
+    for folder in ("lists/partial", "cache/archives/partial", "parts"):
+        (work / folder).mkdir(parents=True)
+    (work / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n", encoding="utf-8")
+    options = [
+        f"Dir::Etc::sourcelist={work}/sources.list",
+        f"Dir::Etc::sourceparts={work}/parts",
+        f"Dir::State::lists={work}/lists",
+        f"Dir::Cache={work}/cache",
+        "APT::Sandbox::User=root",
+        "Acquire::Languages=none",
+        *([] if check_date else ["Acquire::Check-Valid-Until=false"]),
+    ]
+    apt = ["apt-get", "-q", *(word for option in options for word in ("-o", option))]
+    _run([*apt, "update"], work)
+    _run([*apt, "download", *(f"{name}/{suite}" for name in packages)], work)
+    for package in sorted(work.glob("*.deb")):
+        _run(["dpkg", "-x", str(package), str(work / "tree")], work)
+    return work / "tree"
+
+
+def _run(argv: list[str], work: Path) -> None:
+    done = subprocess.run(argv, cwd=work, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv[:1] + argv[-2:])} failed: {done.stderr.strip() or done.stdout.strip()}")
