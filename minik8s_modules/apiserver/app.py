@@ -26,10 +26,11 @@ from minik8s_modules.api.errors import (
     StatusError,
     Unauthorized,
 )
+from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.apiserver import discovery, health, negotiation, openapi, responses, watching
 from minik8s_modules.apiserver.authorization import Attributes, allowed, refusal
 from minik8s_modules.apiserver.backend import Backend, unavailable
-from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.identity import ALL_AUTHENTICATED, User, impersonated
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.target import parse, verb_of
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
@@ -97,11 +98,24 @@ def _guard(app: Flask, authenticate: Authenticate) -> None:
         user = authenticate(environ)
         if user is None:
             raise Unauthorized
-        environ[_USER] = user
+        environ[_USER] = user = _acting(user, environ)
         if not path.startswith(("/api/", "/apis/")) or parse(path) is None:
             asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
             if not allowed(user, asked):
                 raise refusal(user, asked, None)
+
+
+def _acting(user: User, environ: Mapping[str, Any]) -> User:
+    """Return whom the request acts as: ``user``, or the one it may impersonate."""
+    other = impersonated(environ)
+    if other is None:
+        return user
+    wanted = [Attributes("impersonate", "", "users", name=other.name)]
+    wanted += [Attributes("impersonate", "", "groups", name=name) for name in other.groups if name != ALL_AUTHENTICATED]
+    for asked in wanted:
+        if not allowed(user, asked):
+            raise refusal(user, asked._replace(path=f"{asked.resource}/{asked.name}"), None)
+    return other
 
 
 def _count(app: Flask, backend: Backend) -> None:
@@ -183,6 +197,12 @@ def _discovery_routes(app: Flask) -> None:
         response.content_type = f"application/json;g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
         response.headers["Vary"] = "Accept"
         return response
+
+    @app.get("/")
+    def paths() -> Response:
+        served = {rule.rule for rule in app.url_map.iter_rules() if "<" not in rule.rule}
+        groups = {f"/apis/{group}" if group else "/api/v1" for group in KINDS.groups()}
+        return responses.json({"paths": sorted(served | groups | set(OPEN_PATHS))})
 
     @app.get("/api")
     def core() -> Response:

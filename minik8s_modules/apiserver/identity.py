@@ -3,6 +3,8 @@
 That is Kubernetes' X.509 authentication. The TLS layer has checked the certificate against the client CA
 (server.py), so what is read here is true. Reading it costs some 30 µs, so the answer is kept with the
 connection.
+
+``kubectl --as`` sends Impersonate headers: whoever may "impersonate" the user and the groups acts as them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
+
+from minik8s_modules.api.errors import BadRequest
 
 ALL_AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
@@ -43,6 +47,23 @@ class CertificateAuthenticator:
         except KeyError:
             user = self._known[sock] = _read(sock)
             return user
+
+
+def impersonated(environ: Mapping[str, Any]) -> User | None:
+    """Return the user the Impersonate headers name, None when there are none.
+
+    Raises:
+        BadRequest: they name a uid or extras, which no user has here, or groups without a user.
+    """
+    asked = {key for key in environ if key.startswith("HTTP_IMPERSONATE_")}
+    if not asked:
+        return None
+    unknown = asked - {"HTTP_IMPERSONATE_USER", "HTTP_IMPERSONATE_GROUP"}
+    name = environ.get("HTTP_IMPERSONATE_USER", "")
+    if unknown or not name:
+        raise BadRequest("impersonation takes Impersonate-User and, with it, Impersonate-Group; nothing else")
+    groups = [group.strip() for group in environ.get("HTTP_IMPERSONATE_GROUP", "").split(",")]
+    return User(name, (*filter(None, groups), ALL_AUTHENTICATED))
 
 
 def _read(sock: Any) -> User | None:

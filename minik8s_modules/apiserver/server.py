@@ -30,6 +30,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from minik8s_modules.apiserver.settings import Settings, TlsFiles
+from minik8s_modules.base.errors import ConfigurationError
 
 HEAD_S = 10.0
 REQUEST_S = 60.0
@@ -167,7 +168,12 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         self._make_application = make_application
         self._tls = TlsContext(settings.tls)
         self._application: Closeable | None = None
-        self._tls.get()  # fails here, in words, rather than at the first connection
+        try:
+            self._tls.get()
+        except OSError as error:  # said here, in words, rather than at the first connection
+            raise ConfigurationError(
+                f"apiserver: tls: {settings.tls.cert} and its key cannot be used: {error}"
+            ) from error
         super().__init__(prog="minik8s-apiserver")
 
     def load_config(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import subprocess
+import sys
 import time
 
 import pytest
 
 from tests.integration.apiserver.conftest import Namespace
-from tests.support.apiserver import ApiServerProcess
+from tests.support.apiserver import ROOT, ApiServerProcess
 from tests.support.pki import Authority
 
 
@@ -104,6 +106,35 @@ def test_who_am_i(server: ApiServerProcess):
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     info = server.request("POST", path, {}).json["status"]["userInfo"]
     assert info == {"username": "minik8s-admin", "groups": ["system:masters", "system:authenticated"]}
+
+
+def test_administrators_may_act_as_others_and_others_may_not(server: ApiServerProcess):
+    as_scheduler = {"Impersonate-User": "system:kube-scheduler"}
+    assert server.request("GET", "/api/v1/pods", headers=as_scheduler).code == 200
+    refused = server.request("GET", "/api/v1/secrets", headers=as_scheduler)
+    assert (refused.code, 'User "system:kube-scheduler" cannot list' in refused.json["message"]) == (403, True)
+    gateway = server.identity("system:minik8s:gateway")
+    assert server.request("GET", "/api/v1/nodes", headers=as_scheduler, client=gateway).code == 403
+    as_master = {"Impersonate-User": "x", "Impersonate-Group": "system:masters"}
+    assert server.request("GET", "/api/v1/secrets", headers=as_master).code == 200
+    assert server.request("GET", "/api/v1/secrets", headers=as_master, client=gateway).code == 403
+    assert server.request("GET", "/api", headers={"Impersonate-Group": "x"}).code == 400
+    assert server.kubectl("auth", "can-i", "list", "pods", "--as=nobody", check=False).stdout.startswith("no")
+
+
+def test_the_root_lists_what_is_served(server: ApiServerProcess):
+    assert {"/api", "/apis", "/healthz", "/metrics", "/openapi/v3"} <= set(server.request("GET", "/").json["paths"])
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
+    server = ApiServerProcess(tmp_path, "http://127.0.0.1:1")
+    (tmp_path / "pki" / "apiserver.crt").write_text("no certificate")
+    argv = [sys.executable, "-m", "minik8s_modules.apiserver.main", "--config", str(tmp_path / "apiserver.yml")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert str(tmp_path / "pki" / "apiserver.crt") in done.stderr
+    assert "Traceback" not in done.stderr
+    assert server.stop() == 0
 
 
 def test_a_new_serving_certificate_is_used_without_a_restart(server: ApiServerProcess):
