@@ -1,13 +1,14 @@
 """Rules of a pod bridge: masquerade in our own nft table, and leave to pass Docker's FORWARD policy (DROP).
 
 ``table ip minik8s_pods`` has one chain per bridge. The two FORWARD rules go through iptables, because only a rule in
-Docker's own chain hook can accept what its policy would drop; their comment is ``minik8s.<bridge>``. Each change is
-one transaction. Nothing is parsed further than into lines: what nft and iptables print is compared with what they
-print for the wanted rules.
+Docker's own chain hook can accept what its policy would drop. Every rule's comment tells whose it is, so it is found
+and removed even when its bridge is gone. Each change is one transaction. Nothing is parsed further than into lines:
+what nft and iptables print is compared with what they print for the wanted rules.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import shutil
@@ -17,16 +18,22 @@ from .faults import KeyFault
 
 TABLE = "minik8s_pods"
 WAIT_S = "5"
+NAME_SHOWN = 63
 
 
-def masquerade_rule(cidr: str, cluster_cidr: str) -> str:
+def mark_of(node: str) -> str:
+    """Return the comment that tells a rule is this node's; nft takes 128 characters, a node name has up to 253."""
+    return "minik8s/" + (node if len(node) <= NAME_SHOWN else hashlib.sha256(node.encode()).hexdigest()[:16])
+
+
+def masquerade_rule(node: str, cidr: str, cluster_cidr: str) -> str:
     """Return the rule as nft prints it: what leaves the cluster takes this node's address."""
-    return f"ip saddr {cidr} ip daddr != {cluster_cidr} masquerade fully-random"
+    return f'ip saddr {cidr} ip daddr != {cluster_cidr} masquerade fully-random comment "{mark_of(node)}"'
 
 
-def forward_rules(bridge: str) -> list[str]:
+def forward_rules(node: str, bridge: str) -> list[str]:
     """Return the FORWARD rules as ``iptables -S`` prints them."""
-    comment = f"-m comment --comment minik8s.{bridge} -j ACCEPT"
+    comment = f"-m comment --comment {mark_of(node)}/{bridge} -j ACCEPT"
     return [f"-A FORWARD -o {bridge} {comment}", f"-A FORWARD -i {bridge} {comment}"]
 
 
@@ -38,15 +45,22 @@ def parse_chains(text: str) -> dict[str, list[str]]:
     return found
 
 
-def parse_forward(text: str) -> dict[str, list[str]]:
-    """Return our FORWARD rules by bridge from ``iptables -S FORWARD``."""
+def parse_forward(node: str, text: str) -> dict[str, list[str]]:
+    """Return the node's FORWARD rules by bridge from ``iptables -S FORWARD``."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         words = shlex.split(line)
         comment = words[words.index("--comment") + 1] if "--comment" in words else ""
-        if comment.startswith("minik8s."):
-            found.setdefault(comment.partition(".")[2], []).append(shlex.join(words))
+        mark, _, bridge = comment.rpartition("/")
+        if mark == mark_of(node):
+            found.setdefault(bridge, []).append(shlex.join(words))
     return found
+
+
+def chains_of(node: str, found: dict[str, list[str]]) -> list[str]:
+    """Return the chains that hold a rule of this node."""
+    ending = f'comment "{mark_of(node)}"'
+    return [name for name, rules in found.items() if any(rule.endswith(ending) for rule in rules)]
 
 
 def _run(argv: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
@@ -92,11 +106,11 @@ def delete_chain(bridge: str, *, last: bool) -> None:
     _must(["nft", "-f", "-"], line + "\n")
 
 
-def forwards() -> dict[str, list[str]] | None:
-    """Return our FORWARD rules by bridge; None on a node without iptables, where nothing drops."""
+def forwards(node: str) -> dict[str, list[str]] | None:
+    """Return the node's FORWARD rules by bridge; None on a node without iptables, where nothing drops."""
     if not shutil.which("iptables"):
         return None
-    return parse_forward(_run(["iptables", "-w", WAIT_S, "-S", "FORWARD"]).stdout)
+    return parse_forward(node, _run(["iptables", "-w", WAIT_S, "-S", "FORWARD"]).stdout)
 
 
 def set_forwards(present: list[str], wanted: list[str]) -> None:

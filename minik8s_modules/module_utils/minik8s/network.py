@@ -46,10 +46,10 @@ class Observed(NamedTuple):
 class Driver(Protocol):
     """How one kind of pod network is realized."""
 
-    def declared(self, entry: Mapping[str, Any]) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any]) -> Facets:
         """Return what should be."""
 
-    def found(self, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
         """Return what is, with the same aspects."""
 
     def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
@@ -64,18 +64,18 @@ def alias_of(node: str) -> str:
 class BridgeDriver:
     """Bridge, gateway address, forwarding, masquerade and accepted forwarding."""
 
-    def declared(self, entry: Mapping[str, Any]) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any]) -> Facets:
         """Return what should be."""
         prefix_length = entry["cidr"].partition("/")[2]
         return {
             "bridge": f"{entry['bridge']} up mtu {entry['mtu']}",
             "address": f"{entry['gateway']}/{prefix_length}",
             "ip_forward": "1",
-            "masquerade": netfilter.masquerade_rule(entry["cidr"], entry["cluster_cidr"]),
-            "forward": "; ".join(netfilter.forward_rules(entry["bridge"])),
+            "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
+            "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
         }
 
-    def found(self, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
         """Return what is."""
         name = entry["bridge"]
         link = observed.links.get(name)
@@ -85,7 +85,7 @@ class BridgeDriver:
         ]
         rules = [line for line in observed.chains.get(name, []) if line != netfilter.HOOK]
         hooked = netfilter.HOOK in observed.chains.get(name, [])
-        passing = netfilter.forward_rules(name) if observed.forwards is None else observed.forwards.get(name, [])
+        passing = netfilter.forward_rules(node, name) if observed.forwards is None else observed.forwards.get(name, [])
         return {
             "bridge": up,
             "address": " ".join(here),
@@ -145,13 +145,14 @@ def _mend_forwarding(context: Context, _entry: Mapping[str, Any]) -> None:
 
 def _mend_masquerade(context: Context, entry: Mapping[str, Any]) -> None:
     context.checkpoint("nft transaction")
-    netfilter.set_chain(entry["bridge"], netfilter.masquerade_rule(entry["cidr"], entry["cluster_cidr"]))
+    rule = netfilter.masquerade_rule(context.node, entry["cidr"], entry["cluster_cidr"])
+    netfilter.set_chain(entry["bridge"], rule)
 
 
 def _mend_forward(context: Context, entry: Mapping[str, Any]) -> None:
-    present = (netfilter.forwards() or {}).get(entry["bridge"], [])
+    present = (netfilter.forwards(context.node) or {}).get(entry["bridge"], [])
     context.checkpoint("iptables transaction")
-    netfilter.set_forwards(present, netfilter.forward_rules(entry["bridge"]))
+    netfilter.set_forwards(present, netfilter.forward_rules(context.node, entry["bridge"]))
 
 
 class Network:
@@ -186,7 +187,7 @@ class Network:
             links, addresses = netlink.links(), netlink.addresses()
         with open(FORWARDING, encoding="ascii") as source:
             forwarding = source.read().strip()
-        return Observed(links, addresses, forwarding, netfilter.chains(), netfilter.forwards())
+        return Observed(links, addresses, forwarding, netfilter.chains(), netfilter.forwards(context.node))
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
@@ -214,7 +215,7 @@ class Network:
 
     def _unforward(self, context: Context, step: Step) -> None:
         context.checkpoint("iptables transaction")
-        netfilter.set_forwards((netfilter.forwards() or {}).get(step.data, []), [])
+        netfilter.set_forwards((netfilter.forwards(context.node) or {}).get(step.data, []), [])
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
@@ -227,16 +228,17 @@ class Network:
             return {}
         seen = self.observe(context, entries, Scope()) if touched else observed
         driver = DRIVERS[entries[KEY]["driver"]]
-        right = driver.found(entries[KEY], seen) == driver.declared(entries[KEY])
+        right = driver.found(context.node, entries[KEY], seen) == driver.declared(context.node, entries[KEY])
         return {KEY: {"state": "present"} if right else None}
 
 
 def _ours(node: str, observed: Observed) -> list[str]:
-    return [name for name, link in observed.links.items() if link.alias == alias_of(node) and link.kind == "bridge"]
+    """Return the bridges this node has, or of which only rules are left."""
+    links = [name for name, link in observed.links.items() if link.alias == alias_of(node) and link.kind == "bridge"]
+    return sorted({*links, *netfilter.chains_of(node, observed.chains), *(observed.forwards or {})})
 
 
 def _plan_removal(plan: Plan, bridge: str, observed: Observed) -> None:
-    """Plan a bridge away; its mark is on the device, so the device goes last."""
     before = {"bridge": bridge}
     if observed.forwards and bridge in observed.forwards:
         before["forward"] = "; ".join(observed.forwards[bridge])
@@ -244,13 +246,14 @@ def _plan_removal(plan: Plan, bridge: str, observed: Observed) -> None:
     if bridge in observed.chains:
         before["masquerade"] = "; ".join(observed.chains[bridge][1:])
         plan.steps.append(Step("unmasquerade", KEY, bridge, bridge))
-    plan.steps.append(Step("unlink", KEY, bridge, observed.links[bridge].ifindex))
+    if bridge in observed.links:
+        plan.steps.append(Step("unlink", KEY, bridge, observed.links[bridge].ifindex))
     plan.differs(KEY, before, None)
 
 
 def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: Observed, node: str) -> None:
     driver = DRIVERS[entry["driver"]]
-    found, declared = driver.found(entry, observed), driver.declared(entry)
+    found, declared = driver.found(node, entry, observed), driver.declared(node, entry)
     link = observed.links.get(entry["bridge"])
     if link is not None and link.kind == "bridge" and link.alias != alias_of(node):
         found["bridge"] += " without our mark"

@@ -75,7 +75,7 @@ def test_a_second_run_finds_nothing_and_an_empty_set_leaves_nothing(node: TestNo
                 "-m",
                 "comment",
                 "--comment",
-                "minik8s.BRIDGE",
+                "minik8s/NODE/BRIDGE",
                 "-j",
                 "ACCEPT",
             ],
@@ -85,7 +85,7 @@ def test_a_second_run_finds_nothing_and_an_empty_set_leaves_nothing(node: TestNo
 )
 def test_drift_of_the_network_is_seen_and_healed(node: TestNode, harm: list[str], aspect: str) -> None:
     node.run("network", node.network())
-    command(*[word.replace("BRIDGE", node.bridge) for word in harm])
+    command(*[word.replace("BRIDGE", node.bridge).replace("NODE", node.name) for word in harm])
     planned = node.run("network", node.network(), check=True)
     assert aspect in planned["steps"][0]["detail"]
     assert planned["diff"]["before"] != planned["diff"]["after"]
@@ -93,6 +93,15 @@ def test_drift_of_the_network_is_seen_and_healed(node: TestNode, harm: list[str]
     assert healed["steps"] == planned["steps"]
     assert not healed["errors"]
     assert not node.run("network", node.network())["changed"]
+
+
+def test_rules_whose_bridge_is_gone_go_with_an_empty_set(node: TestNode) -> None:
+    before = node.traces()
+    node.run("network", node.network())
+    command("ip", "link", "del", node.bridge)
+    assert node.traces() != before
+    node.run("network", {})
+    assert node.traces() == before
 
 
 def test_another_cidr_moves_the_rules(node: TestNode) -> None:

@@ -110,10 +110,13 @@ def test_mountinfo_is_read_with_its_escapes() -> None:
 def test_rules_are_read_from_what_the_tools_print() -> None:
     nft = "table ip minik8s_pods {\n\tchain br-a {\n\t\ttype nat hook x;\n\t\tip saddr 1.2.3.0/24 masquerade\n\t}\n}\n"
     assert netfilter.parse_chains(nft) == {"br-a": ["type nat hook x;", "ip saddr 1.2.3.0/24 masquerade"]}
-    printed = (
-        '-P FORWARD DROP\n-A FORWARD -i x -j ACCEPT\n-A FORWARD -o br-a -m comment --comment "minik8s.br-a" -j ACCEPT\n'
-    )
-    assert netfilter.parse_forward(printed) == {"br-a": netfilter.forward_rules("br-a")[:1]}
+    accepted = '-A FORWARD -o br-a -m comment --comment "minik8s/n1/br-a" -j ACCEPT'
+    printed = f"-P FORWARD DROP\n-A FORWARD -i x -j ACCEPT\n{accepted}\n"
+    assert netfilter.parse_forward("n1", printed) == {"br-a": netfilter.forward_rules("n1", "br-a")[:1]}
+    assert netfilter.parse_forward("n2", printed) == {}
+    rules = {"br-a": [netfilter.HOOK, netfilter.masquerade_rule("n1", "10.1.0.0/24", "10.1.0.0/16")], "br-b": []}
+    assert netfilter.chains_of("n1", rules) == ["br-a"]
+    assert len(netfilter.mark_of("x" * 253)) < 64
 
 
 def test_the_link_name_fits_and_tells_the_pod() -> None:
