@@ -119,7 +119,7 @@ def series(lab: Lab, run: Callable[[], None], count: int = ITEMS) -> Cost:
 def cpu_s(lab: Lab) -> float:
     """Return the CPU seconds of this process, the play and the interpreter, with the children they have buried."""
     server = psutil.Process(lab.interpreter())
-    processes = [psutil.Process(), lab.play, server, *server.children()]
+    processes = [psutil.Process(), lab.play, server, *server.children(recursive=True)]
     return sum(sum(process.cpu_times()[:4]) for process in processes)
 
 
@@ -128,7 +128,7 @@ def first_after_idle(lab: Lab, what: str, run: Callable[[], None]) -> Figure:
     times = []
     for _ in range(5):
         pid = lab.interpreter()
-        children = psutil.Process(pid).children()
+        children = psutil.Process(pid).children(recursive=True)
         os.kill(pid, signal.SIGKILL)
         psutil.wait_procs(children, timeout=5)
         begin = time.perf_counter()
