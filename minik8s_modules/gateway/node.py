@@ -180,6 +180,7 @@ class NodeWatcher:
         engine = self._engine
         if engine is None:
             return
+        engine.ping()  # the SDK leaks a socket for each connection that is refused
         stream = engine.events(self._since_ns)
         with self._lock:
             self._stream = stream

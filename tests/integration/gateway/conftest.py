@@ -72,9 +72,9 @@ class Peer:
 class Containers:
     """Makes containers that look like ours for one node."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, socket_path: str = DOCKER) -> None:
         self.node = node
-        self._client = docker.APIClient(base_url=f"unix://{DOCKER}", version="1.40", timeout=30)
+        self._client = docker.APIClient(base_url=f"unix://{socket_path}", version="1.40", timeout=30)
 
     def create(self, name: str, command: list[str]) -> str:
         """Create a container that is not started."""
