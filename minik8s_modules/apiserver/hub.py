@@ -147,7 +147,7 @@ class Hub:
                 self._end_all(item.resource)
             else:
                 self._deliver(item)
-        except Exception:  # the hub must outlive a defect in one stream's encoding
+        except Exception:  # the hub must outlive a defect, whatever it is
             log.exception("the watch hub could not handle a %s", type(item).__name__)
 
     def _add(self, join: Join) -> None:
@@ -184,7 +184,9 @@ class Hub:
         return self._cache.subscribe(resource, after, self._put, on_end=lambda: self._put(_Ended(resource)))
 
     def _end_all(self, resource: str) -> None:
-        self._feeds.pop(resource, None)
+        feed = self._feeds.pop(resource, None)
+        if feed is not None:
+            feed.subscription.cancel()
         for watcher in list(self._watchers.values()):
             if watcher.stream.resource == resource:
                 self._expire(watcher, "too old resource version: the store's history began anew")
@@ -204,7 +206,12 @@ class Hub:
                     by_topic.setdefault(topic, []).append(event)
         for topic, wanted in by_topic.items():
             for stream, watchers in list(self._topics.get(topic, {}).values()):
-                self._deliver_stream(stream, list(watchers), wanted)
+                try:
+                    self._deliver_stream(stream, list(watchers), wanted)
+                except Exception:  # a defect in one stream's encoding is that stream's: its clients list again
+                    log.exception("events of %s could not be written", topic)
+                    for watcher in list(watchers):
+                        self._expire(watcher, "an event could not be written; the server's log has the details")
 
     def _deliver_stream(self, stream: Stream, watchers: list[Watcher], events: list[CacheEvent]) -> None:
         lines = [(event.revision, stream.encode(event)) for event in events]
@@ -292,8 +299,13 @@ class Hub:
                 self._finish(watcher)
             elif now >= watcher.bookmark_at:
                 watcher.bookmark_at = now + BOOKMARK_S
-                revision = max(progress.get(watcher.stream.resource, 0), watcher.after)
+                revision = max(self._revision_of(watcher), progress.get(watcher.stream.resource, 0))
                 self._send(watcher, chunk(watcher.stream.bookmark(revision)))
+
+    def _revision_of(self, watcher: Watcher) -> int:
+        """Return the revision of what the watcher was sent last, at least; a bookmark must not lead back before it."""
+        feed = self._feeds.get(watcher.stream.resource)
+        return max(watcher.after, feed.seen if feed else 0)
 
     def _finish(self, watcher: Watcher) -> None:
         if not watcher.pending:  # in the middle of an event there is no polite end

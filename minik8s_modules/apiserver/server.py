@@ -39,6 +39,14 @@ REQUEST_S = 60.0
 KEEPALIVE_S = 120
 # requests in flight get this long when the server stops; watches are ended at once
 GRACE_S = 5
+SOCKET_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # a watch sends nothing for minutes; a client that vanished without a word is noticed after a minute
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 # pause between attempts to accept while no file descriptor is free
 EXHAUSTED_S = 0.05
 
@@ -116,7 +124,8 @@ class ApiWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn carries no type
             elif error.errno not in {errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK}:
                 raise
             return
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for level, option, value in SOCKET_OPTIONS:
+            client.setsockopt(level, option, value)
         self.nr_conns += 1
         connection = TConn(self.cfg, client, address, listener.getsockname())
         connection.timeout = time.monotonic() + HEAD_S

@@ -21,7 +21,7 @@ from minik8s_modules.apiserver.target import Target
 from minik8s_modules.apiserver.watchers import Join
 from minik8s_modules.apiserver.watching import EventStream
 from minik8s_modules.base.clock import FakeClock
-from minik8s_modules.store.cached import CacheEvent
+from minik8s_modules.store.cached import CachedObject, CacheEvent
 
 COLLECTION = Target(CONFIG_MAP, "default")
 
@@ -213,11 +213,31 @@ def test_a_client_that_hangs_up_is_forgotten(watch: Opener, create, hub: Hub):
     assert hub.counts() == {CONFIG_MAP.prefix: 1}
 
 
-def test_a_defect_in_one_stream_does_not_end_the_hub(watch: Opener, create, hub: Hub, monkeypatch):
-    client = watch()
-    monkeypatch.setattr(EventStream, "line", lambda *_arguments: 1 / 0)
-    create("a")
-    monkeypatch.undo()
-    create("b")
-    assert client.lines() == [("ADDED", "b")]
+def test_a_defect_in_one_stream_sends_its_clients_to_list_again_and_harms_no_other(
+    watch: Opener, create, hub: Hub, monkeypatch
+):
+    good, bad = watch(), watch(labelSelector="app")
+    line = EventStream.line
+
+    def failing(self: EventStream, event_type: str, item: CachedObject) -> bytes:
+        return line(self, event_type, item) if self.key == good_key else bytes(1 // 0)
+
+    good_key = EventStream(select(COLLECTION, {}), OBJECT, FakeClock()).key
+    monkeypatch.setattr(EventStream, "line", failing)
+    create("a", app="x")
+    assert good.lines() == [("ADDED", "a")]
+    assert bad.lines() == [("ERROR", "410")]
+    assert bad.lines() == []
     assert hub.failure() == ""
+
+
+def test_when_history_begins_anew_watchers_list_again_and_new_ones_work(watch: Opener, create, hub: Hub):
+    client = watch()
+    create("a")
+    assert client.lines() == [("ADDED", "a")]
+    hub._put(hub_module._Ended(CONFIG_MAP.prefix))  # what the cache reports when the store went back
+    assert client.lines() == [("ERROR", "410")]
+    assert client.lines() == []
+    again = watch()
+    create("b")
+    assert again.lines() == [("ADDED", "b")]
