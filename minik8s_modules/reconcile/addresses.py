@@ -63,6 +63,7 @@ class AddressBook:
         self._lock = threading.Lock()
         self._by_ip: dict[str, Claim] = {}
         self._by_uid: dict[str, str] = {}
+        self._by_node: dict[str, dict[str, Claim]] = {}
         self._resting: dict[str, float] = {}
         self._pending: dict[str, str] = {}
 
@@ -82,12 +83,13 @@ class AddressBook:
     def claims_of(self, pod_uid: str) -> list[Claim]:
         """Return all claims for the pod."""
         with self._lock:
-            return [claim for claim in self._by_ip.values() if claim.pod_uid == pod_uid]
+            ip = self._by_uid.get(pod_uid)
+            return [self._by_ip[ip]] if ip is not None else []
 
     def on_node(self, node: str) -> list[Claim]:
         """Return the claims of a node's pods."""
         with self._lock:
-            return [claim for claim in self._by_ip.values() if claim.node == node]
+            return [*self._by_node.get(node, {}).values()]
 
     def taken(self) -> frozenset[str]:
         """Return the addresses that cannot be claimed now."""
@@ -142,6 +144,7 @@ class AddressBook:
     def _put(self, claim: Claim) -> None:
         self._by_ip[claim.ip] = claim
         self._by_uid[claim.pod_uid] = claim.ip
+        self._by_node.setdefault(claim.node, {})[claim.ip] = claim
         self._resting.pop(claim.ip, None)
 
     def _drop(self, claim: Claim) -> None:
@@ -149,6 +152,7 @@ class AddressBook:
         if known is None or known.object_uid != claim.object_uid:
             return
         del self._by_ip[claim.ip]
+        self._by_node[claim.node].pop(claim.ip, None)
         if self._by_uid.get(claim.pod_uid) == claim.ip:
             del self._by_uid[claim.pod_uid]
         self._resting[claim.ip] = self._clock.monotonic() + REST_S

@@ -34,6 +34,8 @@ JsonObject = dict[str, Any]
 DIALECT = "minik8s.io/dialect"
 DEFAULT_GRACE_S = 30
 CREATING = Waiting("ContainerCreating")
+SANDBOX_MISSING = "SandboxMissing"
+"""A node's reason for a container whose sandbox is not up; why that is so is told of the sandbox."""
 START_ERROR = 128
 """Exit code of a container that could not be started (kubelet's StartError)."""
 
@@ -218,7 +220,8 @@ def _start(context: PodContext, container: JsonObject, kind: str, attempt: int, 
 
 
 def _error(context: PodContext, container: JsonObject) -> JsonObject | None:
-    return context.inputs.errors.get(f"containers/{objects.uid(context.pod)}/{container['name']}")
+    error = context.inputs.errors.get(f"containers/{objects.uid(context.pod)}/{container['name']}")
+    return error if error is not None and error.get("reason") != SANDBOX_MISSING else None
 
 
 def _creating(context: PodContext, container: JsonObject) -> Waiting:

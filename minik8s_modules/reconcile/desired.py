@@ -170,7 +170,7 @@ def _decision(context: PodContext, sandbox: Sandbox, steps: Steps, made: Volumes
         },
         secrets=references,
         sealed=sealed,
-        pulls=frozenset(step.pull for step in steps.values() if step.pull),
+        pulls=frozenset(image for image in (sandbox.pull, *(step.pull for step in steps.values())) if image),
         wake_at=min(moments, default=None),
         address_wanted=sandbox.address_wanted,
         waiting={name: _explained(step.waiting, sandbox) for name, step in steps.items() if step.waiting},

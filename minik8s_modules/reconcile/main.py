@@ -35,6 +35,8 @@ PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
 """DESIGN 6: a full observation of every node."""
 _JITTER = 0.2
+_INVENTORY_CHECK_S = 2.0
+"""One stat each; the gateway looks at the same pace."""
 
 
 class Options(NamedTuple):
@@ -137,7 +139,22 @@ class Leader:
         self._options = options
         self._client = client
         self._names = load_hosts(options.inventory, options.shard)
+        self._stamp = _stamp(options.inventory)
         self._service: ShardService | None = None
+
+    def _has_new_hosts(self) -> bool:
+        """Return whether the inventory names other hosts than before; an unusable one is told and waited out."""
+        stamp = _stamp(self._options.inventory)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            names = load_hosts(self._options.inventory, self._options.shard)
+        except ConfigurationError as error:
+            log.warning("%s; going on with the hosts known", error)
+            return False
+        changed, self._names = names != self._names, names
+        return changed
 
     def plan(self, question: Question) -> JsonObject | None:
         """Return the answer to a plan, None while the shard is not led."""
@@ -161,10 +178,21 @@ class Leader:
         service.start()
         self._service = service
         try:
-            done.wait()
+            while not done.wait(_INVENTORY_CHECK_S) and not self._has_new_hosts():
+                pass
         finally:
             self._service = None
             service.stop()
+
+
+def _stamp(inventory: Path) -> tuple[int, ...]:
+    """Return what changes when the inventory's file does; () while it cannot be read."""
+    path = inventory / "hosts.yml" if inventory.is_dir() else inventory
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _pass_on(source: threading.Event, target: threading.Event) -> None:

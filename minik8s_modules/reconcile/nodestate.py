@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.changes import Confirmed, Request
+from minik8s_modules.reconcile.containers import SANDBOX_MISSING
 from minik8s_modules.reconcile.images import normalized
 from minik8s_modules.reconcile.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.observed import NodeObservations, ObservedContainer, ObservedPod, observation
@@ -195,6 +196,11 @@ class NodeState:
             if error.get("reason") == "ImageMissing":
                 self.images -= _names(str(request.entries.get(key, {}).get("image") or ""))
             if error.get("reason") in _ANSWERED_BY_DECISION:
+                continue
+            sandbox_at_s = self._again_at_s.get(("sandboxes", key.partition("/")[0]))
+            if error.get("reason") == SANDBOX_MISSING and sandbox_at_s is not None:
+                # the pass ran out of time before this pod's sandbox: both go together in the next one
+                self._again_at_s[section, key] = sandbox_at_s
                 continue
             failures = self._failures[section, key] = self._failures.get((section, key), 0) + 1
             self._again_at_s[section, key] = now_s + KEY_RETRY.delay_s(failures)

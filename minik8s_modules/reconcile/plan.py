@@ -223,7 +223,8 @@ class Planner:
             node=basis.node,
             configmaps=self._referenced(pod, "ConfigMap", found),
             secrets=self._referenced(pod, "Secret", found),
-            images=basis.images | {one for image in images for one in _normalized(image)},
+            images=basis.images
+            | {one for image in (*images, self._settings.pause_image) for one in _normalized(image)},
             pulls={image: PullState(finished_at=now) for image in images},
             address=address,
             errors={},

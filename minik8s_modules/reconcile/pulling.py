@@ -38,11 +38,12 @@ class Pulls:
             return set()
         ok = bool(message["ok"])
         state.on_pulled(image, ok=ok, reason=str(message["reason"]), message=str(message["message"]), now=now)
-        users = {uid for uid in state.decisions if self._teller.uses(uid, image)}
         if ok:
-            for uid in users:
-                self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
-        return users
+            for uid in state.decisions:
+                if self._teller.uses(uid, image):
+                    self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
+        # every pod uses the pause image, so all look again
+        return set(state.decisions)
 
     def lost(self) -> None:
         """Forget all: their ends will never be told."""

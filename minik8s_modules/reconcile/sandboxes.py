@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.base.backoff import CONTAINER_RESTART
+from minik8s_modules.reconcile.images import decide_image
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values import PodEvent, PodInputs, Settings
 
@@ -34,6 +35,7 @@ class Sandbox(NamedTuple):
     address_wanted: bool = False
     message: str = ""
     events: tuple[PodEvent, ...] = ()
+    pull: str = ""
 
 
 def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> Sandbox:
@@ -51,9 +53,22 @@ def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
         if current is None:
             return Sandbox(None)
         return Sandbox(sandbox_entry(pod, current.attempt, seen, inputs), current.attempt)
+    if (imageless := _imageless(inputs, now)) is not None:
+        return imageless
     if current is None:
         return Sandbox(sandbox_entry(pod, 0, seen, inputs), usable=True, message=message, events=events)
     return _again(pod, current, seen, inputs, now)
+
+
+def _imageless(inputs: PodInputs, now: datetime) -> Sandbox | None:
+    """Return what to do while the pause image is not there, None when it is."""
+    image = inputs.settings.pause_image
+    decided = decide_image(image, "IfNotPresent", inputs.images, inputs.pulls.get(image), now, now)
+    if decided.ready:
+        return None
+    message = f"image {image}: {decided.waiting.message}" if decided.waiting else ""
+    pull = image if decided.pull else ""
+    return Sandbox(None, wake_at=decided.wake_at, message=message, events=_failed(message), pull=pull)
 
 
 def _dead(sandbox: ObservedContainer) -> bool:

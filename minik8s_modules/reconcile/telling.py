@@ -74,6 +74,7 @@ class Teller:
         """Record what happened to an image the pod uses."""
         pod = self._lookup(uid)
         if pod is not None:
+            # the pause image is no container's: the event is the pod's then
             names = (one["name"] for _, _, one in objects.all_containers(pod) if one["image"] == image)
             self._record(pod, PodEvent("Normal", reason, message, "", next(names, "")))
 

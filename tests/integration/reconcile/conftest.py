@@ -18,13 +18,13 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import EVENT, NODE, POD, POD_ADDRESS
+from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.node import SOCKET, TestNode
-from tests.support.pki import write_kubeconfig
+from tests.support.pki import Authority, write_kubeconfig
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "minik8s/busybox:1"
@@ -80,8 +80,13 @@ class Cluster:
         self.daemons = {room: self._daemon(room, config) for room, config in self._configs().items()}
 
     def _server(self) -> ApiServerProcess:
-        # the reconciler's server certificate and the API server's client certificate for it come from one authority
-        return ApiServerProcess(self.folder / "api", self.etcd.endpoint)
+        """Return an API server that may ask this cluster's reconciler for plans."""
+        asks = Authority(self.folder / "plans", "plans")
+        self.plan_serving = asks.issue("reconciler", "minik8s-reconciler")
+        self.plan_ca = asks.ca
+        caller = asks.issue("caller", "system:minik8s:apiserver")
+        client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(asks.ca)}
+        return ApiServerProcess(self.folder / "api", self.etcd.endpoint, reconciler_client=client)
 
     def _configs(self) -> dict[str, JsonObject]:
         inventory = self.folder / "hosts.yml"
@@ -106,6 +111,12 @@ class Cluster:
                 "hmac_key_file": str(key),
                 "cluster_cidr": f"{self.node.range}.0/24",
                 "bridge": self.node.bridge,
+                "plan": {
+                    "listen": "127.0.0.1:0",
+                    "cert": str(self.plan_serving.cert),
+                    "key": str(self.plan_serving.key),
+                    "client_ca": str(self.plan_ca),
+                },
             },
         }
 
@@ -145,6 +156,11 @@ class Cluster:
         container = {"name": "app", "image": IMAGE, "command": command or ["sleep", "3600"]}
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container], **spec}}
         return self.admin.create(POD, body)
+
+    def plan(self, **spec: Any) -> JsonObject:
+        """Return the status of a plan with ``objects``, ``deleted``, ``nodes``."""
+        body = {"apiVersion": "minik8s.io/v1", "kind": "Plan", "metadata": {}, "spec": spec}
+        return dict(self.admin.create(PLAN, body)["status"])
 
     def pod(self, name: str) -> JsonObject:
         """Return the pod."""

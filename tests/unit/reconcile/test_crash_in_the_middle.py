@@ -12,7 +12,7 @@ from minik8s_modules.reconcile.desired import assemble, decide_pod
 from minik8s_modules.reconcile.observed import group, observation
 from minik8s_modules.reconcile.status import Place, pod_status
 from tests.unit.reconcile.fake_node import FakeNode, Killed
-from tests.unit.reconcile.worlds import IMAGE, NODE, SETTINGS, T0, inputs, pod
+from tests.unit.reconcile.worlds import IMAGE, NODE, PAUSE, SETTINGS, T0, inputs, pod
 
 SECTIONS = ("sandboxes", "containers")
 
@@ -22,7 +22,7 @@ class World:
 
     def __init__(self, subject: dict[str, Any]) -> None:
         self.clock = FakeClock(T0)
-        self.node = FakeNode("n1", [IMAGE], self.clock.now)
+        self.node = FakeNode("n1", [IMAGE, PAUSE], self.clock.now)
         self.pod = subject
         self.gone = False
 

@@ -19,7 +19,7 @@ from minik8s_modules.reconcile.items import OnOutcome
 from minik8s_modules.reconcile.service import Outside, ShardService
 from minik8s_modules.reconcile.values import Settings
 from tests.unit.reconcile.fake_node import FakeNode, Killed
-from tests.unit.reconcile.worlds import IMAGE
+from tests.unit.reconcile.worlds import IMAGE, PAUSE
 
 JsonObject = dict[str, Any]
 NAME = "n1"
@@ -71,7 +71,7 @@ class Cluster:
     def __init__(self) -> None:
         self.clock = SystemClock()
         self.api = FakeApi(self.clock)
-        self.node = FakeNode(NAME, [IMAGE])
+        self.node = FakeNode(NAME, [IMAGE, PAUSE])
         self.fenced = 0
         self.token = 1
         self.full_every_s = 300.0
@@ -300,7 +300,7 @@ def test_a_missing_image_is_pulled_and_a_failure_named(cluster: Cluster):
     until(lambda: cluster.waiting() == "ImagePullBackOff", 4)
     until(lambda: 'Pulling: Pulling image "example.com/x:1"' in cluster.events())
     assert 'Failed: Failed to pull image "example.com/x:1": no such host' in cluster.events()
-    cluster.link.on_message({"op": "images", "node": NAME, "images": [IMAGE, "example.com/x:1"]})
+    cluster.link.on_message({"op": "images", "node": NAME, "images": [IMAGE, PAUSE, "example.com/x:1"]})
     until(lambda: running(cluster))
 
 

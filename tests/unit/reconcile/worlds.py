@@ -18,6 +18,7 @@ JsonObject = dict[str, Any]
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 UID = "11111111-2222-4333-8444-555555555555"
 IMAGE = "minik8s/busybox:1"
+PAUSE = "minik8s/pause:1"
 SETTINGS = Settings(hmac_key=b"test key")
 NODE = {
     "apiVersion": "v1",
@@ -106,7 +107,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         node=short.get("node", NODE),
         configmaps={f"default/{name}": body for name, body in short.get("configmaps", {}).items()},
         secrets={f"default/{name}": body for name, body in short.get("secrets", {}).items()},
-        images=frozenset(short.get("images", [IMAGE])),
+        images=frozenset(short.get("images", [IMAGE])) | set(short.get("pause", [PAUSE])),
         pulls=pulls,
         address=short.get("address", "10.244.0.2"),
         errors=short.get("errors", {}),

@@ -1,0 +1,82 @@
+"""Plans and drift through the API server, answered by real modules in check mode."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+from minik8s_modules.api.kinds import POD, SECRET
+from minik8s_modules.reconcile.hypothesis import placeholder_uid
+from tests.integration.reconcile.conftest import IMAGE, Cluster
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}
+    body = {"containers": [container], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+def applied(cluster: Cluster, uid: str) -> set[tuple[str, str]]:
+    """Return (action, Docker name) of what the daemon's items did, as Docker shows it afterwards."""
+    found = set()
+    for one in cluster.node.ids():
+        inspect = cluster.node.docker.inspect(one)
+        assert inspect is not None
+        if uid in inspect["Name"]:
+            found.add(("create", inspect["Name"].lstrip("/")))
+    return found
+
+
+def test_a_plan_is_what_the_apply_does(cluster: Cluster):
+    status = cluster.plan(objects=[pod("planned")])
+    assert status["messages"] == []
+    steps = status["nodes"][cluster.node.name]["steps"]
+    assert cluster.node.ids() == []
+    created = cluster.admin.create(POD, pod("planned"))
+    cluster.until(lambda: cluster.ready("planned"))
+    uid, placeholder = created["metadata"]["uid"], placeholder_uid("default", "planned")
+    planned = {
+        (step["action"], step["detail"].replace(placeholder, uid)) for step in steps if step["action"] == "create"
+    }
+    assert planned == applied(cluster, uid)
+    planned_ip = re.search(r"\d+\.\d+\.\d+\.\d+", json.dumps(status["nodes"][cluster.node.name]["diff"]["sandboxes"]))
+    assert planned_ip is not None
+    assert planned_ip[0] == cluster.pod("planned")["status"]["podIP"]
+    # what is applied is no change any more
+    assert cluster.plan(objects=[pod("planned")])["nodes"].get(cluster.node.name, {}).get("steps", []) == []
+    deleted = cluster.plan(deleted=[pod("planned")])["nodes"][cluster.node.name]["steps"]
+    assert {step["action"] for step in deleted} >= {"remove"}
+    assert cluster.ready("planned")
+    cluster.delete("planned", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_drift_is_shown_then_healed_only_by_the_loop(cluster: Cluster):
+    cluster.create(
+        "drifts", containers=[{**pod("x")["spec"]["containers"][0], "resources": {"limits": {"memory": "64Mi"}}}]
+    )
+    cluster.until(lambda: cluster.ready("drifts"))
+    assert cluster.plan()["nodes"][cluster.node.name]["steps"] == []
+    app = cluster.container("drifts")["containerID"].removeprefix("docker://")
+    subprocess.run(
+        ["docker", "update", "--memory", "100m", "--memory-swap", "100m", app], check=True, capture_output=True
+    )
+    steps = cluster.plan()["nodes"][cluster.node.name]["steps"]
+    assert [(step["section"], step["action"]) for step in steps] == [("containers", "update")]
+    assert cluster.node.docker.inspect(app)["HostConfig"]["Memory"] == 100 << 20  # type: ignore[index]
+    cluster.delete("drifts", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_an_answer_has_no_secret_and_names_obstacles(cluster: Cluster):
+    secret = {"metadata": {"name": "canary", "namespace": "default"}, "stringData": {"p": "c4n4ry-value"}}
+    cluster.admin.create(SECRET, secret)
+    container = {"name": "app", "image": IMAGE, "envFrom": [{"secretRef": {"name": "canary"}}]}
+    status = cluster.plan(objects=[pod("secretive", containers=[container])])
+    assert status["nodes"][cluster.node.name]["steps"]
+    assert "c4n4ry" not in json.dumps(status["nodes"])
+    container["envFrom"] = [{"configMapRef": {"name": "nowhere"}}]
+    told = cluster.plan(objects=[pod("missing", containers=[container])])["messages"]
+    assert told == ['Pod default/missing: app: CreateContainerConfigError configmap "nowhere" not found']
