@@ -32,6 +32,17 @@ def write_atomically(path: str, data: bytes, mode: int = 0o600, *, sync: bool = 
         if sync:
             os.fsync(out.fileno())
     os.replace(temporary, path)
+    if sync:
+        _sync_directory(os.path.dirname(path))
+
+
+def _sync_directory(folder: str) -> None:
+    """Force a rename to disk: without it a power loss may bring the older file back."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_leftovers(folder: str) -> None:
