@@ -1,7 +1,7 @@
 """One ssh master a node, with the node's Docker socket forwarded to a local unix socket.
 
 The master is a process of its own: killed with kill -9, the gateway leaves it behind, and the next one
-adopts it by its control socket. What cannot be adopted is ended by its recorded pid and start time, never
+adopts it by its recorded pid and start time. What cannot be adopted is ended by those, never
 by name. Host keys are pinned: an unknown or changed key ends the attempt. The runner's connections may
 share the master (inventory variable ``ansible_control_path``), since both run as one user.
 """
@@ -24,7 +24,7 @@ from minik8s_modules.runtime.identity import start_time
 log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 15.0
-_CHECK_TIMEOUT_S = 5.0
+_END_TIMEOUT_S = 5.0
 _LONGEST_STEM = 32
 # A silent node is given up after 3 * 5 s, well below the 40 s after which its Lease is stale
 _OPTIONS = (
@@ -113,19 +113,11 @@ class SshMaster:
             self._process = None
 
     def _alive(self) -> bool:
-        if self._process is not None and self._process.poll() is not None:
+        """Return whether the recorded master lives and listens; a hung one ends itself by its ServerAlive options."""
+        recorded = self._recorded()
+        if recorded is None or start_time(recorded[0]) != recorded[1]:
             return False
-        if not self._paths.control.exists() or not self._paths.docker.exists():
-            return False
-        options = connection_options(self._address, self._paths.control)
-        argv = ["ssh", "-O", "check", *options, "--", self._address.host]
-        try:
-            done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CHECK_TIMEOUT_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        return done.returncode == 0
+        return self._paths.control.exists() and self._paths.docker.exists()
 
     def _start(self) -> None:
         for path in (self._paths.control, self._paths.docker):
@@ -162,16 +154,19 @@ class SshMaster:
         with os.fdopen(_private(self._paths.record), "w", encoding="ascii") as file:
             file.write(f"{pid} {start_time(pid)}\n")
 
-    def _end_recorded(self) -> None:
-        """End the master this or an earlier gateway started, if that very process still lives."""
+    def _recorded(self) -> tuple[int, str] | None:
+        """Return pid and start time of the master that this or an earlier gateway started."""
         try:
             pid, started = self._paths.record.read_text(encoding="ascii").split()
+            return int(pid), started
         except (OSError, ValueError):
-            return
-        if started == start_time(int(pid)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGTERM)
-            _wait_gone(int(pid), started)
+            return None
+
+    def _end_recorded(self) -> None:
+        """End that master, if that very process still lives."""
+        recorded = self._recorded()
+        if recorded is not None:
+            _end(*recorded)
         self._paths.record.unlink(missing_ok=True)
 
 
@@ -179,11 +174,13 @@ def _private(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-def _wait_gone(pid: int, started: str) -> None:
-    end = time.monotonic() + _CHECK_TIMEOUT_S
+def _end(pid: int, started: str) -> None:
+    """End the process ``pid`` if it began at ``started``: politely, after 5 s by force."""
+    end = time.monotonic() + _END_TIMEOUT_S
+    number = signal.SIGTERM
     while start_time(pid) == started:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
         if time.monotonic() > end:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            return
+            number = signal.SIGKILL
         time.sleep(0.02)
