@@ -53,11 +53,7 @@ def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
         if current is None:
             return Sandbox(None)
         return Sandbox(sandbox_entry(pod, current.attempt, seen, inputs), current.attempt)
-    if (imageless := _imageless(inputs, now)) is not None:
-        return imageless
-    if current is None:
-        return Sandbox(sandbox_entry(pod, 0, seen, inputs), usable=True, message=message, events=events)
-    return _again(pod, current, seen, inputs, now)
+    return _imageless(inputs, now) or _new(pod, seen, inputs, now)
 
 
 def _imageless(inputs: PodInputs, now: datetime) -> Sandbox | None:
@@ -75,7 +71,13 @@ def _dead(sandbox: ObservedContainer) -> bool:
     return sandbox.over or sandbox.state == "removing"
 
 
-def _again(pod: JsonObject, dead: ObservedContainer, seen: ObservedPod, inputs: PodInputs, now: datetime) -> Sandbox:
+def _new(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> Sandbox:
+    """Return the first sandbox, or the one after a dead one once its back-off is over."""
+    dead = seen.sandbox
+    if dead is None:
+        events = _errors(pod, inputs)
+        message = events[0].message if events else ""
+        return Sandbox(sandbox_entry(pod, 0, seen, inputs), usable=True, message=message, events=events)
     failures = 0 if dead.ran_s >= RESET_AFTER_S else dead.attempt
     ended = dead.finished_at or dead.created_at or now
     due = ended + timedelta(seconds=CONTAINER_RESTART.delay_s(failures))
