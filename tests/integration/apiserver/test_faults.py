@@ -13,6 +13,7 @@ import pytest
 from tests.support.api_watch import ApiWatch
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
+from tests.support.pki import Authority
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -127,3 +128,20 @@ def test_the_epoch_stays_over_restarts(api: ApiServerProcess):
     api.stop()
     api.start()
     assert api.request("GET", path).json["data"]["epoch"] == epoch
+
+
+def test_it_reaches_an_etcd_that_asks_for_its_certificate(tmp_path):
+    authority = Authority(tmp_path / "etcd-pki", "etcd")
+    serving = authority.issue("server", "localhost")
+    arguments = ["--cert-file", str(serving.cert), "--key-file", str(serving.key)]
+    arguments += ["--trusted-ca-file", str(authority.ca), "--client-cert-auth"]
+    etcd = EtcdServer(tmp_path / "etcd-tls", scheme="https", arguments=arguments).start()
+    client = authority.issue("apiserver", "apiserver")
+    files = {"ca": str(authority.ca), "cert": str(client.cert), "key": str(client.key)}
+    api = ApiServerProcess(tmp_path / "api", etcd.endpoint, etcd={"endpoints": [etcd.endpoint], **files})
+    try:
+        api.start()
+        assert api.request("POST", CONFIG_MAPS, {"metadata": {"name": "a"}}).code == 201
+    finally:
+        api.stop()
+        etcd.stop()

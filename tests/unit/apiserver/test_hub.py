@@ -164,10 +164,11 @@ def test_a_bookmark_comes_every_minute_to_those_who_asked(watch: Opener, create,
     assert asked.lines() == other.lines() == [("ADDED", "b")]
 
 
-def test_a_bookmark_follows_writes_of_other_kinds(watch: Opener, clock: FakeClock, hub: Hub, backend: Backend):
+def test_a_bookmark_follows_writes_of_other_kinds(watch: Opener, create, clock: FakeClock, hub: Hub, backend: Backend):
     client = watch(bookmarks=True)
+    create("a")
+    assert client.lines() == [("ADDED", "a")]
     revision = backend.store.create("/registry/core/secrets/default/x", b'{"metadata":{"name":"x"}}')
-    assert backend.cache.wait_for(revision, 5)
     while backend.cache.progress() < revision:
         pass
     _tick(clock, hub, watchers.BOOKMARK_S + 1)
