@@ -7,6 +7,7 @@ nothing declared on a node of that name (observation through the Docker socket i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -120,7 +121,11 @@ def cpu_s(lab: Lab) -> float:
     """Return the CPU seconds of this process, the play and the interpreter, with the children they have buried."""
     server = psutil.Process(lab.interpreter())
     processes = [psutil.Process(), lab.play, server, *server.children(recursive=True)]
-    return sum(sum(process.cpu_times()[:4]) for process in processes)
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a call that has just ended; its parent has its time
+            total += sum(process.cpu_times()[:4])
+    return total
 
 
 def first_after_idle(lab: Lab, what: str, run: Callable[[], None]) -> Figure:
