@@ -109,7 +109,10 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
         *_located("deleted", wanted, lambda obj: _deleted(backend, obj, messages)),
     ]
     question = {"objects": operations, "nodes": wanted.get("nodes") or []}
-    status = _ask_all(backend, reconcilers, question)
+    if not operations and (wanted.get("objects") or wanted.get("deleted")):
+        status = _merged([], [])  # nothing would change; asked without operations, a reconciler answers with the drift
+    else:
+        status = _ask_all(backend, reconcilers, question)
     status["messages"] = [*messages, *status["messages"]]
     return {**plan, "status": status}
 

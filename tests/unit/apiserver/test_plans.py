@@ -75,7 +75,16 @@ def test_an_existing_object_is_merged_as_apply_would(backend: Backend, options: 
 
 def test_what_would_change_nothing_is_left_out(backend: Backend, options: Options):
     _store(backend, options, POD, annotated(_pod()))
-    assert _operations(backend, options, objects=[_pod()]) == []
+    (operation,) = _operations(backend, options, objects=[_pod(), _pod("other")])
+    assert operation["object"]["metadata"]["name"] == "other"
+
+
+def test_when_nothing_would_change_nobody_is_asked_for_drift(backend: Backend, options: Options):
+    _store(backend, options, POD, annotated(_pod()))
+    _lease(backend, options, "s0")
+    reconcilers = RecordedReconcilers()
+    plan = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)
+    assert (plan["status"], reconcilers.questions) == ({"nodes": {}, "messages": []}, {})
 
 
 def test_deletions(backend: Backend, options: Options):
