@@ -25,7 +25,7 @@ from minik8s_modules.reconcile.observed import observation
 from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.resources import host_ip
-from minik8s_modules.reconcile.shard import Shard, node_blob
+from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, read_of
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
 from minik8s_modules.reconcile.values import PodInputs
@@ -103,7 +103,7 @@ class Reconciler:
         if new is None:
             self._nodes[name].facts_wanted = True
         self._shard.registrar.enqueue(name)
-        if _read_of(old) != _read_of(new):
+        if read_of(old) != read_of(new):
             self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
 
     def on_references(self, uids: Iterable[str]) -> None:
@@ -178,6 +178,9 @@ class Reconciler:
                 now_s = self._clock.monotonic()
                 state.dirty |= state.on_outcome(outcome, self._clock.now(), now_s, self._teller.happened)
                 state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
+                if state.relist_wanted:
+                    # the safety net below events: what a list lacks is gone
+                    state.relist_wanted = not self._shard.gateway.send({"op": "relist", "node": state.name})
             fenced = any(result.get("fenced") for result in outcome.sections.values())
             self._fenced = self._fenced or fenced
         if fenced:
@@ -235,7 +238,7 @@ class Reconciler:
                 dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}
             claims = [pod for uid in dirty if (pod := self._decide_one(state, node, uid)) is not None]
             self._release_orphans(state)
-            return sorted(claims, key=_age)
+            return sorted(claims, key=by_age)
 
     def _decide_one(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
         """Decide about one pod; return it if it wants an address."""
@@ -247,7 +250,12 @@ class Reconciler:
         self._shard.references.follow(pod)
         if not self._shard.references.ready(uid):
             return None
-        decision = decide_pod(pod, state.observed.pod(uid), self._inputs(state, node, uid), self._clock.now())
+        try:
+            decision = decide_pod(pod, state.observed.pod(uid), self._inputs(state, node, uid), self._clock.now())
+        except Exception:
+            # one pod that cannot be decided about must not hold up the others of its node
+            log.exception("pod %s stays as it is: no decision", objects.key(pod))
+            return None
         state.decisions[uid] = decision
         self._teller.decided(pod, decision.events)
         for image in decision.pulls:
@@ -378,15 +386,6 @@ class Reconciler:
                 taken=self._shard.addresses.taken(),
                 addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
             )
-
-
-def _age(pod: JsonObject) -> tuple[str, str, str]:
-    return (str(objects.dig(pod, "metadata", "creationTimestamp") or ""), *objects.key(pod))
-
-
-def _read_of(node: JsonObject | None) -> tuple[Any, ...]:
-    status = objects.status(node or {})
-    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"))
 
 
 _MESSAGES: dict[str, Callable[[Reconciler, NodeState, JsonObject], set[str]]] = {

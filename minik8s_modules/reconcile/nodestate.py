@@ -54,6 +54,7 @@ class NodeState:
         self.errors: dict[str, JsonObject] = {}
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
+        self.relist_wanted = False
         self.facts_wanted = True
         self.facts_at_s = 0.0
         self._full_every_s = full_every_s
@@ -165,6 +166,7 @@ class NodeState:
             and all(one.keys is None for one in sent.requests.values())
         ):
             self._full_at_s = now_s + self._full_every_s()
+            self.relist_wanted = True
         return touched
 
     def _on_result(
@@ -233,7 +235,9 @@ class NodeState:
 
     def on_state(self, seen: Iterable[ObservedContainer], images: Iterable[str], now_s: float) -> set[str]:
         """Take over the list of all containers and images; return the UIDs of pods that changed."""
-        changed = self.observed.replace(seen, now_s, FRESH_S if self.sent is None else float("inf"))
+        # a list made while an item is at work may lack what the item makes: it only adds, and another is asked for
+        self.relist_wanted = self.sent is not None
+        changed = self.observed.replace(seen, now_s, float("inf") if self.sent is not None else FRESH_S)
         first, self.known = not self.known, True
         if self.on_images(images) or first:
             changed |= set(self.decisions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from minik8s_modules.api import objects
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.items import Runner
@@ -52,3 +53,14 @@ def node_blob(decisions: Mapping[str, PodDecision], known: ReferencedObjects, en
             secrets = known.of(uid, "Secret")
             values |= {key: values_of(obj) for key, obj in secrets.items() if key in entries}
     return blob(values)
+
+
+def by_age(pod: JsonObject) -> tuple[str, str, str]:
+    """Return what pods are ordered by: older ones first, then by name."""
+    return (str(objects.dig(pod, "metadata", "creationTimestamp") or ""), *objects.key(pod))
+
+
+def read_of(node: JsonObject | None) -> tuple[Any, ...]:
+    """Return what decisions read of a Node."""
+    status = objects.status(node or {})
+    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"))

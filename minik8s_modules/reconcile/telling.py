@@ -57,11 +57,10 @@ class Teller:
     def decided(self, pod: JsonObject, events: Iterable[PodEvent]) -> None:
         """Record what a decision says, unless it is the same occurrence as before."""
         known = self._told.get(objects.uid(pod), frozenset())
-        new = {event.key: event for event in events if event.key not in known}
-        for event in new.values():
-            self._record(pod, event)
-        if new:
-            self._told[objects.uid(pod)] = known | new.keys()
+        said = {event.key: event for event in events}
+        for key in said.keys() - known:
+            self._record(pod, said[key])
+        self._told[objects.uid(pod)] = frozenset(said)
 
     def happened(self, uid: str, before: ObservedPod, after: ObservedPod) -> None:
         """Record what happened to the containers of a pod."""

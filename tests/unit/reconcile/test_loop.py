@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,6 +32,7 @@ class FakeLink:
     def __init__(self, node: FakeNode, on_message: Callable[[JsonObject], None], on_up: Callable[[bool], None]) -> None:
         self.node, self.on_message, self.on_up = node, on_message, on_up
         self.sent: list[JsonObject] = []
+        self.relists = 0
         self.up = False
 
     def start(self) -> None:
@@ -53,8 +55,11 @@ class FakeLink:
 
     def send(self, message: JsonObject) -> bool:
         """Take a request."""
-        if self.up:
+        if self.up and message["op"] == "pull":
             self.sent.append(dict(message))
+        if self.up and message["op"] == "relist":
+            self.relists += 1
+            threading.Timer(0.01, lambda: self.up and self.on_message(self.node.state())).start()
         return self.up
 
     def answer(self, *, ok: bool, message: str = "") -> None:
@@ -488,6 +493,28 @@ def test_a_lost_gateway_leads_to_a_full_observation(cluster: Cluster):
     cluster.link.start()
     until(lambda: cluster.container()["restartCount"] == 1 and running(cluster))
     assert ("network", "full") in cluster.node.calls[calls:]
+
+
+def test_a_destroyed_container_nobody_told_of_is_found_by_the_next_list():
+    made = Cluster()
+    made.full_every_s = 0.5
+    made.start()
+    try:
+        made.create()
+        until(lambda: running(made))
+        made.node.tell = lambda _message: None
+        made.api.delete(POD, "web", "default", grace_s=0)
+        until(lambda: not made.node.containers)
+        until(lambda: made.addresses() == [], 10)
+        assert made.link.relists
+    finally:
+        made.stop()
+
+
+def test_a_pod_without_a_decision_does_not_hold_up_the_others(cluster: Cluster):
+    cluster.create("poison", containers=[{"name": "app"}])
+    cluster.create("web")
+    until(lambda: running(cluster))
 
 
 def test_killed_is_a_kind_of_failure():
