@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import aligned, as_yaml
 
@@ -74,7 +75,9 @@ def _heading(obj: JsonObject, metadata: JsonObject) -> Iterator[str]:
     if metadata.get("deletionTimestamp"):
         yield f"Deleted:      {metadata['deletionTimestamp']}, grace {metadata.get('deletionGracePeriodSeconds', 0)} s"
     for title, key in (("Labels", "labels"), ("Annotations", "annotations")):
-        shown = [f"{name}={value.strip()}" for name, value in sorted(metadata.get(key, {}).items())]
+        entries = sorted(metadata.get(key, {}).items())
+        # the last-applied manifest repeats the whole object; kubectl hides it too
+        shown = [f"{name}={value.strip()}" for name, value in entries if name != LAST_APPLIED]
         yield f"{title + ':':<14}{(chr(10) + ' ' * 14).join(shown) or '<none>'}"
 
 

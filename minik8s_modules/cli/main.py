@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from minik8s_modules import __version__
 from minik8s_modules.api.errors import StatusError
@@ -68,7 +69,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  argparse gives the type no public name
+# argparse gives the type no public name, and it is generic for type checkers only
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 
 def _add(commands: Subparsers, name: str, command: Command, summary: str) -> argparse.ArgumentParser:

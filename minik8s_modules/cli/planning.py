@@ -17,6 +17,8 @@ def render(status: JsonObject, paint: Paint) -> str:
     nodes = status.get("nodes", {})
     for node in sorted(nodes):
         parts += _node(node, nodes[node], paint)
+    if not nodes:
+        return "\n".join([*parts, "no node was looked at, so nothing is known"])
     changes = sum(len(plan.get("steps", [])) for plan in nodes.values())
     touched = sum(1 for plan in nodes.values() if plan.get("steps"))
     parts.append(f"{changes} steps on {touched} of {len(nodes)} nodes" if changes else "no changes")

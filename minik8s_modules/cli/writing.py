@@ -128,4 +128,6 @@ def _show_plan(client: ApiClient, spec: JsonObject, *, detailed: bool) -> int:
     }
     status = client.create(kind, body).get("status", {})
     print(planning.render(status, Paint()))
+    if not status.get("nodes"):
+        return 1
     return 2 if detailed and planning.has_changes(status) else 0

@@ -33,3 +33,10 @@ def test_nothing_to_do_is_said():
     assert render({"nodes": {"n1": {"steps": []}}}, PLAIN) == "no changes"
     assert not has_changes({"nodes": {"n1": {"steps": []}}})
     assert has_changes(CHANGED)
+
+
+def test_a_plan_that_no_node_answered_is_not_called_free_of_changes():
+    text = render({"nodes": {}, "messages": ["no reconciler is running"]}, PLAIN)
+    assert "no reconciler is running" in text
+    assert "nothing is known" in text
+    assert "no changes" not in text
