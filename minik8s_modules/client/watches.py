@@ -6,7 +6,9 @@ Lines are split from whatever arrives, so one read may carry many events and an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import threading
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -15,6 +17,8 @@ from urllib3.response import BaseHTTPResponse
 
 from minik8s_modules.api.errors import from_status
 from minik8s_modules.client.errors import ApiUnreachable
+
+log = logging.getLogger(__name__)
 
 # A server that sends this much without a newline does not speak the protocol; objects are limited to 2 MB
 _LINE_LIMIT = 16 * 1024 * 1024
@@ -49,6 +53,7 @@ class Watch:
     def __init__(self, response: BaseHTTPResponse) -> None:
         self._response = response
         self._events = self._read()
+        self._reading = threading.Lock()
         self._closed = False
 
     def __iter__(self) -> Iterator[WatchEvent]:
@@ -57,7 +62,8 @@ class Watch:
 
     def __next__(self) -> WatchEvent:
         """Return the next event, waiting for it."""
-        return next(self._events)
+        with self._reading:
+            return next(self._events)
 
     def close(self) -> None:
         """End the watch; the iterating thread stops. May be called from any thread and more than once."""
@@ -65,10 +71,16 @@ class Watch:
         try:
             self._response.shutdown()
         except (OSError, RuntimeError, ValueError):
-            # already ended: the connection went back to the pool or its socket is closed
-            return
+            log.debug("a watch had ended before it was closed")
+        # a reader closes the connection when it wakes; where nobody reads, it is done here
+        if self._reading.acquire(blocking=False):
+            try:
+                self._events.close()
+                self._response.close()
+            finally:
+                self._reading.release()
 
-    def _read(self) -> Iterator[WatchEvent]:
+    def _read(self) -> Generator[WatchEvent, None, None]:
         try:
             yield from self._lines()
         except (HTTPError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.gateway.inventory import inventory_file, load_nodes, nodes_of
+from minik8s_modules.gateway.main import InventoryFile
 
 INVENTORY = """
 all:
@@ -70,3 +71,20 @@ def test_a_file_that_is_no_inventory_is_refused(tmp_path: Path, text, message):
 
 def test_empty_groups_are_no_error():
     assert nodes_of({"all": None, "nodes": {"hosts": None, "children": None}}, "x") == ()
+
+
+def test_a_file_is_read_again_only_when_it_has_changed_and_a_broken_one_is_told_once(tmp_path: Path):
+    path = tmp_path / "hosts.yml"
+    path.write_text(INVENTORY)
+    file = InventoryFile(path, "default", Path("/run/x"))
+    assert [node.name for node in file.changed_nodes() or ()] == ["a", "b"]
+    assert file.changed_nodes() is None
+    path.write_text("- broken, and longer than before")
+    with pytest.raises(ConfigurationError, match="mapping of groups"):
+        file.changed_nodes()
+    assert file.changed_nodes() is None
+    path.write_text("all: {hosts: {z: {ansible_connection: warm_local}}}")
+    assert [(node.name, node.run_dir) for node in file.changed_nodes() or ()] == [("z", "/run/x")]
+    path.unlink()
+    with pytest.raises(ConfigurationError, match="cannot read inventory"):
+        file.changed_nodes()
