@@ -133,9 +133,9 @@ class InventoryFile:
         """
         try:
             stat = self._path.stat()
-        except OSError as error:
-            raise ConfigurationError(f"cannot read inventory {self._path}: {error.strerror}") from error
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        except OSError:
+            stamp = (0, 0, 0)  # not there: reading it says why, once
         if stamp == self._stamp:
             return None
         self._stamp = stamp
@@ -160,15 +160,19 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         gateway.use(nodes)
         log.info("watching %d nodes, serving %s", len(nodes), socket_path)
         while not stop.wait(_INVENTORY_CHECK_S):
-            try:
-                changed = inventory.changed_nodes()
-            except ConfigurationError as error:
-                log.warning("%s; going on with the nodes known", error)
-                continue
-            if changed is not None:
-                gateway.use(changed)
+            _follow_inventory(gateway, inventory)
     finally:
         gateway.stop()
+
+
+def _follow_inventory(gateway: Gateway, inventory: InventoryFile) -> None:
+    try:
+        changed = inventory.changed_nodes()
+    except ConfigurationError as error:
+        log.warning("%s; going on with the nodes known", error)
+        return
+    if changed is not None:
+        gateway.use(changed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

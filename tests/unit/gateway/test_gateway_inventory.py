@@ -88,3 +88,4 @@ def test_a_file_is_read_again_only_when_it_has_changed_and_a_broken_one_is_told_
     path.unlink()
     with pytest.raises(ConfigurationError, match="cannot read inventory"):
         file.changed_nodes()
+    assert file.changed_nodes() is None
