@@ -6,6 +6,7 @@ the CPU of this process for a pass that finds nothing to do, and the load. The f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import sys
@@ -73,6 +74,11 @@ def clean(node: TestNode) -> None:
     """Remove every pod."""
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(node.docker.remove, node.ids()))
+    with Netlink() as netlink:  # the kernel deletes them too, but only some time after their namespaces
+        for link in netlink.links().values():
+            if link.name.startswith("mk8f"):
+                with contextlib.suppress(OSError):
+                    netlink.delete_link(link.ifindex)
     node.run("containers", {})
     node.run("sandboxes", {})
 
