@@ -260,8 +260,11 @@ class Reconciler:
         self._teller.decided(pod, decision.events)
         for image in decision.pulls:
             self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}")
+        if decision.address_wanted and not self._claimer.refusal(uid):
+            # the claim follows at once, and with it the next decision: no status is worth writing between them
+            return pod
         self._shard.writer.enqueue(uid)
-        return pod if decision.address_wanted and not self._claimer.refusal(uid) else None
+        return None
 
     def _forget(self, state: NodeState, uid: str) -> None:
         state.decisions.pop(uid, None)
@@ -358,11 +361,11 @@ class Reconciler:
             if state is None or decision is None:
                 return None
             seen = state.observed.pod(uid)
-            gone = decision.gone and not state.holds(uid)
+            gone, busy = decision.gone and not state.holds(uid), state.works_on(uid)
         node = self._shard.objects.node(state.name) or {}
         up = seen.sandbox is not None and seen.sandbox.alive
         place = Place(host_ip(node), (self._shard.addresses.of(uid) or "") if up else "")
-        return View(pod, seen, decision, place, gone)
+        return View(pod, seen, decision, place, gone, busy)
 
     def alive(self, name: str) -> bool | None:
         """Return whether the node answers, None while nobody has said."""

@@ -121,6 +121,11 @@ class NodeState:
             return True
         return uid in self._keys("sandboxes")
 
+    def works_on(self, uid: str) -> bool:
+        """Return whether the item under way brings up containers of the pod; its outcome will tell more."""
+        request = self.sent.requests.get("containers") if self.sent is not None else None
+        return request is not None and any(key.startswith(f"{uid}/") for key in request.keys or request.entries)
+
     def _keys(self, section: str) -> set[str]:
         """Return the keys the node was or is being told of."""
         confirmed = self._confirmed[section]
@@ -176,7 +181,10 @@ class NodeState:
         covered = before if request.keys is None else {f"{section}/{key}" for key in request.keys} & before
         for known in covered:
             del self.errors[known]
-        touched = {known.split("/")[1] for known in covered} | {key.partition("/")[0] for key in request.keys or ()}
+        touched = {known.split("/")[1] for known in covered}
+        if section in _OBSERVING:
+            # every pod looked at is looked at again here: what waited for this outcome has it now
+            touched |= {key.partition("/")[0] for key in (request.entries if request.keys is None else request.keys)}
         for key in [one for one in self._again_at_s if one[0] == section and _covers(request, one[1])]:
             del self._again_at_s[key]
         postponed = {str(due["key"]) for due in result["due"]}

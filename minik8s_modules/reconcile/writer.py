@@ -36,13 +36,17 @@ class StatusApi(Protocol):
 
 
 class View(NamedTuple):
-    """A pod as the loop sees it; ``gone``: deleted, and nothing of it left on its node."""
+    """A pod as the loop sees it.
+
+    ``gone``: deleted, and nothing of it left on its node. ``busy``: its containers are being brought up this moment.
+    """
 
     pod: JsonObject
     seen: ObservedPod
     decision: PodDecision
     place: Place
     gone: bool
+    busy: bool = False
 
 
 class _Written(NamedTuple):
@@ -105,7 +109,7 @@ class StatusWriter:
         pod = self._latest(view.pod)
         uid, before = objects.uid(pod), objects.status(pod)
         status = pod_status(pod, view.seen, view.decision, view.place, self._clock.now())
-        if status == before:
+        if status == before or (view.busy and _essence(status) == _essence(before)):
             return
         removed = dict.fromkeys(set(before) - set(status))
         # the uid makes it a conflict to write to another pod of the same name
@@ -122,6 +126,13 @@ class StatusWriter:
         if written is None or written.revision <= _revision(pod):
             return pod
         return {**pod, "status": written.status}
+
+
+def _essence(status: JsonObject) -> JsonObject:
+    """Return the status without what is true for the moments between a sandbox and its containers."""
+    conditions = [one for one in status.get("conditions") or [] if one.get("type") != "PodReadyToStartContainers"]
+    rest = {key: value for key, value in status.items() if key not in {"podIP", "podIPs"}}
+    return {**rest, "conditions": conditions}
 
 
 def _revision(obj: Mapping[str, Any]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from minik8s_modules.api.kinds import CONFIG_MAP, NODE, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, POD, SECRET
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
 
@@ -147,3 +147,62 @@ def test_the_grace_period_is_kept_and_delays_nobody(cluster: Cluster):
     assert 3.5 < time.monotonic() - began < 8
     cluster.delete("quick", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_a_pod_on_the_host_network_has_the_address_of_its_node(cluster: Cluster):
+    cluster.create("hosted", hostNetwork=True)
+    cluster.until(lambda: cluster.ready("hosted"))
+    status = cluster.pod("hosted")["status"]
+    assert status["podIP"] == status["hostIP"]
+    assert cluster.addresses() == []
+    cluster.delete("hosted", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_an_image_that_cannot_be_pulled_is_named_with_its_reason_and_delays_nobody(cluster: Cluster):
+    cluster.create("unpullable", containers=[{"name": "app", "image": "127.0.0.1:1/nothing:1"}])
+    cluster.create("beside")
+    cluster.until(lambda: cluster.ready("beside"))
+    cluster.until(lambda: "ImagePull" in cluster.container("unpullable")["state"]["waiting"]["reason"])
+    cluster.until(lambda: cluster.container("unpullable")["state"]["waiting"]["reason"] == "ImagePullBackOff")
+    assert "connection refused" in cluster.container("unpullable")["state"]["waiting"]["message"]
+    assert cluster.pod("unpullable")["status"]["phase"] == "Pending"
+    cluster.until(lambda: "Failed: Error: ImagePullBackOff" in cluster.events("unpullable"))
+    for name in ("unpullable", "beside"):
+        cluster.delete(name, grace_s=0)
+    cluster.until(lambda: cluster.gone("unpullable") and cluster.node.ids() == [])
+
+
+def test_users_and_the_original_dialect_reach_the_container(cluster: Cluster):
+    containers = [{"name": "app", "image": IMAGE, "command": ["sleep", "99"], "securityContext": {"runAsUser": 1001}}]
+    cluster.create("user", containers=containers)
+    body = {
+        "metadata": {"name": "old", "namespace": "default", "annotations": {"minik8s.io/dialect": "original"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": IMAGE, "command": ["sleep", "99"]}]},
+    }
+    cluster.admin.create(POD, body)
+    cluster.until(lambda: cluster.ready("user") and cluster.ready("old"))
+    configs = {}
+    for name in ("user", "old"):
+        inspect = cluster.node.docker.inspect(cluster.container(name)["containerID"].removeprefix("docker://"))
+        configs[name] = (inspect or {})["Config"]
+    assert configs["user"]["User"] == "1001"
+    assert (configs["user"]["Entrypoint"], configs["user"]["Tty"]) == (["sleep", "99"], False)
+    assert (configs["old"]["Cmd"], configs["old"]["Tty"]) == (["sleep", "99"], True)
+    for name in ("user", "old"):
+        cluster.delete(name, grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_a_pod_of_the_same_name_may_come_at_once(cluster: Cluster):
+    cluster.create("twin", terminationGracePeriodSeconds=1)
+    cluster.until(lambda: cluster.ready("twin"))
+    first = cluster.pod("twin")["metadata"]["uid"]
+    cluster.delete("twin", grace_s=0)
+    cluster.create("twin")
+    cluster.until(lambda: cluster.ready("twin"))
+    assert cluster.pod("twin")["metadata"]["uid"] != first
+    cluster.until(lambda: len(cluster.node.ids()) == 2)
+    cluster.delete("twin", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+    cluster.until(lambda: cluster.addresses() == [])
