@@ -15,6 +15,7 @@ import yaml
 
 from minik8s_modules.api.kinds import NAMESPACE, NODE
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.store.etcd import EtcdStore
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.pki import write_kubeconfig
@@ -116,6 +117,10 @@ def until(condition: Callable[[], object], timeout_s: float = 15.0) -> Any:
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     etcd = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
+    store = EtcdStore([etcd.endpoint])
+    for number in range(3):  # a past that the API server's cache does not know
+        store.create(f"/past/{number}", b"x")
+    store.close()
     yield etcd
     etcd.stop()
 
