@@ -147,8 +147,8 @@ class Docker:
         self.call("POST", f"/containers/{container}/update", dict(limits))
 
     def remove(self, container: str) -> None:
-        """Kill and remove a container with its anonymous volumes; a missing one is fine."""
-        self._unless_gone("DELETE", f"/containers/{container}", {"force": "1", "v": "1"}, {NOT_FOUND})
+        """Kill and remove a container with its anonymous volumes; one that is missing or being removed is fine."""
+        self._unless_gone("DELETE", f"/containers/{container}", {"force": "1", "v": "1"}, {NOT_FOUND, CONFLICT})
 
     def _unless_gone(self, method: str, path: str, query: Mapping[str, str], fine: set[int]) -> None:
         try:
