@@ -7,9 +7,8 @@ SHELL := /bin/bash
 PYTHON := /usr/bin/python3
 VENV := .venv
 BIN := $(VENV)/bin
-INVENTORY ?= inventory/local
 KUBECTL := /opt/minik8s/bin/kubectl --kubeconfig /etc/minik8s/admin.kubeconfig
-PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i $(INVENTORY)
+PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i inventory/local
 EXAMPLE := examples/hello.yml
 PYTEST := $(BIN)/pytest
 
