@@ -6,6 +6,7 @@ no iptables rule, no VXLAN device outlives it. What was done to the cable from o
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,12 @@ from tests.lab.records import GATEWAY_NUMBER, LabRecord, Names, NodeRecord, node
 
 # A node's processes all live in one pid namespace that ends with the process above it, which ignores SIGTERM.
 ISOLATED = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount")
+
+UML_ID = "kernel"
+# How the command ends when its node reboots. reboot(2) in a pid namespace ends its first process with SIGHUP
+# (kernel/pid_namespace.c), and unshare passes the signal on to itself; a UML kernel: see files/start-uml.
+NATIVE_REBOOTED = -signal.SIGHUP
+UML_REBOOTED = 64
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ class BootPlan:
     groups: list[str]
     prepare: list[Step]
     command: list[str]
+    rebooted: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the supervisor reads it."""
@@ -57,29 +65,33 @@ def uml(lab: LabRecord, node: NodeRecord, folder: Path, kernel: Kernel, processo
     """
     space, port = Names(lab.name).network, Names.port(node.number)
     remake = [
+        Step(["rm", "-rf", f"{node_folder(folder, node.name)}/{UML_ID}"]),
         Step([*ip_batch(space)], f"link del {port}\n", check=False),
         Step([*ip_batch(space)], _lines(network.tap_lines(node))),
         *_slow(space, port, node),
     ]
-    program = [str(kernel.program)]
-    if kernel.libraries:  # Debian's newer kernels need a newer C library than bookworm's
-        program = [f"{node.image}/root/bin/busybox", "sh", str(FILES / "with-libc"), str(kernel.libraries), *program]
+    start = [f"{node.image}/root/bin/busybox", "sh", str(FILES / "start-uml")]
+    program = [*start, str(kernel.libraries or "-"), str(kernel.program)]
     enter = ["nsenter", f"--net={NETNS}/{space}", "taskset", "--cpu-list", str(processor)]
-    return BootPlan([], remake, [*enter, *ISOLATED, "--mount-proc", *program, *_kernel_line(lab, node, folder, kernel)])
+    return BootPlan(
+        [],
+        remake,
+        [*enter, *ISOLATED, "--mount-proc", *program, *_kernel_line(lab, node, folder, kernel)],
+        UML_REBOOTED,
+    )
 
 
 def _kernel_line(lab: LabRecord, node: NodeRecord, folder: Path, kernel: Kernel) -> list[str]:
     own = node_folder(folder, node.name)
-    mac = "52:54:" + ":".join(f"{int(part):02x}" for part in lab.node_address(node).split("."))
     return [
         f"mem={node.memory_mib}M",
-        f"umid={node.name}",
+        f"umid={UML_ID}",
         f"uml_dir={own}/",
         f"ubd0={own}/disk.cow,{node.image}/disk.ext4",
         "root=/dev/ubda",
         "rw",
         "rootflags=noinit_itable",
-        f"vec0:transport=tap,ifname={Names.port(node.number)},depth=128,mac={mac}",
+        f"vec0:transport=tap,ifname={Names.port(node.number)},depth=128,mac={network.mac(lab, node)}",
         "con=null",
         "con0=null,fd:1",
         "quiet",
@@ -113,7 +125,7 @@ def native(lab: LabRecord, node: NodeRecord, folder: Path, groups: Sequence[Path
     init = ["/bin/sh", f"{node.image}/root/usr/local/sbin/lab-init-native", str(own), f"{node.image}/root", node.name]
     enter = ["nsenter", f"--net={NETNS}/{space}"]
     command = [*enter, *ISOLATED, "--uts", "--ipc", "--cgroup", *init, f"{folder}/share", f"{folder}/modules"]
-    return BootPlan([str(group) for group in groups], prepare, command)
+    return BootPlan([str(group) for group in groups], prepare, command, NATIVE_REBOOTED)
 
 
 def _slow(space: str, device: str, node: NodeRecord) -> list[Step]:

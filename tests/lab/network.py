@@ -42,6 +42,11 @@ def plug_line(node: NodeRecord) -> str:
     return f"link set {port} nomaster up" if node.cut_off else f"link set {port} master {BRIDGE} up"
 
 
+def mac(lab: LabRecord, node: NodeRecord) -> str:
+    """Return the node's hardware address, the same at every boot: the others remember it."""
+    return "52:54:" + ":".join(f"{int(part):02x}" for part in lab.node_address(node).split("."))
+
+
 def tap_lines(node: NodeRecord) -> list[str]:
     """Return the lines, for the lab's namespace, that make a UML node's port."""
     return [f"tuntap add dev {Names.port(node.number)} mode tap", plug_line(node)]
@@ -51,9 +56,10 @@ def veth_lines(lab: LabRecord, node: NodeRecord) -> list[str]:
     """Return the lines, for the host, that make a native node's namespace and its cable."""
     names = Names(lab.name)
     space = names.node_network(node.name)
+    peer = f"peer name eth0 address {mac(lab, node)} netns {space}"
     return [
         f"netns add {space}",
-        f"link add {names.port(node.number)} netns {names.network} type veth peer name eth0 netns {space}",
+        f"link add {names.port(node.number)} netns {names.network} type veth {peer}",
     ]
 
 

@@ -24,10 +24,10 @@ LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Ability:
-    """``on`` is a node's number or ``all``; ``needs`` the abilities without which this one cannot be tried."""
+    """``node`` is a node's number or ``all``; ``needs`` the abilities without which this one cannot be tried."""
 
     name: str
-    on: int | Literal["all"]
+    node: int | Literal["all"]
     script: str
     probe: str = ""
     needs: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def find(lab: Lab, tell: Callable[[Finding], None] = lambda _: None) -> list[Fin
 
 def _try(lab: Lab, ability: Ability) -> Finding:
     names = [machine.name for machine in lab.machines()]
-    nodes = names if ability.on == "all" else [names[ability.on - 1]]
+    nodes = names if ability.node == "all" else [names[ability.node - 1]]
     begin = time.monotonic()
     if ability.probe:
         try:
