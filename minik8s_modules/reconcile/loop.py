@@ -179,7 +179,6 @@ class Reconciler:
                 state.dirty |= state.on_outcome(outcome, self._clock.now(), now_s, self._teller.happened)
                 state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
                 if state.relist_wanted:
-                    # the safety net below events: what a list lacks is gone
                     state.relist_wanted = not self._shard.gateway.send({"op": "relist", "node": state.name})
             fenced = any(result.get("fenced") for result in outcome.sections.values())
             self._fenced = self._fenced or fenced
@@ -250,10 +249,11 @@ class Reconciler:
         self._shard.references.follow(pod)
         if not self._shard.references.ready(uid):
             return None
+        inputs = self._inputs(state, node, uid)
         try:
-            decision = decide_pod(pod, state.observed.pod(uid), self._inputs(state, node, uid), self._clock.now())
+            decision = decide_pod(pod, state.observed.pod(uid), inputs, self._clock.now())
         except Exception:
-            # one pod that cannot be decided about must not hold up the others of its node
+            # it must not hold up the others of its node
             log.exception("pod %s stays as it is: no decision", objects.key(pod))
             return None
         state.decisions[uid] = decision
@@ -261,8 +261,7 @@ class Reconciler:
         for image in decision.pulls:
             self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}")
         if decision.address_wanted and not self._claimer.refusal(uid):
-            # the claim follows at once, and with it the next decision: no status is worth writing between them
-            return pod
+            return pod  # the claim follows at once, and with it the next decision and its status
         self._shard.writer.enqueue(uid)
         return None
 
@@ -388,6 +387,7 @@ class Reconciler:
                 images=state.images,
                 taken=self._shard.addresses.taken(),
                 addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
+                busy=state.sent is not None or bool(state.dirty),
             )
 
 

@@ -36,6 +36,9 @@ JsonObject = dict[str, Any]
 ANSWER_S = 30.0
 """Below the API server's patience (45 s)."""
 _TRIES = 3
+_PATIENCE_S = 10.0
+"""How long a plan waits for an item under way; a pass begins nothing after 2 s."""
+_LOOK_S = 0.02
 _NODES_AT_ONCE = 16
 
 
@@ -50,6 +53,8 @@ class Basis(NamedTuple):
     images: frozenset[str]
     taken: frozenset[str]
     addresses: Mapping[str, str]
+    busy: bool
+    """Whether an item is under way: what the node will have confirmed after it is not known yet."""
 
 
 class Present(Protocol):
@@ -138,7 +143,7 @@ class Planner:
         outcome: Outcome | None = None
         told: list[str] = []
         for attempt in range(_TRIES):
-            basis = self._present.basis(name)
+            basis = self._quiet(name)
             if basis is None:
                 return None, [f"node {name} does not answer; what would change there is not known"]
             told = []
@@ -151,6 +156,15 @@ class Planner:
             # a real item came between reading and asking
             self._clock.wait(threading.Event(), 0.1 * (attempt + 1))
         return _readable(outcome), told + _troubles(name, outcome)
+
+    def _quiet(self, name: str) -> Basis | None:
+        """Return the node between two items, or as it is when that takes too long."""
+        end = self._clock.monotonic() + _PATIENCE_S
+        basis = self._present.basis(name)
+        while basis is not None and basis.busy and self._clock.monotonic() < end:
+            self._clock.wait(threading.Event(), _LOOK_S)
+            basis = self._present.basis(name)
+        return basis
 
     def _drift(self, basis: Basis) -> dict[str, Request]:
         document = assemble(basis.node, basis.decisions.values(), self._settings)
