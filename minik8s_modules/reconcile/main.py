@@ -35,6 +35,7 @@ PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
 """DESIGN 6: a full observation of every node."""
 _JITTER = 0.2
+_FENCED_PAUSE_S = 5.0
 _INVENTORY_CHECK_S = 2.0
 """One stat each; the gateway looks at the same pace."""
 
@@ -164,14 +165,19 @@ class Leader:
     def lead(self, token: Token, lost: threading.Event) -> None:
         """Run the shard until ``lost``, or until a node knows a newer token."""
         options = self._options
-        done = threading.Event()
+        done, fenced = threading.Event(), threading.Event()
+
+        def on_fenced() -> None:
+            fenced.set()
+            done.set()
+
         service = ShardService(
             outside(options, self._client),
             self._names,
             (token.epoch, token.revision),
             options.settings,
             jittered(options.observe_every_s),
-            done.set,
+            on_fenced,
         )
         log.info("leading shard %s with nodes %s", options.shard, ", ".join(self._names) or "none")
         threading.Thread(target=_pass_on, args=(lost, done), name="lease-lost", daemon=True).start()
@@ -183,6 +189,9 @@ class Leader:
         finally:
             self._service = None
             service.stop()
+        if fenced.is_set():
+            # whoever has the newer token may need the shard; and a node ahead for good must not make elections spin
+            lost.wait(_FENCED_PAUSE_S)
 
 
 def _stamp(inventory: Path) -> tuple[int, ...]:

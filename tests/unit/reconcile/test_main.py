@@ -1,0 +1,62 @@
+"""What the daemon reads from its configuration file, and how it says what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.reconcile.main import OBSERVE_EVERY_S, jittered, main, read_options
+
+
+def configuration(folder: Path, **changes: Any) -> Configuration:
+    key = folder / "hmac"
+    key.write_text("00ff")
+    names = ("kubeconfig", "inventory", "private_data_dir", "project_dir")
+    data = {name: str(folder / name) for name in names} | {"hmac_key_file": str(key)} | changes
+    return Configuration({name: value for name, value in data.items() if value is not None}, "reconciler.yml")
+
+
+def test_what_is_left_out_has_a_default(tmp_path: Path):
+    options = read_options(configuration(tmp_path))
+    assert options.settings.cluster_cidr == "10.244.0.0/16"
+    assert options.settings.hmac_key == b"00ff"
+    assert options.observe_every_s == OBSERVE_EVERY_S["normal"]
+    assert (options.shard, options.plan) == ("default", None)
+
+
+def test_fast_drift_observes_every_30_seconds(tmp_path: Path):
+    assert read_options(configuration(tmp_path, drift="fast")).observe_every_s == 30.0
+
+
+def test_observations_are_jittered_by_a_fifth():
+    every_s = jittered(100.0)
+    found = [every_s() for _ in range(200)]
+    assert 80.0 <= min(found) < 95.0
+    assert 105.0 < max(found) <= 120.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"drift": "slow"}, "drift must be normal or fast"),
+        ({"hmac_key_file": "/nowhere"}, "cannot read hmac_key_file /nowhere"),
+        ({"hmac_key_file": "/dev/null"}, "is empty"),
+        ({"kubeconfig": None}, "kubeconfig is missing"),
+        ({"plan": {"listen": "6444"}}, "plan.listen must be HOST:PORT"),
+        ({"plan": {"listen": "h:1"}}, "plan.cert is missing"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        read_options(configuration(tmp_path, **changes))
+
+
+def test_a_bad_configuration_is_told_and_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "reconciler.yml"
+    path.write_text("drift: slow\n")
+    assert main(["--config", str(path)]) == 2
+    assert "drift must be normal or fast" in capsys.readouterr().err
