@@ -12,15 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-DEFAULT_MIRROR = ""
 
 
 def mirror() -> str:
-    """Return the Debian mirror of this machine's apt sources, whatever their form."""
+    """Return the Debian mirror of this machine's apt sources, whatever their form.
+
+    Raises:
+        RuntimeError: the sources name none.
+    """
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
     found = re.findall(r"^\s*(?:URIs:|deb(?:\s+\[[^\]]*\])?)\s+(\S+/debian)/?(?:\s|$)", text, re.MULTILINE)
-    return str(found[0]) if found else DEFAULT_MIRROR
+    if not found:
+        raise RuntimeError(f"no Debian mirror in {', '.join(map(str, files))}: add one, as apt-get update needs it too")
+    return str(found[0])
 
 
 def unpack(suite: str, packages: Sequence[str], work: Path, *, check_date: bool = True) -> Path:
