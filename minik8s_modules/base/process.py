@@ -43,9 +43,7 @@ def run_daemon(
         0 after a clean stop; 2 when the configuration cannot be used (the reason is on standard error).
     """
     parser = argparse.ArgumentParser(prog=name, description=summary)
-    parser.add_argument(
-        "--config", type=Path, default=Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml")
-    )
+    parser.add_argument("--config", type=Path, default=Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml"))
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     options = parser.parse_args(argv)
     configure(options.log_level)
