@@ -190,11 +190,8 @@ class Template:
 
     def _learn(self) -> None:
         for line in os.read(self._learn_fd, 1 << 16).splitlines():
-            try:
-                for name in json.loads(line):
-                    importlib.import_module(name)
-            except Exception:  # noqa: BLE001, S112  learning is only about speed
-                continue
+            with contextlib.suppress(ValueError):  # cut off
+                import_names(json.loads(line))
 
     def _reap(self) -> None:
         """Bury children; tell the server of each call that has ended (a sibling is no call)."""
@@ -225,6 +222,13 @@ def import_all(archive: str) -> None:
         if name.startswith("ansible.module_utils.") and "_extensions" not in name and "_respawn" not in name:
             with contextlib.suppress(Exception):  # the module itself will say what is wrong
                 importlib.import_module(name)
+
+
+def import_names(names: list[str]) -> None:
+    """Import what can be imported of ``names``: some stand for nothing that can be (`__mp_main__`)."""
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def keep_imports(old: str, new: str) -> None:

@@ -75,6 +75,13 @@ def test_a_file_that_cannot_be_imported_stops_nothing(tmp_path: Path, broken: st
     assert sibling(tmp_path, BASE, {**BASE, "ansible/module_utils/broken.py": broken})[:2] == ["old", "kept"]
 
 
+def test_a_name_that_cannot_be_imported_does_not_keep_the_others_from_being_learnt() -> None:
+    learn = '\nimport_names(["__mp_main__", "colorsys"])\nprint("colorsys" in sys.modules)'
+    argv = ["/usr/bin/python3", "-I", "-S", "-"]
+    done = subprocess.run(argv, input=client.SERVER.read_text() + learn, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True"], done.stderr
+
+
 def test_another_source_has_another_socket() -> None:
     assert client.server_path("/run/x", b"a") != client.server_path("/run/x", b"b")
     assert b"'idle_s': 7.5" in client.server_script("/run/x", 7.5)
