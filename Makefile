@@ -91,3 +91,35 @@ $(VENV)/runtime.lock: requirements.txt | $(VENV)/bin/pip
 $(VENV)/dev.lock: requirements-dev.txt | $(VENV)/runtime.lock
 	$(BIN)/pip install --quiet --requirement requirements-dev.txt
 	@cp requirements-dev.txt $@
+
+# The lab: machines with real kernels on this host, see README.md. LAB names it (several may run); KERNEL, see `-m tests.lab up -h`.
+LAB ?= lab
+N ?= 3
+KIND ?= uml
+NODE ?= node1
+KERNEL ?=
+LAB_RUN := $(BIN)/python -m tests.lab --lab $(LAB)
+
+.PHONY: lab-up
+lab-up: $(VENV)/dev.lock ## Start N lab nodes of KIND (uml or native) and write inventory/lab/hosts.yml
+	$(LAB_RUN) up $(N) --kind $(KIND) --kernel "$(KERNEL)"
+
+.PHONY: lab-down
+lab-down: $(VENV)/dev.lock ## Remove the lab; nothing is left of it but the cache
+	$(LAB_RUN) down
+
+.PHONY: lab-status
+lab-status: $(VENV)/dev.lock ## Show the lab's nodes
+	@$(LAB_RUN) status
+
+.PHONY: lab-ssh
+lab-ssh: $(VENV)/dev.lock ## Log in to the lab's NODE
+	@$(LAB_RUN) ssh $(NODE)
+
+.PHONY: lab-test
+lab-test: $(VENV)/dev.lock ## Print what the nodes of each kind can do, in labs of their own
+	@$(LAB_RUN) test --kernel "$(KERNEL)"
+
+.PHONY: lab-molecule
+lab-molecule: $(VENV)/dev.lock ## The molecule scenario whose platforms are lab nodes
+	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/molecule test --scenario-name lab
