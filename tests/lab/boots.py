@@ -52,13 +52,16 @@ class BootPlan:
         return asdict(self)
 
 
-def uml(lab: LabRecord, node: NodeRecord, folder: Path, kernel: Kernel, processor: int) -> BootPlan:
+def uml(
+    lab: LabRecord, node: NodeRecord, folder: Path, groups: Sequence[Path], kernel: Kernel, processor: int
+) -> BootPlan:
     """Return the plan of a UML node.
 
     Args:
         lab: The lab.
         node: The node.
         folder: The lab's folder.
+        groups: The node's cgroups, one a hierarchy of the host.
         kernel: What it boots.
         processor: The host's processor it stays on. It has one itself (7.2's tap driver panics with more), and moving
             between the host's makes its system calls 2 to 5 times slower.

@@ -1,15 +1,16 @@
 """Things made once and kept: each named by the hash of what it is made from, made beside its place, moved there whole.
 
 A maker runs programs through ``contained``: they, and all their mounts, end with this process however that ends. What a
-killed one leaves is the ``.part`` folder, which the next maker or ``remove_partial`` removes.
+killed one leaves is the ``.part`` folder, which the next maker or ``tidy`` removes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.lab.errors import LabError
@@ -51,6 +52,25 @@ def once(host: Host, target: Path, what: str, make: Callable[[Path], None]) -> P
             partial.replace(target)
         drop_lock(lock)
     return target
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """Lend a folder for a maker's own needs, below the partial it makes: it goes with that when the maker is killed."""
+    work = folder / ".work"
+    work.mkdir()
+    yield work
+    remove(work)
+
+
+def tidy(host: Host, folder: Path) -> None:
+    """Remove what makers left half-made; those that are at work are let be."""
+    for partial in folder.glob(f"*{PART}"):
+        lock = partial.with_name(f"{partial.name.removesuffix(PART)}.lock")
+        if not host.is_locked(lock):
+            with host.locked(lock):
+                remove(partial)
+                drop_lock(lock)
 
 
 def remove(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Cgroups of native nodes: one of the node's name at the top of each hierarchy that this host has mounted."""
+"""Cgroups of nodes: one of the node's name at the top of each hierarchy that this host has mounted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import os
 import time
 from pathlib import Path
+
+from tests.lab import processes
 
 CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 
@@ -54,6 +56,17 @@ def _delegate(top: Path) -> None:
 def of_name(name: str) -> list[Path]:
     """Return the cgroups of this name that exist."""
     return [folder for top in host_hierarchies() if (folder := top / name).is_dir()]
+
+
+def members(name: str) -> list[processes.Mark]:
+    """Return the processes in the cgroups of this name and below."""
+    found: set[processes.Mark] = set()
+    for top in of_name(name):
+        for folder, _, _ in os.walk(top):
+            with contextlib.suppress(OSError):  # a group that went meanwhile
+                pids = Path(folder, "cgroup.procs").read_text(encoding="ascii").split()
+                found.update(process for pid in pids if (process := processes.mark(int(pid))))
+    return sorted(found)
 
 
 def remove(name: str, timeout_s: float = 10) -> None:

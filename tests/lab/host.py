@@ -96,6 +96,21 @@ class Host:
             self._locks.remove(handle)
             os.close(handle)
 
+    @staticmethod
+    def is_locked(path: Path) -> bool:
+        """Tell whether somebody holds the lock file ``path``."""
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
 
 def ip_batch(namespace: str = "") -> list[str]:
     """Return the command that reads ``ip`` lines from standard input, in a named network namespace or here."""

@@ -2,14 +2,14 @@
 
 Two steps, each named by the hash of what goes in: ``debian-<hash>`` (packages, by mmdebstrap, itself a package unpacked
 into the cache) and ``image-<hash>`` (files, settings and the lab's public key on top). A changed list makes a new
-image, an unchanged one is never made again; one that no lab uses any more goes when a new one has been made.
+image, an unchanged one is never made again; one that nobody used for a day goes when a new one has been made.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import time
 from pathlib import Path
 
 from tests.lab import cache
@@ -22,6 +22,7 @@ from tests.support.debian import mirror, unpack
 SUITE = "bookworm"
 # As a node sees its disk; only what it writes takes space.
 DISK_SIZE = "8G"
+KEEP_UNUSED_S = 86400
 LEFT_OUT = ("man", "doc", "locale", "info", "lintian")
 
 
@@ -60,7 +61,9 @@ def get(host: Host, places: Places) -> Path:
             lambda folder: _debian(host, places, folder),
         )
         cache.once(host, target, "making the nodes' image", lambda folder: _image(host, debian, setup, public, folder))
-        _prune(places, {debian, target})
+        os.utime(debian)
+        _prune(places, {debian, target}, time.time())
+    os.utime(target)
     return target
 
 
@@ -83,9 +86,9 @@ def _mmdebstrap(host: Host, places: Places) -> Path:
     """Return mmdebstrap, a Perl script that needs nothing but apt."""
 
     def make(folder: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="lab-tools-", dir=places.cache) as work:
+        with cache.scratch(folder) as work:
             try:
-                tree = unpack(SUITE, ["mmdebstrap"], Path(work))
+                tree = unpack(SUITE, ["mmdebstrap"], work)
             except RuntimeError as error:
                 raise LabBuildFailed(f"mmdebstrap cannot be fetched: {error}") from error
             shutil.copytree(tree / "usr", folder / "usr", symlinks=True)
@@ -108,9 +111,9 @@ def _image(host: Host, debian: Path, setup: str, public: str, folder: Path) -> N
     host.run([*make, folder / "empty.ext4"])
 
 
-def _prune(places: Places, keep: set[Path]) -> None:
-    """Remove images that neither we nor a lab here uses; a copy-on-write disk refuses any other backing file."""
-    used = {Path(node.image) for folder in places.state.glob("*") for node in read_nodes(folder)}
+def _prune(places: Places, keep: set[Path], now: float) -> None:
+    """Remove images that no lab here uses, nor is about to; a copy-on-write disk refuses any other backing file."""
+    used = keep | {Path(node.image) for folder in places.state.glob("*") for node in read_nodes(folder)}
     for old in [*places.cache.glob("image-*"), *places.cache.glob("debian-*")]:
-        if old not in keep | used and old.is_dir() and old.suffix != cache.PART:
+        if old not in used and old.is_dir() and now - old.stat().st_mtime > KEEP_UNUSED_S:
             cache.remove(old)

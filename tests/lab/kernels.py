@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +128,8 @@ def debian(host: Host, places: Places) -> Kernel:
     """Return trixie's 6.12, fetched as a package: it has legacy iptables only, and is slower."""
 
     def make(folder: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="lab-kernel-", dir=places.cache) as work:
-            tree = _fetch(DEBIAN_SUITE, ["user-mode-linux", "libc6"], Path(work))
+        with cache.scratch(folder) as work:
+            tree = _fetch(DEBIAN_SUITE, ["user-mode-linux", "libc6"], work)
             (tree / "usr/bin/linux.uml").rename(folder / "linux")
             (tree / "usr/lib/uml/modules").rename(folder / "modules")
             (folder / "lib").mkdir()
@@ -169,8 +168,8 @@ def build(host: Host, places: Places) -> Kernel:
     """Return the kernel compiled from Debian's source with ``files/uml.config``; the first time 16 CPU-minutes."""
 
     def make(folder: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="lab-kernel-", dir=places.cache) as text:
-            _compile(host, Path(text), folder)
+        with cache.scratch(folder) as work:
+            _compile(host, work, folder)
         _finish(host, folder)
 
     return Kernel(cache.once(host, built_folder(places), "compiling a kernel (16 CPU-minutes)", make))

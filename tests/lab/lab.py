@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from tests.lab import access, groups, image, kernels, modules, network, records, shaping, wires
+from tests.lab import access, cache, groups, image, kernels, modules, network, records, shaping, wires
 from tests.lab.errors import LabNodeFailed, LabUnsupported, LabUsage
 from tests.lab.host import Host, drop_lock
 from tests.lab.machines import Machine, Remains
@@ -30,8 +30,7 @@ from tests.lab.places import DEFAULT_LAB, Places, check_lab_name
 from tests.lab.records import Kind, LabRecord, Names, NodeRecord, NodeSpec
 
 BOOT_TIMEOUT_S = 180.0
-# Disappears with a boot: /run is a tmpfs in every node.
-BEFORE_REBOOT = "/run/lab-before-reboot"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FILL = "/var/lab-fill"
 FILL_SCRIPT = """
 free=$(df --output=avail --block-size=1M / | tail -n 1)
@@ -188,6 +187,7 @@ class Lab:
                 shutil.rmtree(self.folder)
             wires.tidy(self.host, self.places.state)
             drop_lock(lock)
+        cache.tidy(self.host, self.places.cache)
 
     def _node_names(self) -> list[str]:
         """Return the names of all nodes there is anything of, records or not."""
@@ -277,7 +277,7 @@ class Lab:
     def reboot(self, node: str, *, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         """Let a node shut down in order and boot again; wait for its SSH."""
         machine = self.machine(node)
-        self.run(node, ["touch", BEFORE_REBOOT])
+        before = self.run(node, ["cat", BOOT_ID])
         with contextlib.suppress(LabNodeFailed):  # the connection may end before the answer
             self.run(node, ["systemctl", "reboot"])
         deadline = time.monotonic() + timeout_s
@@ -285,8 +285,8 @@ class Lab:
             self._end_masters(f"lab-{node}*")
             machine.wait_ready(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(LabNodeFailed):
-                self.run(node, ["test", "!", "-e", BEFORE_REBOOT], timeout_s=5)
-                break
+                if self.run(node, ["cat", BOOT_ID], timeout_s=5) != before:
+                    break
             time.sleep(0.1)
         self._slow_near_end(machine)
 

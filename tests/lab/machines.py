@@ -56,8 +56,8 @@ class Remains:
         known = [] if top is None else [top, *processes.descendants(top)]
         if top is not None:
             processes.kill(top)
-        # What the chain of parents missed, such as a supervisor that somebody else killed, is still in the namespace.
-        strays = processes.in_network_namespace(self.space)
+        # What the chain of parents missed, when somebody else killed the supervisor, is still in the node's cgroup.
+        strays = groups.members(Names(self.lab).group(self.name))
         for stray in strays:
             processes.kill(stray)
         return [*known, *strays]
@@ -104,14 +104,15 @@ class Machine(Remains):
         records.write(self.own / supervisor.BOOT, json.dumps(self._plan().to_json(), indent=1))
 
     def _plan(self) -> boots.BootPlan:
+        made = groups.make(Names(self.lab).group(self.name))
         if self.node.kind == "uml":
             processors = sorted(os.sched_getaffinity(0))
             processor = processors[self.node.number % len(processors)]
-            return boots.uml(self.record, self.node, self.folder, Kernel(Path(self.node.kernel)), processor)
+            return boots.uml(self.record, self.node, self.folder, made, Kernel(Path(self.node.kernel)), processor)
         for name in ("root", "disk"):
             (self.own / name).mkdir(exist_ok=True)
         self._make_disk()
-        return boots.native(self.record, self.node, self.folder, groups.make(Names(self.lab).group(self.name)))
+        return boots.native(self.record, self.node, self.folder, made)
 
     def _make_disk(self) -> None:
         disk = self.own / "disk.ext4"

@@ -108,7 +108,7 @@ class Names:
         return f"mk8l-{self.lab}-{node}"
 
     def group(self, node: str) -> str:
-        """Return a native node's cgroup, the same name in every hierarchy."""
+        """Return a node's cgroup, the same name in every hierarchy."""
         return f"mk8l-{self.lab}-{node}"
 
     @staticmethod

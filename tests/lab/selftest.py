@@ -24,18 +24,19 @@ LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Ability:
-    """``node`` is a node's number or ``all``; ``needs`` the abilities without which this one cannot be tried."""
+    """``node`` is a number or ``all``; ``lacking`` says why a kernel cannot; ``needs`` other abilities first."""
 
     name: str
     node: int | Literal["all"]
     script: str
     probe: str = ""
+    lacking: str = ""
     needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out; ``output`` is the script's where it failed."""
+    """What came out; ``output`` is the script's where it failed, and says why where there is no such ability."""
 
     ability: str
     result: Literal["yes", "no", "FAILED"]
@@ -54,7 +55,7 @@ def find(lab: Lab, tell: Callable[[Finding], None] = lambda _: None) -> list[Fin
     found: dict[str, Finding] = {}
     for ability in abilities():
         missing = [name for name in ability.needs if found[name].result != "yes"]
-        finding = Finding(ability.name, "no", 0.0) if missing else _try(lab, ability)
+        finding = Finding(ability.name, "no", 0.0, f"needs: {missing[0]}") if missing else _try(lab, ability)
         found[ability.name] = finding
         tell(finding)
     return list(found.values())
@@ -68,7 +69,7 @@ def _try(lab: Lab, ability: Ability) -> Finding:
         try:
             _script(lab, nodes[0], ability.probe)
         except LabNodeFailed:
-            return Finding(ability.name, "no", time.monotonic() - begin)
+            return Finding(ability.name, "no", time.monotonic() - begin, ability.lacking)
     try:
         with ThreadPoolExecutor(len(nodes)) as pool:
             list(pool.map(lambda node: _script(lab, node, ability.script), nodes))
@@ -97,8 +98,10 @@ def run(lab: Lab, title: str, show: Callable[[str], None]) -> int:
     show(f"{title} nodes, kernel {release}")
 
     def tell(finding: Finding) -> None:
-        show(f"  {finding.result:<6} {finding.ability:<44} {finding.seconds:5.1f} s")
-        for line in finding.output.splitlines()[-LAST_LINES:]:
-            show(f"         {line}")
+        why = f"  {finding.output}" if finding.result == "no" else ""
+        show(f"  {finding.result:<6} {finding.ability:<44} {finding.seconds:5.1f} s{why}")
+        if finding.result == "FAILED":
+            for line in finding.output.splitlines()[-LAST_LINES:]:
+                show(f"         {line}")
 
     return sum(finding.result == "FAILED" for finding in find(lab, tell))

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import leftovers
+from tests.lab import leftovers, processes
 from tests.lab.errors import LabUsage
 from tests.lab.lab import Lab
 from tests.lab.places import PROJECT
-from tests.lab.records import NodeSpec
+from tests.lab.records import Kind, NodeSpec
 
 from .conftest import fresh_name
 
@@ -38,7 +38,7 @@ def command(lab: Lab, *words: str) -> subprocess.Popen[str]:
 
 def test_twenty_rounds_leave_nothing(lab: Lab) -> None:
     for _ in range(20):
-        lab.up(2, "native")
+        lab.up(1, "native")
         assert own_traces(lab)
         lab.down()
         assert own_traces(lab) == []
@@ -72,9 +72,13 @@ def test_after_kill_9_in_the_middle_up_finishes_the_work(lab: Lab) -> None:
     assert [row.state for row in lab.status()] == ["ready", "ready"]
 
 
-def test_a_supervisor_that_somebody_killed_takes_its_node_along(lab: Lab) -> None:
-    lab.up(1, "native")
-    os.kill(lab.status()[0].pid, signal.SIGKILL)
+@pytest.mark.parametrize("kind", ["native", "uml"])
+def test_a_supervisor_that_somebody_killed_takes_its_node_along(lab: Lab, kind: Kind) -> None:
+    lab.up(1, kind)
+    supervisor = lab.machine("node1").running()
+    assert supervisor
+    os.kill(supervisor.pid, signal.SIGKILL)
+    assert processes.wait_ended([supervisor], 5) == []
     lab.start("node1")
     assert lab.run("node1", ["hostname"]) == "node1\n"
     lab.down()

@@ -43,7 +43,6 @@ def test_ansible_pings_three_nodes(lab: Lab, kind: Kind) -> None:
             "nodes",
             "-m",
             "ansible.builtin.ping",
-            "--one-line",
         ],
         cwd=PROJECT,
         env={**os.environ, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
