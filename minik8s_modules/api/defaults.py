@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from minik8s_modules.api import quantities, schema
+from minik8s_modules.api import quantities, rbac, schema
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, all_containers, metadata, name
 
@@ -193,6 +193,13 @@ def _access_review(review: JsonObject) -> None:
     review.setdefault("spec", {})
 
 
+def _binding(binding: JsonObject) -> None:
+    _set_nonempty(binding.setdefault("roleRef", {}), apiGroup=rbac.GROUP)
+    for subject in binding.get("subjects") or []:
+        if subject.get("kind") in {"User", "Group"}:
+            _set_nonempty(subject, apiGroup=rbac.GROUP)
+
+
 _BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("", "Pod"): _pod,
     ("", "Service"): _service,
@@ -203,4 +210,6 @@ _BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("", "Secret"): _secret,
     ("", "Event"): _event,
     ("authorization.k8s.io", "SelfSubjectAccessReview"): _access_review,
+    (rbac.GROUP, "RoleBinding"): _binding,
+    (rbac.GROUP, "ClusterRoleBinding"): _binding,
 }

@@ -191,6 +191,29 @@ SELF_SUBJECT_REVIEW = Kind(
     namespaced=False, verbs=("create",), stored=False, has_spec=False,
 )  # fmt: skip
 
+_RBAC, _AUTHORIZATION = "rbac.authorization.k8s.io", "io.k8s.api.authorization.v1."
+ROLE = Kind(_RBAC, "v1", "Role", "roles", "io.k8s.api.rbac.v1.Role", has_spec=False)
+ROLE_BINDING = Kind(_RBAC, "v1", "RoleBinding", "rolebindings", "io.k8s.api.rbac.v1.RoleBinding", has_spec=False)
+CLUSTER_ROLE = Kind(
+    _RBAC, "v1", "ClusterRole", "clusterroles", "io.k8s.api.rbac.v1.ClusterRole", namespaced=False, has_spec=False
+)  # fmt: skip
+CLUSTER_ROLE_BINDING = Kind(
+    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", "io.k8s.api.rbac.v1.ClusterRoleBinding",
+    namespaced=False, has_spec=False,
+)  # fmt: skip
+SUBJECT_ACCESS_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", f"{_AUTHORIZATION}SubjectAccessReview",
+    namespaced=False, verbs=("create",), stored=False,
+)  # fmt: skip
+LOCAL_SUBJECT_ACCESS_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews",
+    f"{_AUTHORIZATION}LocalSubjectAccessReview", verbs=("create",), stored=False,
+)  # fmt: skip
+SELF_SUBJECT_RULES_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews",
+    f"{_AUTHORIZATION}SelfSubjectRulesReview", namespaced=False, verbs=("create",), stored=False,
+)  # fmt: skip
+
 KINDS = Registry(
     (
         POD,
@@ -209,5 +232,12 @@ KINDS = Registry(
         PLAN,
         SELF_SUBJECT_ACCESS_REVIEW,
         SELF_SUBJECT_REVIEW,
+        ROLE,
+        ROLE_BINDING,
+        CLUSTER_ROLE,
+        CLUSTER_ROLE_BINDING,
+        SUBJECT_ACCESS_REVIEW,
+        LOCAL_SUBJECT_ACCESS_REVIEW,
+        SELF_SUBJECT_RULES_REVIEW,
     )
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from minik8s_modules.api import conversion, selectors, tables_pod
+from minik8s_modules.api import conversion, selectors, tables_pod, tables_rbac
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
 from minik8s_modules.api.tables_common import AGE, NAME, NONE, UNKNOWN, Column, age, human_duration, since
@@ -198,5 +198,13 @@ _TABLES: dict[tuple[str, str], _Table] = {
     ("discovery.k8s.io", "EndpointSlice"): _Table(
         [NAME, *_columns("AddressType", "Ports", "Endpoints"), AGE], _endpoint_slice
     ),
+    **{
+        ("rbac.authorization.k8s.io", kind): _Table(tables_rbac.ROLE_COLUMNS, tables_rbac.role)
+        for kind in ("Role", "ClusterRole")
+    },
+    **{
+        ("rbac.authorization.k8s.io", kind): _Table(tables_rbac.BINDING_COLUMNS, tables_rbac.binding)
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+    },
     ("minik8s.io", "PodAddress"): _Table([NAME, *_columns("Pod", "Node"), AGE, *_columns("UID+")], _pod_address),
 }

@@ -2,7 +2,7 @@
 
 Paths that name resources all go to ``resource`` and from there to a verb of resources.py; the kind comes
 from the path, so a new kind needs nothing here. Health and version are open to everyone, all else needs a
-client certificate and a role (authorization.py). Whatever goes wrong leaves as a Kubernetes Status.
+client certificate and a role that allows it (authorization.py). Whatever goes wrong leaves as a Kubernetes Status.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from minik8s_modules.api.errors import (
 )
 from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.apiserver import discovery, health, negotiation, openapi, responses, watching
-from minik8s_modules.apiserver.authorization import Attributes, allowed, refusal
+from minik8s_modules.apiserver.attributes import Attributes
+from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend, unavailable
-from minik8s_modules.apiserver.identity import ALL_AUTHENTICATED, User, impersonated
+from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.impersonation import acting
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.target import parse, verb_of
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
@@ -72,7 +74,7 @@ def make_app(services: Services, authenticate: Authenticate, checks: Checks) -> 
     app.session_interface = _NoSession()
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    _guard(app, authenticate)
+    _guard(app, authenticate, services.access)
     _count(app, backend)
     _catch(app)
     _health_routes(app, checks)
@@ -87,7 +89,7 @@ def make_app(services: Services, authenticate: Authenticate, checks: Checks) -> 
     return app
 
 
-def _guard(app: Flask, authenticate: Authenticate) -> None:
+def _guard(app: Flask, authenticate: Authenticate, access: Access) -> None:
     @app.before_request
     def guard() -> None:
         environ = request.environ
@@ -98,24 +100,10 @@ def _guard(app: Flask, authenticate: Authenticate) -> None:
         user = authenticate(environ)
         if user is None:
             raise Unauthorized
-        environ[_USER] = user = _acting(user, environ)
+        environ[_USER] = user = acting(user, environ, access)
         if not path.startswith(("/api/", "/apis/")) or parse(path) is None:
             asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
-            if not allowed(user, asked):
-                raise refusal(user, asked, None)
-
-
-def _acting(user: User, environ: Mapping[str, Any]) -> User:
-    """Return whom the request acts as: ``user``, or the one it may impersonate."""
-    other = impersonated(environ)
-    if other is None:
-        return user
-    wanted = [Attributes("impersonate", "", "users", name=other.name)]
-    wanted += [Attributes("impersonate", "", "groups", name=name) for name in other.groups if name != ALL_AUTHENTICATED]
-    for asked in wanted:
-        if not allowed(user, asked):
-            raise refusal(user, asked._replace(path=f"{asked.resource}/{asked.name}"), None)
-    return other
+            access.check(user, asked)
 
 
 def _count(app: Flask, backend: Backend) -> None:
@@ -254,8 +242,7 @@ def _resource_routes(app: Flask, services: Services) -> None:
         user: User = environ[_USER]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
         environ[_LABELS] = (asked.verb, asked.resource)
-        if not allowed(user, asked):
-            raise refusal(user, asked, target.kind)
+        services.access.check(user, asked, target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
         return VERBS[verb](Call(services, request, target, user))

@@ -2,9 +2,7 @@
 
 That is Kubernetes' X.509 authentication. The TLS layer has checked the certificate against the client CA
 (server.py), so what is read here is true. Reading it costs some 30 µs, so the answer is kept with the
-connection.
-
-``kubectl --as`` sends Impersonate headers: whoever may "impersonate" the user and the groups acts as them.
+connection. Service accounts come with a token instead (tokens.py).
 """
 
 from __future__ import annotations
@@ -14,21 +12,44 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.objects import JsonObject
 
 ALL_AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
+ACCOUNT = "system:serviceaccount:"
+ACCOUNTS = "system:serviceaccounts"
 
 
 class User(NamedTuple):
-    """A known client."""
+    """A known client; ``extra`` holds further facts as (key, values), sorted by key."""
 
     name: str
     groups: tuple[str, ...]
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> JsonObject:
         """Return the authentication.k8s.io UserInfo object."""
-        return {"username": self.name, "groups": list(self.groups)}
+        found: JsonObject = {"username": self.name, "groups": list(self.groups)}
+        if self.uid:
+            found["uid"] = self.uid
+        if self.extra:
+            found["extra"] = {key: list(values) for key, values in self.extra}
+        return found
+
+    def fact(self, key: str) -> str:
+        """Return the first value of an extra fact, "" when there is none."""
+        return next((values[0] for found, values in self.extra if found == key and values), "")
+
+
+def account_name(namespace: str, name: str) -> str:
+    """Return the user a service account acts as."""
+    return f"{ACCOUNT}{namespace}:{name}"
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """Return the groups of a service account, without ``system:authenticated``."""
+    return (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
 
 
 class CertificateAuthenticator:
@@ -47,23 +68,6 @@ class CertificateAuthenticator:
         except KeyError:
             user = self._known[sock] = _read(sock)
             return user
-
-
-def impersonated(environ: Mapping[str, Any]) -> User | None:
-    """Return the user the Impersonate headers name, None when there are none.
-
-    Raises:
-        BadRequest: they name a uid or extras, which no user has here, or groups without a user.
-    """
-    asked = {key for key in environ if key.startswith("HTTP_IMPERSONATE_")}
-    if not asked:
-        return None
-    unknown = asked - {"HTTP_IMPERSONATE_USER", "HTTP_IMPERSONATE_GROUP"}
-    name = environ.get("HTTP_IMPERSONATE_USER", "")
-    if unknown or not name:
-        raise BadRequest("impersonation takes Impersonate-User and, with it, Impersonate-Group; nothing else")
-    groups = [group.strip() for group in environ.get("HTTP_IMPERSONATE_GROUP", "").split(",")]
-    return User(name, (*filter(None, groups), ALL_AUTHENTICATED))
 
 
 def _read(sock: Any) -> User | None:

@@ -14,6 +14,7 @@ from minik8s_modules.api.dialect import to_canonical
 from minik8s_modules.api.errors import BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, metadata
+from minik8s_modules.apiserver.authorization import Asker
 from minik8s_modules.apiserver.target import Target
 
 Validation = Literal["Strict", "Warn", "Ignore"]
@@ -27,13 +28,15 @@ _MAX_MANAGER = 128  # apimachinery validation of fieldManager
 class Options(NamedTuple):
     """The query parameters of a write; ``warnings`` collects texts for Warning headers.
 
-    ``assumed_namespaces`` are taken to exist: a plan may hold a namespace and what goes into it.
+    ``asker`` is None for what the server writes for itself. ``assumed_namespaces`` are taken to exist: a plan may hold
+    a namespace and what goes into it.
     """
 
     dry_run: bool
     validation: Validation
     warnings: list[str]
     assumed_namespaces: frozenset[str] = frozenset()
+    asker: Asker | None = None
 
     def warn(self, text: str) -> None:
         """Tell the client ``text``, once."""

@@ -10,12 +10,14 @@ from typing import Any
 
 from minik8s_modules.apiserver import settings
 from minik8s_modules.apiserver.app import make_app
+from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import CertificateAuthenticator
 from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.plans import HttpsReconcilers
+from minik8s_modules.apiserver.policy import Rbac
 from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.settings import Settings
@@ -52,7 +54,8 @@ class Application:
         )
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
-        services = Services(self._backend, self._hub, reconcilers)
+        access = Access(Rbac(self._cache))
+        services = Services(self._backend, self._hub, access, reconcilers)
         self._flask = make_app(services, CertificateAuthenticator(), self._checks())
 
     def start(self) -> None:

@@ -9,8 +9,16 @@ from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
 from minik8s_modules.api.errors import Invalid
-from minik8s_modules.api.kinds import PLAN, POD, SELF_SUBJECT_ACCESS_REVIEW, SELF_SUBJECT_REVIEW
-from minik8s_modules.api.objects import JsonObject, name, uid
+from minik8s_modules.api.kinds import (
+    LOCAL_SUBJECT_ACCESS_REVIEW,
+    PLAN,
+    POD,
+    SELF_SUBJECT_ACCESS_REVIEW,
+    SELF_SUBJECT_REVIEW,
+    SELF_SUBJECT_RULES_REVIEW,
+    SUBJECT_ACCESS_REVIEW,
+)
+from minik8s_modules.api.objects import JsonObject, metadata, name, uid
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver import (
     bodies,
@@ -25,6 +33,7 @@ from minik8s_modules.apiserver import (
     watching,
     writing,
 )
+from minik8s_modules.apiserver.authorization import Access, Asker
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import User
@@ -42,6 +51,7 @@ class Services(NamedTuple):
 
     backend: Backend
     hub: Hub
+    access: Access
     reconcilers: plans.Reconcilers | None = None
 
 
@@ -62,6 +72,15 @@ class Call(NamedTuple):
     def arguments(self) -> Mapping[str, str]:
         """Return the query parameters."""
         return self.request.args
+
+    def options(self) -> incoming.Options:
+        """Return the query parameters of a write."""
+        return incoming.options_of(self.arguments)._replace(asker=self.asker)
+
+    @property
+    def asker(self) -> Asker:
+        """Return who asks, for admission and reviews."""
+        return Asker(self.user, self.services.access)
 
     def form(self) -> Form:
         """Return the representation the client wants."""
@@ -129,21 +148,23 @@ def create(call: Call) -> Response:
         return _bind(call)
     if not call.target.kind.stored:
         return _answered(call)
-    wanted, options = call.form(), incoming.options_of(call.arguments)
+    wanted, options = call.form(), call.options()
     item = writing.create(call.backend, call.target, call.body(options), options)
     return call.show(item, 201, options.warnings, wanted)
 
 
 def _bind(call: Call) -> Response:
-    options = incoming.options_of(call.arguments)
+    options = call.options()
     writing.bind(call.backend, call.target, call.body(options), options)
     return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
 
 
 def _answered(call: Call) -> Response:
-    kind, options = call.target.kind, incoming.options_of(call.arguments)
+    kind, options = call.target.kind, call.options()
     obj = incoming.readable(kind, call.body(options), options)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    if kind.namespaced:
+        metadata(obj).setdefault("namespace", call.target.namespace)
     causes = validate_create(kind, obj)
     if causes:
         raise Invalid(kind, name(obj), causes)
@@ -151,7 +172,10 @@ def _answered(call: Call) -> Response:
 
 
 ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]] = {
-    SELF_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.user, obj),
+    SELF_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.own_access(call.asker, obj),
+    SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.asker, obj),
+    LOCAL_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.asker, obj),
+    SELF_SUBJECT_RULES_REVIEW.kind: lambda call, obj, _: reviews.own_rules(call.asker, obj),
     SELF_SUBJECT_REVIEW.kind: lambda call, obj, _: reviews.identity(call.user, obj),
     PLAN.kind: lambda call, obj, options: plans.answer(call.backend, call.services.reconcilers, obj, options),
 }
@@ -159,14 +183,14 @@ ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]
 
 def update(call: Call) -> Response:
     """Replace an object or its subresource's part."""
-    wanted, options = call.form(), incoming.options_of(call.arguments)
+    wanted, options = call.form(), call.options()
     item = writing.update(call.backend, call.target, call.body(options), options)
     return call.show(item, 200, options.warnings, wanted)
 
 
 def patch(call: Call) -> Response:
     """Patch an object or its subresource's part."""
-    wanted, options = call.form(), incoming.options_of(call.arguments)
+    wanted, options = call.form(), call.options()
     media = bodies.media_type(call.request)
     mutation = patching.mutation_of(call.target, bodies.read(call.request), media)
     item = writing.patch(call.backend, call.target, mutation, options)
@@ -175,7 +199,7 @@ def patch(call: Call) -> Response:
 
 def delete(call: Call) -> Response:
     """Delete an object; pods and what is only marked are shown, for the rest a Status says that it is gone."""
-    form_wanted, options = call.form(), incoming.options_of(call.arguments)
+    form_wanted, options = call.form(), call.options()
     wanted = _delete_options(call, options)
     deleted = deleting.delete(call.backend, call.target, wanted, options)
     kind = call.target.kind
@@ -187,7 +211,7 @@ def delete(call: Call) -> Response:
 
 def delete_collection(call: Call) -> Response:
     """Delete all selected objects and answer with their list."""
-    form_wanted, options = call.form(), incoming.options_of(call.arguments)
+    form_wanted, options = call.form(), call.options()
     selection = select(call.target, call.arguments)
     items = deleting.delete_collection(call.backend, selection, _delete_options(call, options), options)
     meta: JsonObject = {"resourceVersion": str(call.backend.cache.revision)}

@@ -1,4 +1,4 @@
-"""The objects every cluster has, made when they are missing: system namespaces, default/kubernetes, the epoch.
+"""The objects every cluster has, made when they are missing: namespaces, default/kubernetes, the epoch, roles.
 
 Level-triggered: a thread looks every ``INTERVAL_S`` and repairs what somebody deleted. The epoch is the
 fencing token's first part (ARCHITECTURE.md, Gateway socket); it is written once, at the first start, and
@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
+from minik8s_modules.api import rbac
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE, Kind
-from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import service_addresses, writing
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject, name
+from minik8s_modules.apiserver import bootstrap, service_addresses, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.settings import Settings
@@ -111,6 +113,7 @@ class Startup:
         for each in wanted(self._settings, int(self._backend.clock.now().timestamp())):
             ensure(self._backend, each)
         service_addresses.release_orphans(self._backend)
+        ensure_policy(self._backend)
 
 
 def ensure(backend: Backend, each: Wanted) -> None:
@@ -122,7 +125,31 @@ def ensure(backend: Backend, each: Wanted) -> None:
         _create(backend, each)
         return
     if each.keep:
-        _ignoring(NotFound, lambda: writing.change(backend, target, lambda old: _merged(old, each.obj), _options()))
+        _change(backend, each.kind, each.namespace, each.name, partial(_merged, content=each.obj))
+
+
+def ensure_policy(backend: Backend) -> None:
+    """Make the default roles and bindings, put back what they lack, write the rules of aggregated roles."""
+    for default in bootstrap.defaults():
+        found = backend.cache.get(default.kind.key(default.namespace, default.name))
+        if found is None:
+            _create(backend, Wanted(*default))
+        elif bootstrap.reconciled(found.object, default.obj) is not found.object:
+            _change(
+                backend,
+                default.kind,
+                default.namespace,
+                default.name,
+                partial(bootstrap.reconciled, wanted=default.obj),
+            )
+    roles = {name(item.object): item.object for item in backend.cache.list(CLUSTER_ROLE.prefix).items}
+    for role, rules in rbac.effective_rules(roles).items():
+        if "aggregationRule" in roles[role] and (roles[role].get("rules") or []) != rules:
+            _change(backend, CLUSTER_ROLE, "", role, partial(_merged, content={"rules": rules}))
+
+
+def _change(backend: Backend, kind: Kind, namespace: str, name: str, mutate: writing.Mutation) -> None:
+    _ignoring(NotFound, lambda: writing.change(backend, Target(kind, namespace, name), mutate, _options()))
 
 
 def _merged(old: JsonObject, content: JsonObject) -> JsonObject:

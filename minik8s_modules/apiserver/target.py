@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
-from minik8s_modules.apiserver.authorization import Attributes
+from minik8s_modules.apiserver.attributes import Attributes
 
 
 class Target(NamedTuple):

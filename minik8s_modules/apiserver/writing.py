@@ -27,7 +27,7 @@ from minik8s_modules.api.errors import (
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
-from minik8s_modules.apiserver import admission, incoming
+from minik8s_modules.apiserver import admission, chain, incoming
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -76,7 +76,9 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
     )
     if target.kind.namespaced and target.namespace not in options.assumed_namespaces:
         admission.check_namespace(backend, target, obj)
+    chain.run("mutate", backend, "create", target, obj, None, options)
     _refuse(target.kind, obj, validate_create(kind, obj))
+    chain.run("validate", backend, "create", target, obj, None, options)
     for told in warnings(kind, obj):
         options.warn(told)
     return obj
@@ -161,7 +163,7 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
                 raise Conflict(target.kind, target.name)
             item = backend.latest(target)
             continue
-        changed = _completed(target, new, old, options)
+        changed = _completed(backend, target, new, old, options)
         if changed == old:
             return item
         try:
@@ -178,7 +180,7 @@ def _may_be_behind(asked: str, revision: int) -> bool:
     return asked.isdigit() and int(asked) > revision
 
 
-def _completed(target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
+def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
     kind = stored_kind(target.kind)
     if target.subresource != "status":
         apply_defaults(target.kind, new)
@@ -188,7 +190,9 @@ def _completed(target: Target, new: JsonObject, old: JsonObject, options: Option
     metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
     if new == old:
         return old
+    chain.run("mutate", backend, "update", target, new, old, options)
     _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
+    chain.run("validate", backend, "update", target, new, old, options)
     if not target.subresource:
         for told in warnings(kind, new):
             options.warn(told)

@@ -129,6 +129,14 @@ class WatchCache:
         resource = self._resources.get(resource_of(self._prefix, key))
         return resource.objects.get(key) if resource else None
 
+    def changes(self, prefix: str) -> int:
+        """Return a number that rises whenever an object of the resource ``prefix`` changes.
+
+        Read it before the objects: what is made of them holds while the number stays.
+        """
+        resource = self._resources.get(prefix)
+        return resource.changes if resource else 0
+
     def subscribe(
         self,
         prefix: str,

@@ -67,6 +67,7 @@ class Resource:
         self.keys: list[str] = []
         self.ring: deque[CacheEvent] = deque(maxlen=ring_events)
         self.floor = floor  # events up to this revision are not in the ring
+        self.changes = 0  # how often an object came, changed or went
 
     def below(self, prefix: str) -> list[CachedObject]:
         """Return the objects whose key begins with ``prefix``, ordered by key."""
@@ -86,9 +87,11 @@ class Resource:
     def apply(self, change: Change, made: CachedObject | None) -> CacheEvent | None:
         """Change the objects; return the event, or None for the deletion of what was never known."""
         previous = self.objects.get(change.key)
+        if made is None and previous is None:
+            return None
+        self.changes += 1
         if made is None:
-            if previous is None:
-                return None
+            assert previous is not None  # noqa: S101 - the case above; told to the type checker
             del self.objects[change.key]
             del self.keys[bisect_left(self.keys, change.key)]
             data, _ = with_revision(previous.data, change.revision)

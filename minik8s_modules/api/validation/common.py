@@ -131,6 +131,14 @@ def dns1123_subdomain(value: str) -> list[str]:
     return _syntax(_DNS1123_SUBDOMAIN, SUBDOMAIN_MESSAGE, 253, value)
 
 
+def path_segment(value: str) -> list[str]:
+    """Return what keeps ``value`` from being one segment of a path, as names of roles are."""
+    if value in {".", ".."}:
+        return [f"may not be '{value}'"]
+    found = [f"may not contain '{each}'" for each in ("/", "%") if each in value]
+    return found if value.isprintable() else [*found, "may not contain control characters"]
+
+
 def dns1035_label(value: str) -> list[str]:
     """Return what keeps ``value`` from being a DNS-1035 label (63 characters)."""
     return _syntax(_DNS1035_LABEL, DNS1035_MESSAGE, 63, value)

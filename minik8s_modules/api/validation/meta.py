@@ -14,6 +14,10 @@ _NAME_RULES: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("", "Namespace"): common.dns1123_label,
     ("", "Service"): common.dns1035_label,
     ("minik8s.io", "PodAddress"): common.ipv4,
+    **{
+        ("rbac.authorization.k8s.io", kind): common.path_segment
+        for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    },
 }
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp")
 

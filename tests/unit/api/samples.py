@@ -76,4 +76,21 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("authorization.k8s.io", "SelfSubjectAccessReview"): {
         "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}
     },
+    ("authorization.k8s.io", "SubjectAccessReview"): {
+        "spec": {"user": "jane", "resourceAttributes": {"verb": "get", "resource": "pods"}}
+    },
+    ("authorization.k8s.io", "LocalSubjectAccessReview"): {
+        "spec": {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
+    },
+    ("authorization.k8s.io", "SelfSubjectRulesReview"): {"spec": {"namespace": "default"}},
+    ("rbac.authorization.k8s.io", "Role"): {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
+    ("rbac.authorization.k8s.io", "ClusterRole"): {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]},
+    ("rbac.authorization.k8s.io", "RoleBinding"): {
+        "roleRef": {"kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "User", "name": "jane"}],
+    },
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): {
+        "roleRef": {"kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"kind": "Group", "name": "people"}],
+    },
 }

@@ -20,7 +20,9 @@ STORED = pytest.mark.parametrize("kind", [k for k in KINDS.all() if k.stored], i
 )
 def test_a_bad_name_is_refused(kind, name):
     obj = samples.created(samples.merged(samples.sample(kind), {"metadata": {"name": name}}))
-    assert "metadata.name" in {cause.field for cause in validate_create(kind, obj)}
+    # a role may be called anything that is one segment of a path
+    fine = kind.group == "rbac.authorization.k8s.io" and name not in {"../x", "a/b", "..", ".", "a\n", "a\0b"}
+    assert ("metadata.name" in {cause.field for cause in validate_create(kind, obj)}) is not fine
 
 
 @STORED

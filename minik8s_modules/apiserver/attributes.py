@@ -1,0 +1,24 @@
+"""What authorization is asked about one request."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Attributes(NamedTuple):
+    """One request: ``resource`` is the plural, with ``/subresource`` if there is one; or ``path`` alone."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+class Named(NamedTuple):
+    """A resource as errors name it, where no served kind is at hand."""
+
+    group: str
+    kind: str
+    plural: str

@@ -1,0 +1,109 @@
+"""The default roles and bindings (``bootstrap_policy.yml``) as objects, and what they lack in a cluster.
+
+Kubernetes' rule of reconciliation: whatever is missing of rules and subjects is put back, what an administrator
+added stays, and the annotation ``rbac.authorization.kubernetes.io/autoupdate: "false"`` keeps an object as it is.
+The rules of aggregated roles are written here, too, so that they can be read; decisions do not wait for that
+(policy.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import annotations as annotations_of
+from minik8s_modules.api.rbac import GROUP, missing_rules
+
+AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
+_LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+
+
+class Default(NamedTuple):
+    """One role or binding every cluster has."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    obj: JsonObject
+
+
+@cache
+def defaults() -> tuple[Default, ...]:
+    """Return all of them, roles before bindings."""
+    file = Path(__file__).with_name("bootstrap_policy.yml")
+    policy: Mapping[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return tuple(_defaults(policy))
+
+
+def _defaults(policy: Mapping[str, Any]) -> Iterator[Default]:
+    for name, role in policy["cluster_roles"].items():
+        yield Default(CLUSTER_ROLE, "", name, _cluster_role(role))
+    for namespace, roles in policy["roles"].items():
+        for name, role in roles.items():
+            yield Default(ROLE, namespace, name, {"metadata": _meta(), "rules": _rules(role)})
+    for name, binding in policy["cluster_role_bindings"].items():
+        yield Default(CLUSTER_ROLE_BINDING, "", name, _binding(CLUSTER_ROLE, name, binding))
+    for namespace, bindings in policy["role_bindings"].items():
+        for name, binding in bindings.items():
+            yield Default(ROLE_BINDING, namespace, name, _binding(ROLE, name, binding))
+
+
+def _meta(**labels: str) -> JsonObject:
+    return {"annotations": {AUTO_UPDATE: "true"}, "labels": {**_LABEL, **labels}}
+
+
+def _cluster_role(role: Mapping[str, Any]) -> JsonObject:
+    part_of = role.get("part_of")
+    obj: JsonObject = {"metadata": _meta(**({f"{AGGREGATE}{part_of}": "true"} if part_of else {}))}
+    if "aggregate" in role:
+        selector = {"matchLabels": {f"{AGGREGATE}{role['aggregate']}": "true"}}
+        obj["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+    else:
+        obj["rules"] = _rules(role)
+    return obj
+
+
+def _rules(role: Mapping[str, Any]) -> list[JsonObject]:
+    return [{field: _words(text) for field, text in rule.items()} for rule in role["rules"]]
+
+
+def _words(text: str) -> list[str]:
+    return ["" if word == "core" else word for word in text.split()]
+
+
+def _binding(kind: Kind, name: str, binding: Mapping[str, str]) -> JsonObject:
+    subjects = [
+        {"kind": subject, "apiGroup": GROUP, "name": each}
+        for field, subject in (("groups", "Group"), ("users", "User"))
+        for each in binding.get(field, "").split()
+    ]
+    ref = {"apiGroup": GROUP, "kind": kind.kind, "name": name}
+    return {"metadata": _meta(), "roleRef": ref, "subjects": subjects}
+
+
+def reconciled(present: JsonObject, wanted: JsonObject) -> JsonObject:
+    """Return ``present`` with what it lacks of ``wanted``; ``present`` itself when it lacks nothing."""
+    if annotations_of(present).get(AUTO_UPDATE) == "false":
+        return present
+    changed = dict(present)
+    if "rules" in wanted:
+        lacking = missing_rules(present.get("rules") or [], wanted["rules"])
+        changed["rules"] = [*(present.get("rules") or []), *lacking]
+    if "aggregationRule" in wanted:
+        changed["aggregationRule"] = present.get("aggregationRule") or wanted["aggregationRule"]
+    if "subjects" in wanted:
+        known = present.get("subjects") or []
+        changed["subjects"] = [*known, *(each for each in wanted["subjects"] if each not in known)]
+    return present if _same(changed, present) else changed
+
+
+def _same(changed: JsonObject, present: JsonObject) -> bool:
+    fields = ("rules", "aggregationRule", "subjects")
+    return all((changed.get(field) or []) == (present.get(field) or []) for field in fields)

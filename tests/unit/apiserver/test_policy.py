@@ -1,0 +1,152 @@
+"""Roles and bindings compiled: who is allowed, when changes count, and what the default ones say."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver import bootstrap, writing
+from minik8s_modules.apiserver.attributes import Attributes
+from minik8s_modules.apiserver.authorization import Access, Asker
+from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.identity import MASTERS, User
+from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.policy import Rbac, subject_key
+from minik8s_modules.apiserver.startup import ensure_policy
+from minik8s_modules.apiserver.target import Target
+
+JANE = User("jane", ("people", "system:authenticated"))
+GET_POD = Attributes("get", "", "pods", "default", "web")
+
+
+@pytest.fixture
+def access(backend: Backend) -> Access:
+    return Access(Rbac(backend.cache))
+
+
+def make(backend: Backend, kind: Kind, name: str, asker: Asker | None = None, **fields: object) -> None:
+    options = Options(dry_run=False, validation="Strict", warnings=[], asker=asker)
+    target = Target(kind, "default" if kind.namespaced else "")
+    writing.create(backend, target, {"metadata": {"name": name}, **fields}, options)
+
+
+def rules(verbs: str, resources: str) -> list[JsonObject]:
+    return [{"verbs": verbs.split(), "apiGroups": [""], "resources": resources.split()}]
+
+
+def bound(backend: Backend, kind: Kind, ref: Kind, role: str, subject: JsonObject, **more: Asker) -> None:
+    name = f"{role}-{subject['name']}".replace(":", "-")
+    make(backend, kind, name, roleRef={"kind": ref.kind, "name": role}, subjects=[subject], **more)
+
+
+USER = {"kind": "User", "name": "jane"}
+
+
+def test_nothing_is_allowed_without_a_role(access: Access):
+    assert not access.allowed(JANE, GET_POD)
+    with pytest.raises(Forbidden, match='pods "web" is forbidden: User "jane" cannot get resource "pods" in API group'):
+        access.check(JANE, GET_POD)
+    assert access.allowed(User("anybody", (MASTERS,)), GET_POD)
+
+
+def test_a_role_counts_at_once_and_only_in_its_namespace(backend: Backend, access: Access):
+    make(backend, ROLE, "reader", rules=rules("get", "pods"))
+    assert not access.allowed(JANE, GET_POD)
+    bound(backend, ROLE_BINDING, ROLE, "reader", USER)
+    assert (
+        access.why(JANE, GET_POD)
+        == 'RBAC: allowed by RoleBinding "reader-jane/default" of Role "reader" to User "jane"'
+    )
+    assert not access.allowed(JANE, GET_POD._replace(namespace="kube-system"))
+    assert not access.allowed(JANE, GET_POD._replace(namespace=""))
+    writing.change(
+        backend,
+        Target(ROLE, "default", "reader"),
+        lambda old: {**old, "rules": rules("list", "pods")},
+        Options(dry_run=False, validation="Strict", warnings=[]),
+    )
+    assert not access.allowed(JANE, GET_POD)
+
+
+def test_a_cluster_role_holds_where_it_is_bound(backend: Backend, access: Access):
+    make(backend, CLUSTER_ROLE, "reader", rules=rules("get", "pods nodes"))
+    bound(backend, ROLE_BINDING, CLUSTER_ROLE, "reader", USER)
+    assert access.allowed(JANE, GET_POD)
+    assert not access.allowed(JANE, Attributes("get", "", "nodes", name="n1"))
+    bound(backend, CLUSTER_ROLE_BINDING, CLUSTER_ROLE, "reader", {"kind": "Group", "name": "people"})
+    assert access.allowed(JANE, Attributes("get", "", "nodes", name="n1"))
+
+
+def test_subjects_are_users_groups_and_accounts(backend: Backend, access: Access):
+    make(backend, ROLE, "reader", rules=rules("get", "pods"))
+    bound(backend, ROLE_BINDING, ROLE, "reader", {"kind": "ServiceAccount", "name": "robot", "namespace": "ci"})
+    assert access.allowed(User("system:serviceaccount:ci:robot", ()), GET_POD)
+    assert not access.allowed(User("system:serviceaccount:default:robot", ()), GET_POD)
+    assert subject_key({"kind": "Group", "name": "a"}, "x") == "Group:a"
+    assert subject_key(USER, "x") != subject_key({"kind": "Group", "name": "jane"}, "x")
+
+
+def test_nobody_gives_what_he_does_not_have(backend: Backend, access: Access):
+    asker = Asker(JANE, access)
+    make(backend, ROLE, "reader", rules=rules("get", "pods"))
+    bound(backend, ROLE_BINDING, ROLE, "reader", USER)
+    make(backend, ROLE, "same", rules=rules("get", "pods"), asker=asker)
+    with pytest.raises(Forbidden) as refused:
+        make(backend, ROLE, "more", rules=rules("get delete", "pods"), asker=asker)
+    assert refused.value.message == (
+        'roles.rbac.authorization.k8s.io "more" is forbidden: user "jane" (groups=["people" "system:authenticated"]) is '
+        'attempting to grant RBAC permissions not currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}'
+    )
+    make(backend, ROLE, "owner", rules=rules("delete", "pods"))
+    joe = {"kind": "User", "name": "joe"}
+    bound(backend, ROLE_BINDING, ROLE, "same", joe, asker=asker)
+    with pytest.raises(Forbidden, match="not currently held"):
+        bound(backend, ROLE_BINDING, ROLE, "owner", joe, asker=asker)
+    with pytest.raises(Forbidden, match="not found"):
+        bound(backend, ROLE_BINDING, ROLE, "nothing", joe, asker=asker)
+
+
+def test_escalate_and_bind_are_verbs_that_may_be_given(backend: Backend, access: Access):
+    group = "rbac.authorization.k8s.io"
+    wanted = [{"verbs": ["escalate", "bind"], "apiGroups": [group], "resources": ["roles"], "resourceNames": ["more"]}]
+    make(backend, ROLE, "grantor", rules=wanted)
+    bound(backend, ROLE_BINDING, ROLE, "grantor", USER)
+    make(backend, ROLE, "more", rules=rules("*", "pods"), asker=Asker(JANE, access))
+    bound(backend, ROLE_BINDING, ROLE, "more", {"kind": "User", "name": "joe"}, asker=Asker(JANE, access))
+    assert access.allowed(User("joe", ()), GET_POD)
+
+
+def test_the_default_roles_are_made_kept_and_aggregated(backend: Backend, access: Access):
+    ensure_policy(backend)
+    admin = backend.get(Target(CLUSTER_ROLE, "", "admin")).object
+    assert any("roles" in rule["resources"] for rule in admin["rules"])
+    assert any("pods/log" in rule["resources"] for rule in admin["rules"]), "view's rules come through edit"
+    revision = backend.store.revision()
+    ensure_policy(backend)
+    assert backend.store.revision() == revision
+    bound(backend, ROLE_BINDING, CLUSTER_ROLE, "edit", USER)
+    assert access.allowed(JANE, Attributes("create", "apps", "deployments", "default"))
+    assert not access.allowed(JANE, Attributes("create", "rbac.authorization.k8s.io", "roles", "default"))
+
+
+def test_the_daemons_roles_are_no_wider_than_told(backend: Backend, access: Access):
+    ensure_policy(backend)
+    scheduler, gateway = User("system:kube-scheduler", ()), User("system:minik8s:gateway", ())
+    assert access.allowed(scheduler, Attributes("create", "", "pods/binding", "default", "web"))
+    assert not access.allowed(scheduler, Attributes("list", "", "secrets"))
+    leases = Attributes("update", "coordination.k8s.io", "leases", "kube-node-lease", "n1")
+    assert access.allowed(gateway, leases)
+    assert not access.allowed(scheduler, leases)
+    assert not access.allowed(gateway, leases._replace(namespace="default"))
+
+
+def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
+    default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
+    added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+    present = {**default.obj, "rules": [added, default.obj["rules"][0]]}
+    assert bootstrap.reconciled(present, default.obj)["rules"] == [added, *default.obj["rules"]]
+    assert bootstrap.reconciled(default.obj, default.obj) is default.obj
+    frozen = {**present, "metadata": {"annotations": {bootstrap.AUTO_UPDATE: "false"}}}
+    assert bootstrap.reconciled(frozen, default.obj) is frozen
