@@ -23,6 +23,7 @@ class Seen(NamedTuple):
     uid: str
     container: str
     attempt: str
+    at_s: float
 
 
 class DockerWatch:
@@ -70,9 +71,8 @@ class DockerWatch:
     def _note(self, raw: dict[str, Any]) -> None:
         attributes = raw["Actor"]["Attributes"]
         name = attributes.get(labels.CONTAINER, "")
-        seen = Seen(
-            raw["Action"], raw["Actor"]["ID"], attributes[labels.POD_UID], name, attributes.get(labels.ATTEMPT, "")
-        )
+        uid, attempt = attributes[labels.POD_UID], attributes.get(labels.ATTEMPT, "")
+        seen = Seen(raw["Action"], raw["Actor"]["ID"], uid, name, attempt, raw["timeNano"] / 1e9)
         self.events.append(seen)
         alive = self._alive.setdefault((seen.uid, seen.container), set())
         if seen.action == "start":

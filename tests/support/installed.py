@@ -58,8 +58,8 @@ def part_of(process: psutil.Process) -> str:
 
 def _warm_part(process: psutil.Process) -> str:
     """Tell our warm interpreter (the process whose directory is below /run/minik8s-warm-*) from a test's."""
-    paths = [connection.laddr for connection in process.net_connections("unix") if connection.laddr]
-    return "warm interpreter" if any(str(path).startswith("/run/minik8s-warm-") for path in paths) else ""
+    paths = [str(connection.laddr) for connection in process.net_connections("unix")]
+    return "warm interpreter" if any(path.startswith("/run/minik8s-warm-") for path in paths) else ""
 
 
 class Installed:

@@ -5,10 +5,10 @@ before = picture(cluster); …; assert not added(before, picture(cluster))
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
-from pathlib import Path
 
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.module_utils.minik8s import mounts
@@ -19,7 +19,7 @@ FDS_SLACK = 10  # idle connections of a pool, a reload under way
 # live things that come and go by design: the run's own files, the time stamp, ids of processes
 # and what a node keeps once it has had a Secret: its key, an empty tmpfs
 PASSING = re.compile(
-    r"^/run/minik8s/(attended|daemons/|runner/|gateway|secrets(/\.\w+)?$)|/\.\.\d{4}_|/lock$|^/var/lib/minik8s/node\.key$"
+    r"^/run/minik8s/(attended|daemons/|runner/|gateway|secrets(/\.\w+)?$)|/\.\.\d{4}_|/lock$|^/var/lib/minik8s/(node\.key|secrets\.sealed)$"
 )
 
 SECRETS = str(RUN / "secrets")
@@ -30,7 +30,8 @@ Picture = dict[str, set[str]]
 
 def picture(cluster: Installed) -> Picture:
     """Return everything of the node by kind, without what belongs to a pod that the API knows."""
-    owned = {one["metadata"]["uid"] for one in cluster.admin.list(POD).items}
+    pods = [one["metadata"] for one in cluster.admin.list(POD).items]
+    owned = {one["uid"] for one in pods} | {f"/{one['namespace']}" for one in pods}  # secrets lie by namespace
     held = cluster.containers()
     owned |= {identity for name, identity in held.items() if any(uid in name for uid in owned)}
     everything = {
@@ -98,7 +99,8 @@ def _rules(node: str) -> set[str]:
 def _files() -> set[str]:
     found: set[str] = set()
     for root in (STATE, RUN):
-        found |= {str(path) for path in Path(root).rglob("*")}
+        for folder, folders, files in os.walk(root):  # unlike rglob it does not mind what goes meanwhile
+            found |= {f"{folder}/{name}" for name in folders + files}
     return {path for path in found if not PASSING.search(path)}
 
 

@@ -38,7 +38,9 @@ class Canary:
 
     def files(self, *roots: Path) -> list[str]:
         """Return the files below ``roots`` that show it."""
-        return [str(path) for root in roots for path in root.rglob("*") if self.shown_by(path)]
+        folders = (found for root in roots for found in os.walk(root))
+        paths = (Path(folder, name) for folder, _, names in folders for name in names)
+        return [str(path) for path in paths if self.shown_by(path)]
 
     def shown_by(self, path: Path) -> bool:
         """Return whether the file shows it; a file that has gone does not."""
@@ -147,7 +149,7 @@ def test_a_secret_shows_nowhere_but_in_its_container_and_on_tmpfs(cluster: Insta
     assert canary.files(STATE, LOGS, RUN / "gateway", Path("/etc/minik8s")) == []
     on_tmpfs = canary.files(RUN)
     assert on_tmpfs
-    assert all(path.startswith(str(TMPFS)) and os.statvfs(path).f_bsize for path in on_tmpfs), on_tmpfs
+    assert all(path.startswith(str(TMPFS)) for path in on_tmpfs), on_tmpfs
     assert all(is_on_tmpfs(Path(path)) for path in on_tmpfs)
 
 

@@ -17,6 +17,8 @@ from tests.support.installed import IMAGE, Installed, is_ready
 from tests.support.slow_registry import Registry, slow_registry
 
 MOST_DELAY_S = 0.5
+HELD_UP_S = 5.0  # whoever waits for one of the slow ones waits longer
+READY_S = 30
 SAMPLES = 8
 STALL_S = 15.0
 SLEEP = ["sleep", "36000"]
@@ -92,11 +94,14 @@ def waiting_for(cluster: Installed, namespace: str, name: str) -> str:
 
 
 def delays_nobody(alone: list[float], beside: list[float]) -> bool:
-    """Return whether neither the usual pod nor the unluckiest one is later by more than the bound."""
-    return (
-        statistics.median(beside) - statistics.median(alone) <= MOST_DELAY_S
-        and max(beside) - max(alone) <= MOST_DELAY_S
-    )
+    """Return whether pods are no later by more than the bound: the usual one, and all but one in eight.
+
+    The one in eight is for other load on the machine; a pod that waits for the slow one would wait for seconds.
+    """
+    eighth = max(1, len(beside) // 8)
+    usual = statistics.median(beside) - statistics.median(alone)
+    late = sorted(beside)[-1 - eighth] - sorted(alone)[-2]
+    return usual <= MOST_DELAY_S and late <= MOST_DELAY_S and max(beside) < HELD_UP_S
 
 
 @pytest.mark.parametrize("slow", [slow_pull, slow_init, slow_grace], ids=lambda each: each.__name__)
@@ -108,7 +113,6 @@ def test_a_slow_pod_delays_no_other(
     beside = times_s(cluster, namespace, SAMPLES)
     if not delays_nobody(alone, beside):  # others' load on this machine hits one of the two: measured once more
         alone, beside = alone + times_s(cluster, namespace, SAMPLES), times_s(cluster, namespace, SAMPLES)
-    print("alone", alone, "beside", beside)
     assert still_slow()
     assert delays_nobody(alone, beside), (alone, beside)
 
