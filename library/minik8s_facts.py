@@ -51,6 +51,7 @@ facts:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.docker import Docker
 from ansible.module_utils.minik8s.facts import gather
+from ansible.module_utils.minik8s.faults import NodeFault
 
 ARGUMENTS = {
     "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
@@ -62,7 +63,10 @@ def main() -> None:
     """Gather and return."""
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     docker = Docker(module.params["docker_socket"])
-    module.exit_json(changed=False, facts=gather(module.params["state_dir"], docker, check=module.check_mode))
+    try:
+        module.exit_json(changed=False, facts=gather(module.params["state_dir"], docker, check=module.check_mode))
+    except NodeFault as fault:
+        module.fail_json(msg=str(fault))
 
 
 if __name__ == "__main__":

@@ -107,11 +107,10 @@ def attach(context: Context, container: str, key: str, entry: Mapping[str, Any])
     if not pid:
         raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
     with Netlink() as outside, Netlink(netns_of(pid)) as inside:
-        links = outside.links()
-        bridge = links.get(entry["bridge"])
+        bridge = outside.link(entry["bridge"])
         if bridge is None:
             raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
-        _make_link(context, outside, inside, (links, bridge, netns_of(pid)), key, entry)
+        _make_link(context, outside, inside, (bridge, netns_of(pid)), key, entry)
         _configure(context, inside, entry)
 
 
@@ -128,13 +127,13 @@ def _make_link(
     context: Context,
     outside: Netlink,
     inside: Netlink,
-    place: tuple[Mapping[str, Link], Link, str],
+    place: tuple[Link, str],
     key: str,
     entry: Mapping[str, Any],
 ) -> None:
-    links, bridge, netns = place
+    bridge, netns = place
     name, alias = link_name(key), ALIAS.format(node=context.node, uid=key)
-    host, eth0 = links.get(name), inside.links().get("eth0")
+    host, eth0 = outside.link(name), inside.link("eth0")
     if host is not None and eth0 is None:  # left by an earlier attempt
         context.checkpoint("delete link")
         delete_link(outside, host)
@@ -145,7 +144,9 @@ def _make_link(
     if host is None:
         context.checkpoint("create link")
         outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns)
-        host = outside.links()[name]
+        host = outside.link(name)
+        if host is None:
+            raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
     if (host.master, host.up, host.mtu, host.alias) != (bridge.ifindex, True, entry["mtu"], alias):
         context.checkpoint("set link")
         outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)
@@ -156,7 +157,7 @@ def _make_link(
 
 
 def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> None:
-    links = inside.links()
+    links = inside.links()  # both at once: a namespace of ours has no others
     lo, eth0 = links["lo"], links["eth0"]
     if not lo.up:
         context.checkpoint("lo up")

@@ -1,32 +1,28 @@
-"""Links, addresses and routes over rtnetlink, with the standard library alone.
+"""Links, addresses and routes of a network namespace: the few words we need of pyroute2's IPRoute.
 
-The boot oneshot must run without pyroute2, and importing pyroute2 costs 77 to 253 ms while a pod needs five messages
-(1 ms). Another network namespace is reached by a socket that was opened inside: the calling thread enters
-it, opens the socket and returns; the socket stays there. Message layouts: linux/rtnetlink.h, linux/if_link.h.
+pyroute2 (0.7.2 of Debian 12 and 0.9 both do) is imported when the first Netlink is opened: that costs 100 ms of CPU,
+which a pass without network does not spend, and a warm interpreter spends once. Another namespace is reached by a
+socket that was opened inside: the calling thread enters it, opens the socket and returns; the socket stays there.
+(IPRoute's own ``netns`` starts a process for each.)
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
-import struct
+import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
-NEWLINK, DELLINK, GETLINK = 16, 17, 18
-NEWADDR, DELADDR, GETADDR = 20, 21, 22
-NEWROUTE, DELROUTE, GETROUTE = 24, 25, 26
-REQUEST, ACK, DUMP, REPLACE, EXCLUSIVE, CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
-ERROR, DONE = 2, 3
-IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_LINKINFO, IFLA_NET_NS_FD, IFLA_IFALIAS = 3, 4, 10, 18, 28, 20
-INFO_KIND, INFO_DATA, VETH_PEER = 1, 2, 1
-IFA_ADDRESS, IFA_LOCAL = 1, 2
-RTA_DST, RTA_OIF, RTA_GATEWAY = 1, 4, 5
+from .faults import PassFault
+
 IFF_UP = 1
-MAIN_TABLE, STATIC_PROTOCOL, UNIVERSE, UNICAST = 254, 4, 0, 1
-CLONE_NEWNET = 0x40000000
-ATTRIBUTE_HEADER = 4
-HEADER, LINK_HEADER, ADDRESS_HEADER, ROUTE_HEADER = "=IHHII", "=BxHiII", "=BBBBI", "=BBBBBBBBI"
+DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR of linux/netlink.h: something changed meanwhile, a part may be missing
+DUMP_TRIES = 20
+MAIN_TABLE, UNICAST = 254, 1
+NOBODY = (errno.ENODEV, errno.ERANGE)  # ERANGE: a name longer than a device's can be
 
 
 class Link(NamedTuple):
@@ -57,75 +53,68 @@ class Route(NamedTuple):
     ifindex: int
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
-    size = len(value) + 4
-    return struct.pack("=HH", size, kind) + value + b"\0" * (-size % 4)
-
-
-def _text(kind: int, value: str) -> bytes:
-    return _attribute(kind, value.encode() + b"\0")
-
-
-def _number(kind: int, value: int) -> bytes:
-    return _attribute(kind, struct.pack("=I", value))
-
-
-def _attributes(data: bytes) -> dict[int, bytes]:
-    found, at = {}, 0
-    while at + 4 <= len(data):
-        size, kind = struct.unpack_from("=HH", data, at)
-        if size < ATTRIBUTE_HEADER:
-            break
-        found[kind & 0x3FFF] = data[at + 4 : at + size]
-        at += (size + 3) & ~3
-    return found
-
-
-def _string(value: bytes) -> str:
-    return value.rstrip(b"\0").decode("utf-8", "replace")
-
-
-def _uint(value: bytes | None) -> int:
-    return int(struct.unpack("=I", value)[0]) if value else 0
-
-
-def _enter(descriptor: int) -> None:
-    import ctypes  # noqa: PLC0415  (6 ms; only where a namespace is entered. os.setns came with Python 3.12)
-
-    if ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"cannot enter network namespace: {os.strerror(code)}")
-
-
-def _socket_in(netns_path: str) -> socket.socket:
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        there = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _enter(there)
-        finally:
-            os.close(there)
-        try:
-            return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-        finally:
-            _enter(home)
-    finally:
-        os.close(home)
-
-
 def netns_of(pid: int) -> str:
     """Return the path of a process's network namespace."""
     return f"/proc/{pid}/ns/net"
 
 
+class _Library(NamedTuple):
+    """What we take of pyroute2."""
+
+    route: Callable[[], Any]
+    error: type[Exception]
+    interrupted: type[Exception]
+    setns: Callable[..., None]
+
+
+def _library() -> _Library:
+    try:
+        from pyroute2.iproute.linux import IPRoute  # noqa: PLC0415  (100 ms; see the top)
+        from pyroute2.netlink.exceptions import NetlinkDumpInterrupted, NetlinkError  # noqa: PLC0415
+        from pyroute2.netns import setns  # noqa: PLC0415
+    except ImportError as error:
+        raise PassFault(
+            f"{sys.executable} on {socket.gethostname()} cannot import pyroute2, which makes pod networks: {error};"
+            " install the Debian package python3-pyroute2 there"
+        ) from error
+    return _Library(IPRoute, NetlinkError, NetlinkDumpInterrupted, setns)
+
+
+@contextlib.contextmanager
+def _inside(netns_path: str, setns: Callable[..., None]) -> Iterator[None]:
+    """Have the calling thread in another network namespace; the others stay where they are."""
+    import ctypes  # noqa: PLC0415  (6 ms; only where a namespace is entered)
+
+    libc = ctypes.CDLL(None, use_errno=True)  # setns by itself would look for it with a process
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        there = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            setns(there, libc=libc)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            setns(home, libc=libc)
+    finally:
+        os.close(home)
+
+
 class Netlink:
-    """One rtnetlink socket, in this namespace or in the one at ``netns_path``; not to be shared by threads."""
+    """One rtnetlink socket, in this namespace or in the one at ``netns_path``; not to be shared by threads.
+
+    What the kernel refuses is an OSError with its errno.
+
+    Raises:
+        PassFault: pyroute2 is not installed; or what is listed never stays the same.
+        FileNotFoundError, ProcessLookupError: the process whose namespace this is has ended.
+    """
 
     def __init__(self, netns_path: str = "") -> None:
-        opened = _socket_in(netns_path) if netns_path else socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-        self._socket, self._sequence = opened, 0
-        self._socket.settimeout(5)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self._library = _library()
+        with _inside(netns_path, self._library.setns) if netns_path else contextlib.nullcontext():
+            self._route = self._library.route()
 
     def __enter__(self) -> Netlink:
         """Return itself."""
@@ -133,127 +122,116 @@ class Netlink:
 
     def __exit__(self, *_: object) -> None:
         """Close the socket."""
-        self._socket.close()
+        self._route.close()
 
-    def _ask(self, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
-        """Send one message and yield the bodies of the answer; the kernel's refusal is an OSError."""
-        self._sequence += 1
-        head = struct.pack(HEADER, len(body) + 16, kind, REQUEST | flags, self._sequence, 0)
-        self._socket.send(head + body)
-        while True:
-            data, at = self._socket.recv(1 << 18), 0
-            while at + 16 <= len(data):
-                size, answer, _, sequence, _ = struct.unpack_from(HEADER, data, at)
-                part = data[at + 16 : at + size]
-                at += (size + 3) & ~3
-                if sequence != self._sequence:
-                    continue
-                if answer == ERROR:
-                    code = -struct.unpack_from("=i", part)[0]
-                    if code:
-                        raise OSError(code, f"netlink request {kind}: {os.strerror(code)}")
-                    return
-                if answer == DONE:
-                    return
-                yield part
+    def _ask(self, what: str, command: str, **about: Any) -> list[Any]:
+        try:
+            return list(getattr(self._route, what)(command, **about))
+        except self._library.interrupted:
+            raise
+        except self._library.error as error:
+            code = int(error.args[0])
+            raise OSError(code, f"netlink: {what} {command}: {os.strerror(code)}") from error
 
-    def _do(self, kind: int, flags: int, body: bytes) -> None:
-        for _ in self._ask(kind, flags | ACK, body):
-            pass
+    def _dump(self, what: str, **about: Any) -> list[Any]:
+        """Return all of a kind; asked again while the kernel says that it changed during the answer."""
+        for _ in range(DUMP_TRIES):
+            with contextlib.suppress(self._library.interrupted):  # raised by 0.7; 0.9 leaves it to the flag
+                found = self._ask(what, "dump", **about)
+                if not any(each["header"]["flags"] & DUMP_INTERRUPTED for each in found):
+                    return found
+        raise PassFault(f"the kernel's {what}s changed during each of {DUMP_TRIES} readings; a later pass will do")
 
     def links(self) -> dict[str, Link]:
         """Return the devices of the namespace by name."""
-        found = {}
-        for part in self._ask(GETLINK, DUMP, struct.pack(LINK_HEADER, 0, 0, 0, 0, 0)):
-            _, _, index, flags, _ = struct.unpack_from(LINK_HEADER, part)
-            about = _attributes(part[16:])
-            kind = _string(_attributes(about.get(IFLA_LINKINFO, b"")).get(INFO_KIND, b""))
-            name, alias = _string(about[IFLA_IFNAME]), _string(about.get(IFLA_IFALIAS, b""))
-            master, mtu = _uint(about.get(IFLA_MASTER)), _uint(about.get(IFLA_MTU))
-            found[name] = Link(index, name, kind, master, bool(flags & IFF_UP), mtu, alias)
-        return found
+        return {link.name: link for link in map(_link, self._dump("link"))}
+
+    def link(self, name: str) -> Link | None:
+        """Return the device of that name, None when there is none."""
+        return self._get(ifname=name)
+
+    def link_at(self, index: int) -> Link | None:
+        """Return the device with that index, None when there is none."""
+        return self._get(index=index)
+
+    def _get(self, **which: Any) -> Link | None:
+        try:
+            return _link(self._ask("link", "get", **which)[0])
+        except OSError as error:
+            if error.errno in NOBODY:
+                return None
+            raise
 
     def addresses(self) -> list[Address]:
         """Return the IPv4 addresses of the namespace."""
         found = []
-        for part in self._ask(GETADDR, DUMP, struct.pack(ADDRESS_HEADER, socket.AF_INET, 0, 0, 0, 0)):
-            _, prefix_length, _, _, index = struct.unpack_from(ADDRESS_HEADER, part)
-            about = _attributes(part[8:])
-            ip = about.get(IFA_LOCAL) or about.get(IFA_ADDRESS)
+        for each in self._dump("addr", family=socket.AF_INET):
+            ip = each.get_attr("IFA_LOCAL") or each.get_attr("IFA_ADDRESS")
             if ip:
-                found.append(Address(index, socket.inet_ntoa(ip), prefix_length))
+                found.append(Address(each["index"], ip, each["prefixlen"]))
         return found
 
     def routes(self) -> list[Route]:
         """Return the IPv4 unicast routes of the main table."""
         found = []
-        for part in self._ask(GETROUTE, DUMP, struct.pack(ROUTE_HEADER, socket.AF_INET, *(0,) * 8)):
-            head = struct.unpack_from(ROUTE_HEADER, part)
-            about = _attributes(part[12:])
-            if head[4] != MAIN_TABLE or head[7] != UNICAST:
-                continue
-            to = f"{socket.inet_ntoa(about[RTA_DST])}/{head[1]}" if RTA_DST in about else "default"
-            via = socket.inet_ntoa(about[RTA_GATEWAY]) if RTA_GATEWAY in about else ""
-            found.append(Route(to, via, _uint(about.get(RTA_OIF))))
+        for each in self._dump("route", family=socket.AF_INET):
+            if (each["table"], each["type"]) == (MAIN_TABLE, UNICAST):
+                to = each.get_attr("RTA_DST")
+                destination = f"{to}/{each['dst_len']}" if to else "default"
+                found.append(Route(destination, each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_OIF") or 0))
         return found
 
     def add_bridge(self, name: str, mtu: int) -> None:
         """Create a bridge, up."""
-        body = struct.pack(LINK_HEADER, 0, 0, 0, IFF_UP, IFF_UP) + _text(IFLA_IFNAME, name)
-        body += _number(IFLA_MTU, mtu) + _attribute(IFLA_LINKINFO, _text(INFO_KIND, "bridge"))
-        self._do(NEWLINK, CREATE | EXCLUSIVE, body)
+        self._ask("link", "add", ifname=name, kind="bridge", mtu=mtu, state="up")
 
     def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str) -> None:
         """Create a veth pair in one message: ``name`` here, up, in bridge ``master``; ``peer`` over there, down.
 
         There is no moment at which half of it exists. The peer cannot be up yet: a veth opens with a partner only.
         """
-        up = struct.pack(LINK_HEADER, 0, 0, 0, IFF_UP, IFF_UP)
         there = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            other = (
-                struct.pack(LINK_HEADER, 0, 0, 0, 0, 0)
-                + _text(IFLA_IFNAME, peer)
-                + _number(IFLA_MTU, mtu)
-                + _number(IFLA_NET_NS_FD, there)
-            )
-            info = _text(INFO_KIND, "veth") + _attribute(INFO_DATA, _attribute(VETH_PEER, other))
-            body = up + _text(IFLA_IFNAME, name) + _number(IFLA_MTU, mtu) + _number(IFLA_MASTER, master)
-            self._do(NEWLINK, CREATE | EXCLUSIVE, body + _attribute(IFLA_LINKINFO, info))
+            other = {"ifname": peer, "mtu": mtu, "net_ns_fd": there}
+            self._ask("link", "add", ifname=name, kind="veth", mtu=mtu, master=master, state="up", peer=other)
         finally:
             os.close(there)
 
-    def set_link(
-        self, index: int, *, up: bool = False, mtu: int = 0, master: int | None = None, alias: str = ""
-    ) -> None:
+    def set_link(self, index: int, *, up: bool = False, mtu: int = 0, master: int = 0, alias: str = "") -> None:
         """Change a device; what is left out stays as it is."""
-        flag = IFF_UP if up else 0
-        body = struct.pack(LINK_HEADER, 0, 0, index, flag, flag)
-        body += _number(IFLA_MTU, mtu) if mtu else b""
-        body += _number(IFLA_MASTER, master) if master is not None else b""
-        body += _attribute(IFLA_IFALIAS, alias.encode()) if alias else b""
-        self._do(NEWLINK, 0, body)
+        wanted = {"state": "up" if up else "", "mtu": mtu, "master": master, "ifalias": alias}
+        self._ask("link", "set", index=index, **{name: value for name, value in wanted.items() if value})
 
     def delete_link(self, index: int) -> None:
         """Delete a device (of a veth pair both ends go)."""
-        self._do(DELLINK, 0, struct.pack(LINK_HEADER, 0, 0, index, 0, 0))
+        self._ask("link", "del", index=index)
 
     def add_address(self, address: Address) -> None:
         """Give a device an address; one it has already is fine."""
-        self._do(NEWADDR, CREATE | REPLACE, _address_body(address))
+        self._ask("addr", "replace", index=address.ifindex, address=address.ip, prefixlen=address.prefix_length)
 
     def delete_address(self, address: Address) -> None:
         """Take an address from a device."""
-        self._do(DELADDR, 0, _address_body(address))
+        self._ask("addr", "del", index=address.ifindex, address=address.ip, prefixlen=address.prefix_length)
 
     def set_default_route(self, gateway: str, index: int) -> None:
         """Make ``gateway`` the only default route."""
-        head = struct.pack(ROUTE_HEADER, socket.AF_INET, 0, 0, 0, MAIN_TABLE, STATIC_PROTOCOL, UNIVERSE, UNICAST, 0)
-        body = head + _attribute(RTA_GATEWAY, socket.inet_aton(gateway)) + _number(RTA_OIF, index)
-        self._do(NEWROUTE, CREATE | REPLACE, body)
+        self._ask("route", "replace", dst="default", gateway=gateway, oif=index)
 
 
-def _address_body(address: Address) -> bytes:
-    ip = socket.inet_aton(address.ip)
-    head = struct.pack(ADDRESS_HEADER, socket.AF_INET, address.prefix_length, 0, 0, address.ifindex)
-    return head + _attribute(IFA_LOCAL, ip) + _attribute(IFA_ADDRESS, ip)
+def _link(message: Any) -> Link:
+    information = message.get_attr("IFLA_LINKINFO")
+    return Link(
+        ifindex=message["index"],
+        name=_text(message.get_attr("IFLA_IFNAME")),
+        kind=_text(information.get_attr("IFLA_INFO_KIND")) if information else "",
+        master=message.get_attr("IFLA_MASTER") or 0,
+        up=bool(message["flags"] & IFF_UP),
+        mtu=message.get_attr("IFLA_MTU") or 0,
+        alias=_text(message.get_attr("IFLA_IFALIAS")),
+    )
+
+
+def _text(value: str | bytes | None) -> str:
+    """Return a string attribute; pyroute2 leaves those that are no UTF-8 as they are."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""

@@ -109,17 +109,20 @@ class BridgeDriver:
 DRIVERS: dict[str, Driver] = {"bridge": BridgeDriver()}
 
 
+def _bridge(netlink: Netlink, name: str) -> Link:
+    link = netlink.link(name)
+    if link is None or link.kind != "bridge":
+        seen = f"exists and is no bridge but {link.kind or 'physical'}" if link else "does not exist"
+        raise KeyFault("NetworkNotReady", f"device {name} {seen}")
+    return link
+
+
 def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
     with Netlink() as netlink:
-        link = netlink.links().get(entry["bridge"])
-        if link is not None and link.kind != "bridge":
-            raise KeyFault(
-                "NetworkNotReady", f"device {entry['bridge']} exists and is no bridge but {link.kind or 'physical'}"
-            )
-        if link is None:
+        if netlink.link(entry["bridge"]) is None:
             context.checkpoint("create bridge")
             netlink.add_bridge(entry["bridge"], entry["mtu"])
-            link = netlink.links()[entry["bridge"]]
+        link = _bridge(netlink, entry["bridge"])
         context.checkpoint("set bridge")
         netlink.set_link(link.ifindex, up=True, mtu=entry["mtu"], alias=alias_of(context.node))
 
@@ -127,7 +130,7 @@ def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
 def _mend_address(context: Context, entry: Mapping[str, Any]) -> None:
     wanted_ip, prefix_length = entry["gateway"], int(entry["cidr"].partition("/")[2])
     with Netlink() as netlink:
-        link = netlink.links()[entry["bridge"]]
+        link = _bridge(netlink, entry["bridge"])
         wanted = Address(link.ifindex, wanted_ip, prefix_length)
         for other in netlink.addresses():
             if other.ifindex == link.ifindex and other != wanted:

@@ -2,8 +2,7 @@
 
 A timer starts it every minute and at boot. While the gateway touches ``<run_dir>/attended`` it does nothing; when
 that is older than two minutes, or missing, every section's last declared set is converged as the modules do it, and
-exited containers whose restart policy says so are started again. Standard library only; secrets come from the sealed
-copy. It takes the node's lock and no token: a reconciler that comes back simply goes on.
+exited containers whose restart policy says so are started again. Secrets come from the sealed copy. It takes the node's lock and no token: a reconciler that comes back simply goes on.
 """
 
 from __future__ import annotations

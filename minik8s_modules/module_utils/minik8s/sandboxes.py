@@ -11,7 +11,7 @@ started again).
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import labels
@@ -116,7 +116,7 @@ class Sandboxes:
         for each in sorted(inspected, key=_attempt):
             containers.setdefault(each["Config"]["Labels"].get(labels.POD_UID, ""), []).append(each)
         with Netlink() as netlink:
-            links = netlink.links()
+            links = netlink.links() if scope.keys is None else _links_of(netlink, scope.keys)
         running = [each for each in inspected if each["State"]["Status"] in LIVE]
         attachments = {each["Id"]: observe_attachment(each, links) for each in running}
         return Observed(containers, attachments, _strays(context.node, links, containers, scope))
@@ -144,7 +144,7 @@ class Sandboxes:
         self._remove(context, step)
         context.checkpoint("delete link")  # the kernel would, but only some milliseconds later
         with Netlink() as netlink:
-            link = netlink.links().get(link_name(step.key))
+            link = netlink.link(link_name(step.key))
             if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
                 delete_link(netlink, link)
 
@@ -221,6 +221,13 @@ def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
     if error.status == NOT_FOUND and "image" in str(error).lower():
         return KeyFault("ImageMissing", f"image {image!r} is not present on the node")
     return KeyFault(reason, str(error))
+
+
+def _links_of(netlink: Netlink, keys: Iterable[str]) -> dict[str, Link]:
+    """Return the host ends of some pods and the bridges these are in: with many pods on the node, all would be slow."""
+    ends = [end for key in keys if (end := netlink.link(link_name(key)))]
+    bridges = [bridge for index in {end.master for end in ends} - {0} if (bridge := netlink.link_at(index))]
+    return {link.name: link for link in (*ends, *bridges)}
 
 
 def _strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any], scope: Scope) -> dict[str, list[Link]]:

@@ -27,7 +27,7 @@ def installed(tmp_path: Path) -> Path:
 
 def oneshot(node: TestNode, installed: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the oneshot as the node's timer does."""
-    argv = ["/usr/bin/python3", "-S", "-m", "minik8s.reapply", "--state-dir", node.state_dir, "--run-dir", node.run_dir]
+    argv = ["/usr/bin/python3", "-m", "minik8s.reapply", "--state-dir", node.state_dir, "--run-dir", node.run_dir]
     environment = {"PYTHONPATH": str(installed), "PATH": os.environ["PATH"]}
     argv += ["--docker-socket", SOCKET, *options]
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,30 @@ for path in sorted(pathlib.Path(sys.argv[1], "minik8s").glob("*.py")):
 """
 
 
+OPEN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from minik8s.faults import PassFault
+from minik8s.netlink import Netlink
+try:
+    Netlink("/proc/self/ns/net")
+except PassFault as fault:
+    print(fault)
+"""
+
+
 def test_every_file_imports_alone(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "minik8s", ignore=shutil.ignore_patterns("__pycache__"))
     argv = [sys.executable, "-I", "-S", "-c", IMPORT_ALL, str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_node_without_pyroute2_is_told_what_to_install() -> None:
+    argv = [sys.executable, "-I", "-S", "-c", OPEN, str(PACKAGE.parent)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert f"{sys.executable} on {socket.gethostname()} cannot import pyroute2" in done.stdout
+    assert "install the Debian package python3-pyroute2" in done.stdout
 
 
 def test_nothing_but_the_package_lies_in_module_utils() -> None:
