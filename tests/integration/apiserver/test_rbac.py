@@ -116,7 +116,8 @@ def test_the_parts_of_an_impersonation_are_authorized_apart(server: ApiServerPro
     assert act(201, User="joe")["status"]["userInfo"] == {"username": "joe", "groups": ["system:authenticated"]}
     told = act(403, User="ann")["message"]
     assert told == (
-        f'users "ann" is forbidden: User "{name}" cannot impersonate resource "users" in API group "" at the cluster scope'
+        f'users "ann" is forbidden: User "{name}" cannot impersonate resource "users" in API group "" '
+        "at the cluster scope"
     )
     act(403, User="joe", Group="people")
     act(403, User="joe", Uid="1")

@@ -96,8 +96,9 @@ def test_nobody_gives_what_he_does_not_have(backend: Backend, access: Access):
     with pytest.raises(Forbidden) as refused:
         make(backend, ROLE, "more", rules=rules("get delete", "pods"), asker=asker)
     assert refused.value.message == (
-        'roles.rbac.authorization.k8s.io "more" is forbidden: user "jane" (groups=["people" "system:authenticated"]) is '
-        'attempting to grant RBAC permissions not currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}'
+        'roles.rbac.authorization.k8s.io "more" is forbidden: user "jane" (groups=["people" "system:authenticated"]) '
+        "is attempting to grant RBAC permissions not currently held:\n"
+        '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}'
     )
     make(backend, ROLE, "owner", rules=rules("delete", "pods"))
     joe = {"kind": "User", "name": "joe"}
