@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible._internal._templating._engine import TemplateEngine
 from ansible.errors import AnsibleParserError, AnsibleValueOmittedError
 from ansible.executor import module_common
@@ -89,6 +90,7 @@ def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> No
         get_module_encoder("legacy", direction)
         get_module_decoder("legacy", direction)
     variables = {"ansible_python_interpreter": "/usr/bin/python3"}  # any: it is no part of what is kept
+    compression = constants.config.get_config_value("DEFAULT_MODULE_COMPRESSION", variables=variables)
     for task in tasks:
         found = module_loader.find_plugin_with_context(task.action)
         module_common.modify_module(
@@ -96,6 +98,7 @@ def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> No
             module_path=found.plugin_resolved_path,
             module_args={},
             templar=Templar(loader, variables=variables),
+            module_compression=compression,  # part of the name under which a worker looks for it
             task_vars=variables,
         )
 
