@@ -107,13 +107,14 @@ def observation(raw: Mapping[str, Any], now: datetime) -> ObservedContainer:
     """Return the checked form of an observation as ARCHITECTURE.md describes it.
 
     An end in the future of ``now`` (the node's clock is ahead) counts as now, so that no back-off waits for
-    the skew.
+    the skew. Docker has no end of a container that could not be started: it ended when it was created.
 
     Raises:
         ValueError: a part is missing or of another type; what nodes send is data, not trusted.
     """
     try:
-        finished_at = _moment(raw["finished_at"])
+        never_started = raw["state"] == "created" and raw["error"]
+        finished_at = _moment(raw["created_at"] if never_started else raw["finished_at"])
         return ObservedContainer(
             id=str(raw["id"]),
             type=str(raw["type"]),

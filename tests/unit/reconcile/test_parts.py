@@ -66,6 +66,13 @@ def test_an_end_in_the_future_counts_as_now_and_stays():
     assert last.finished_at == now
 
 
+def test_what_could_not_be_started_ended_when_it_was_created():
+    failed = {**RAW, "state": "created", "error": "exec: no", "started_at": "", "finished_at": ""}
+    assert observation(failed, T0 + timedelta(seconds=9)).finished_at == T0 + timedelta(seconds=1.5)
+    assert observation(failed, T0).finished_at == T0
+    assert observation({**failed, "error": ""}, T0).finished_at is None
+
+
 @pytest.mark.parametrize("broken", [{"attempt": "x"}, {"finished_at": "yesterday"}, {"id": None, "exit_code": "a"}])
 def test_an_observation_that_is_none_is_refused(broken: dict[str, Any]):
     with pytest.raises(ValueError, match="observation cannot be read"):
