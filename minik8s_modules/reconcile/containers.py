@@ -28,7 +28,7 @@ from minik8s_modules.reconcile.images import decide_image
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.sandboxes import RESET_AFTER_S, pod_identity
 from minik8s_modules.reconcile.values import PodEvent, PodInputs, Sealed, Waiting
-from minik8s_modules.reconcile.volumes import mounts
+from minik8s_modules.reconcile.volumes import failed_mount, mounts
 
 JsonObject = dict[str, Any]
 DIALECT = "minik8s.io/dialect"
@@ -36,6 +36,8 @@ DEFAULT_GRACE_S = 30
 CREATING = Waiting("ContainerCreating")
 SANDBOX_MISSING = "SandboxMissing"
 """A node's reason for a container whose sandbox is not up; why that is so is told of the sandbox."""
+FAILED_MOUNT = "FailedMount"
+"""A node's reason for a volume it could not make, and for a container that mounts one."""
 START_ERROR = 128
 """Exit code of a container that could not be started (kubelet's StartError)."""
 
@@ -220,21 +222,37 @@ def _start(context: PodContext, container: JsonObject, kind: str, attempt: int, 
 
 
 def _error(context: PodContext, container: JsonObject) -> JsonObject | None:
+    for mount in container.get("volumeMounts") or []:
+        # a volume that the node could not make is why its containers cannot be made either
+        error = context.inputs.errors.get(f"volumes/{objects.uid(context.pod)}/{mount['name']}")
+        if error is not None:
+            return {"reason": FAILED_MOUNT, "message": failed_mount(mount["name"], str(error["message"]))}
     error = context.inputs.errors.get(f"containers/{objects.uid(context.pod)}/{container['name']}")
     return error if error is not None and error.get("reason") != SANDBOX_MISSING else None
 
 
 def _creating(context: PodContext, container: JsonObject) -> Waiting:
     error = _error(context, container)
-    return Waiting(str(error["reason"]), str(error["message"])) if error else CREATING
+    if not error:
+        return CREATING
+    if error["reason"] == FAILED_MOUNT:
+        return CREATING._replace(message=str(error["message"]))
+    return Waiting(str(error["reason"]), str(error["message"]))
 
 
 def _errors(context: PodContext, container: JsonObject) -> tuple[PodEvent, ...]:
     error = _error(context, container)
     if not error:
         return ()
+    if error["reason"] == FAILED_MOUNT:
+        return (failed_mount_event(str(error["message"])),)
     text = f"Error: {error['message']}"
     return (PodEvent("Warning", "Failed", text, f"failed/{container['name']}/{text}", container["name"]),)
+
+
+def failed_mount_event(text: str) -> PodEvent:
+    """Return the event of a volume that could not be made; the same for all containers that mount it."""
+    return PodEvent("Warning", FAILED_MOUNT, text, f"mount/{text}")
 
 
 def declare(context: PodContext, container: JsonObject, kind: str, attempt: int) -> Step:

@@ -14,7 +14,15 @@ from datetime import datetime
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.reconcile.containers import CREATING, PodContext, Step, decide_container, kept, stop
+from minik8s_modules.reconcile.containers import (
+    CREATING,
+    PodContext,
+    Step,
+    decide_container,
+    failed_mount_event,
+    kept,
+    stop,
+)
 from minik8s_modules.reconcile.items import SECTIONS
 from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox_entry
@@ -109,11 +117,10 @@ def _decide_wanted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
 
 
 def _without_volumes(pod: JsonObject, made: Volumes) -> PodDecision:
-    events = tuple(
-        PodEvent("Warning", "FailedMount", text, f"mount/{name}/{text}") for name, text in made.errors.items()
-    )
+    events = tuple(failed_mount_event(text) for text in made.errors.values())
+    creating = CREATING._replace(message="; ".join(made.errors.values()))
     waiting = {
-        one["name"]: INITIALIZING if kind == "app" and objects.init_containers(pod) else CREATING
+        one["name"]: INITIALIZING if kind == "app" and objects.init_containers(pod) else creating
         for kind, one in _containers(pod)
     }
     return PodDecision({}, events=events, waiting=waiting)
@@ -183,10 +190,7 @@ def _explained(waiting: Waiting, sandbox: Sandbox) -> Waiting:
 
 
 def _events(pod: JsonObject, sandbox: Sandbox, steps: Steps, made: Volumes) -> tuple[PodEvent, ...]:
-    mounts = (
-        PodEvent("Warning", "FailedMount", text, f"mount/{name}/{text}")
-        for name, text in ({} if objects.is_deleting(pod) else made.errors).items()
-    )
+    mounts = (failed_mount_event(text) for text in ({} if objects.is_deleting(pod) else made.errors).values())
     return (*sandbox.events, *mounts, *(event for step in steps.values() for event in step.events))
 
 

@@ -32,9 +32,14 @@ def volumes(pod: JsonObject, inputs: PodInputs) -> Volumes:
         try:
             entries[volume["name"]] = _entry(pod, volume, inputs)
         except ConfigurationMissing as error:
-            errors[volume["name"]] = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}'
+            errors[volume["name"]] = failed_mount(volume["name"], str(error))
     references = frozenset(entry["secret"] for entry in entries.values() if entry.get("secret"))
     return Volumes(entries, references, errors)
+
+
+def failed_mount(volume: str, why: str) -> str:
+    """Return kubelet's words for a volume that cannot be made."""
+    return f'MountVolume.SetUp failed for volume "{volume}" : {why}'
 
 
 def _entry(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> JsonObject:
@@ -127,4 +132,5 @@ def _mount(declared: Mapping[str, JsonObject], mount: JsonObject, variables: Map
         "read_only": bool(mount.get("readOnly")),
         "sub_path": sub_path,
         "host_path": objects.dig(volume, "hostPath", "path") or "",
+        **({"host_type": kind} if (kind := objects.dig(volume, "hostPath", "type")) else {}),
     }

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import labels
+from . import hostpath, labels
 from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
 from .documents import canonical
 from .faults import KeyFault
@@ -53,6 +53,7 @@ MOUNT: Schema = {
     "read_only": Field((FLAG,), required=False, default=False),
     "sub_path": Field((TEXT,), required=False, default=""),
     "host_path": Field((TEXT,), required=False, default=""),
+    "host_type": Field((TEXT,), required=False, default=""),
 }
 STOP: Schema = {"grace_s": Field((WHOLE, float))}
 CHOICES = {
@@ -112,6 +113,8 @@ def _check_lists(key: str, full: Mapping[str, Any]) -> None:
         check_fields(f"{key}.mounts", mount, MOUNT)
         if not mount["target"].startswith("/"):
             raise KeyFault("InvalidEntry", f"{key}: mount target {mount['target']!r} is not an absolute path")
+        if mount.get("host_type"):
+            hostpath.check(key, mount["host_path"], mount["host_type"])
         if mount.get("sub_path"):
             relative(mount["sub_path"])
 

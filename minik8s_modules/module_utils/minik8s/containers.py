@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import labels
+from . import hostpath, labels
 from .cgroups import Limits, limits_of
 from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
 from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
@@ -89,6 +89,7 @@ class Containers:
         entry, sandbox, mounts = step.data
         secrets = {row[0]: _secret_value(context.run_dir, row) for row in entry["secret_env"]}
         key = node_key(context.state_dir) if secrets else b""
+        _check_host_paths(entry)
         for mount in mounts:
             _make_sub_path(mount)
         try:
@@ -253,6 +254,16 @@ def _resolve(context: Context, uid: str, mount: Mapping[str, Any]) -> Mount:
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} leads out of volume {mount['volume']!r}"
         )
     return Mount(source, mount["target"], read_only, real_root)
+
+
+def _check_host_paths(entry: Mapping[str, Any]) -> None:
+    """Refuse a hostPath that is not what its type asks for: what stands there must not be mounted all the same."""
+    for mount in entry["mounts"]:
+        if mount["kind"] == "hostPath" and mount["host_type"]:
+            found = hostpath.fault(mount["host_path"], hostpath.kind_of(mount["host_path"]), mount["host_type"])
+            if found:
+                volume = mount["volume"]
+                raise KeyFault(found.reason, f'MountVolume.SetUp failed for volume "{volume}" : {found}')
 
 
 def _make_sub_path(mount: Mount) -> None:

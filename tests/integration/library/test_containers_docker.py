@@ -251,6 +251,25 @@ def test_volumes_are_mounted_and_a_sub_path_cannot_leave(node: TestNode) -> None
         assert errors[f"{uid}/bad"]["reason"] in {"CreateContainerConfigError", "InvalidName"}
 
 
+def test_a_host_path_of_another_type_is_not_mounted(node: TestNode) -> None:
+    sandboxes, _ = node.start_pod(8)
+    pod = only(sandboxes)
+    key = f"{pod['pod']['uid']}/app"
+    host = Path(node.state_dir, "here")
+    mount = {"volume": "v", "kind": "hostPath", "target": "/v", "host_path": str(host), "host_type": "File"}
+    entries = {key: node.container(pod, "app", mounts=[mount])}
+    host.mkdir()
+    refused = node.run("containers", entries)
+    assert refused["errors"][key] == {
+        "reason": "FailedMount",
+        "message": f'MountVolume.SetUp failed for volume "v" : hostPath type check failed: {host} is not a file',
+    }
+    assert refused["status"][key] is None
+    host.rmdir()
+    host.write_text("x")
+    assert node.run("containers", entries)["status"][key]["state"] == "running"
+
+
 def test_nothing_new_begins_after_the_budget(node: TestNode) -> None:
     sandboxes, _ = node.start_pod(7)
     pod = only(sandboxes)

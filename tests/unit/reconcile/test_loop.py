@@ -328,7 +328,7 @@ def test_a_broken_off_pull_is_asked_for_again(cluster: Cluster):
 def test_init_containers_run_in_order(cluster: Cluster):
     cluster.create(initContainers=[{"name": "one", "image": IMAGE}, {"name": "two", "image": IMAGE}])
     until(lambda: cluster.node.running() == {"": 0, "one": 0})
-    assert cluster.waiting() == "PodInitializing"
+    until(lambda: cluster.waiting() == "PodInitializing")
     cluster.node.die(cluster.node.find("one")["id"], 0)
     until(lambda: cluster.node.running() == {"": 0, "two": 0})
     cluster.node.die(cluster.node.find("two")["id"], 0)
