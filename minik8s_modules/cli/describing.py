@@ -48,12 +48,18 @@ def _container_causes(obj: JsonObject) -> Iterator[str]:
     for entry in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         state = entry.get("state", {})
         waiting, ended = state.get("waiting", {}), state.get("terminated", {})
-        if waiting.get("reason") and waiting["reason"] not in ON_THE_WAY:
+        if waiting.get("message") or waiting.get("reason", "ContainerCreating") not in ON_THE_WAY:
             before = entry.get("lastState", {}).get("terminated", {})
-            ending = f" (it exited with {before['exitCode']})" if "exitCode" in before else ""
-            yield f"container {entry['name']}: {waiting['reason']}: {waiting.get('message', '')}{ending}"
+            ending = f" ({_ending(before)})" if "exitCode" in before else ""
+            yield f"container {entry['name']}: {waiting.get('reason', '')}: {waiting.get('message', '')}{ending}"
         elif ended and ended.get("exitCode"):
-            yield f"container {entry['name']}: {ended.get('reason', 'Error')}: it exited with {ended['exitCode']}"
+            yield f"container {entry['name']}: {_ending(ended)}"
+
+
+def _ending(ended: JsonObject) -> str:
+    """Return how a container ended, as in ``OOMKilled: it exited with 137``."""
+    how = ended.get("message") or f"it exited with {ended['exitCode']}"
+    return f"{ended.get('reason', 'Error')}: {how}"
 
 
 def _condition_causes(obj: JsonObject) -> Iterator[str]:

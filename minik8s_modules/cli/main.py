@@ -16,6 +16,7 @@ from minik8s_modules.cli import output, reading, writing
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.client.api import ApiClient
 
+KUBECONFIG_HELP = "default: $KUBECONFIG, ~/.kube/config, then the admin's"
 Command = Callable[[ApiClient, argparse.Namespace], int]
 
 EPILOG = """examples:
@@ -59,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--kubeconfig", default="", help="default: $KUBECONFIG, ~/.kube/config, then the admin's")
+    parser.add_argument("--kubeconfig", default="", help=KUBECONFIG_HELP)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _reading_commands(commands)
     _writing_commands(commands)
@@ -76,6 +77,8 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 def _add(commands: Subparsers, name: str, command: Command, summary: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=summary, description=summary)
     parser.set_defaults(command=command)
+    # before or after the command; without a default here, which would undo the one before it
+    parser.add_argument("--kubeconfig", default=argparse.SUPPRESS, help=KUBECONFIG_HELP)
     return parser
 
 
@@ -89,7 +92,8 @@ def _reading_commands(commands: Subparsers) -> None:
         ("describe", reading.describe, "print objects with their events and the cause of what is wrong"),
     ):
         parser = _add(commands, name, command, summary)
-        parser.add_argument("words", nargs="+", metavar="TYPE [NAME ...] | TYPE/NAME")
+        parser.usage = f"minik8s {name} [options] (TYPE[,TYPE ...] [NAME ...] | TYPE/NAME ...)"
+        parser.add_argument("words", nargs="*", metavar="TYPE", help="resource type, as `pods`; `all` for several")
         _namespace_option(parser)
         parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
         parser.add_argument("-l", "--selector", default="", help="label selector, as in app=web,tier!=db")
@@ -110,7 +114,8 @@ def _writing_commands(commands: Subparsers) -> None:
     _namespace_option(parser)
     parser.add_argument("--dry-run", action="store_true", help="let the server check it, but store nothing")
     parser = _add(commands, "delete", writing.delete, "delete objects, by file or by name")
-    parser.add_argument("words", nargs="*", metavar="TYPE NAME ...")
+    parser.usage = "minik8s delete [options] (-f FILE | TYPE NAME ... | TYPE/NAME ...)"
+    parser.add_argument("words", nargs="*", metavar="TYPE NAME")
     _filename_option(parser, required=False)
     _namespace_option(parser)
     parser.add_argument(
@@ -129,7 +134,7 @@ def _planning_commands(commands: Subparsers) -> None:
     parser.add_argument("--delete", action="store_true", help="plan the deletion of the files' objects")
     _exitcode_option(parser)
     parser = _add(commands, "drift", writing.drift, "show how nodes differ from what is declared; changes nothing")
-    parser.add_argument("node", nargs="?", default="", metavar="NODE", help="default: all nodes")
+    parser.add_argument("words", nargs="*", metavar="NODE", help="default: all nodes")
     _exitcode_option(parser)
 
 
@@ -148,9 +153,24 @@ def _filename_option(parser: argparse.ArgumentParser, *, required: bool) -> None
     )
 
 
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the parsed command line; exits with 2 when it is wrong.
+
+    Names may stand on either side of options, as in ``get pod -n shop web``, which argparse alone does not take.
+    """
+    parser = build_parser()
+    options, rest = parser.parse_known_args(argv)
+    unknown = [word for word in rest if word.startswith("-")]
+    if unknown or (rest and not hasattr(options, "words")):
+        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+    if rest:
+        options.words = [*options.words, *rest]
+    return options
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    options = build_parser().parse_args(argv)
+    options = parse(argv)
     try:
         return int(options.command(connect(options.kubeconfig), options))
     except (StatusError, Minik8sError) as error:

@@ -21,7 +21,8 @@ def render(status: JsonObject, paint: Paint) -> str:
         return "\n".join([*parts, "no node was looked at, so nothing is known"])
     changes = sum(len(plan.get("steps", [])) for plan in nodes.values())
     touched = sum(1 for plan in nodes.values() if plan.get("steps"))
-    parts.append(f"{changes} steps on {touched} of {len(nodes)} nodes" if changes else "no changes")
+    steps = "1 step" if changes == 1 else f"{changes} steps"
+    parts.append(f"{steps} on {touched} of {len(nodes)} nodes" if changes else "no changes")
     return "\n".join(parts)
 
 

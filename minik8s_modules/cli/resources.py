@@ -42,11 +42,16 @@ def parse_targets(words: Sequence[str]) -> list[Target]:
         raise UsageError("name a resource type, as in `minik8s get pods`")
     if any("/" in word for word in words):
         return [_slashed(word) for word in words]
-    kinds = [find_kind(part) for part in words[0].split(",") if part]
+    kinds = [kind for part in words[0].split(",") if part for kind in _kinds(part)]
     names = tuple(words[1:])
     if len(kinds) > 1 and names:
         raise UsageError("names can be given for one resource type only; use TYPE/NAME for several")
     return [Target(kind, names) for kind in kinds]
+
+
+def _kinds(text: str) -> list[Kind]:
+    """Return the kinds of a category, as ``all``, else the one kind that ``text`` names."""
+    return [kind for kind in KINDS.all() if text.lower() in kind.categories] or [find_kind(text)]
 
 
 def _slashed(word: str) -> Target:

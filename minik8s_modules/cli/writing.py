@@ -7,8 +7,9 @@ import sys
 import time
 
 from minik8s_modules.api import apply as merging
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.kinds import KINDS, NODE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning
 from minik8s_modules.cli.errors import UsageError
@@ -111,8 +112,8 @@ def plan(client: ApiClient, options: argparse.Namespace) -> int:
 def drift(client: ApiClient, options: argparse.Namespace) -> int:
     """Print how the nodes differ from what is declared; returns 2 with --detailed-exitcode when one does."""
     spec: JsonObject = {"objects": []}
-    if options.node:
-        spec["nodes"] = [options.node]
+    if options.words:
+        spec["nodes"] = [objects.name(client.get(NODE, name)) for name in options.words]
     return _show_plan(client, spec, detailed=options.detailed_exitcode)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from minik8s_modules.cli.describing import describe, find_cause
 
 
@@ -19,13 +21,23 @@ def test_a_container_that_cannot_be_pulled_is_the_cause():
     assert find_cause(status, []) == "container app: ErrImagePull: no such image"
 
 
-def test_a_crash_loop_tells_the_exit_code_before():
-    entry = waiting("CrashLoopBackOff", "back-off 10s", lastState={"terminated": {"exitCode": 3}})
-    assert find_cause(pod(containerStatuses=[entry]), []).endswith("(it exited with 3)")
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        ({"exitCode": 3, "reason": "Error"}, "(Error: it exited with 3)"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "(OOMKilled: it exited with 137)"),
+        ({"exitCode": 127, "reason": "StartError", "message": "no such file"}, "(StartError: no such file)"),
+    ],
+)
+def test_a_crash_loop_tells_the_end_before(ended, told):
+    entry = waiting("CrashLoopBackOff", "back-off 10s", lastState={"terminated": ended})
+    assert find_cause(pod(containerStatuses=[entry]), []) == f"container app: CrashLoopBackOff: back-off 10s {told}"
 
 
 def test_a_container_on_its_way_is_no_cause():
     assert find_cause(pod(phase="Pending", containerStatuses=[waiting("ContainerCreating")]), []) == ""
+    held = waiting("ContainerCreating", "no such volume")
+    assert find_cause(pod(containerStatuses=[held]), []) == "container app: ContainerCreating: no such volume"
 
 
 def test_an_unscheduled_pod_is_explained_by_its_condition():

@@ -26,7 +26,7 @@ def test_steps_diff_and_messages_are_shown_for_changed_nodes_only():
     assert "+ containers: create u/app  minik8s/busybox:1" in text
     assert "+  image: minik8s/busybox:1" in text
     assert "node n2" not in text
-    assert text.endswith("1 steps on 1 of 2 nodes")
+    assert text.endswith("1 step on 1 of 2 nodes")
 
 
 def test_nothing_to_do_is_said():

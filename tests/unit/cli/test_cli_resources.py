@@ -17,6 +17,10 @@ def test_types_by_comma_are_several_targets():
     assert [target.kind.kind for target in parse_targets(["po,no"])] == ["Pod", "Node"]
 
 
+def test_a_category_is_all_of_its_kinds():
+    assert {"pods", "services"} <= {target.kind.plural for target in parse_targets(["all"])}
+
+
 def test_slashed_words_name_an_object_each():
     targets = parse_targets(["pod/web", "node/n1"])
     assert [(target.kind.kind, target.names) for target in targets] == [("Pod", ("web",)), ("Node", ("n1",))]
