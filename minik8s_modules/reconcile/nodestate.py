@@ -135,17 +135,7 @@ class NodeState:
 
     def retained(self, document: NodeDocument) -> dict[str, JsonObject]:
         """Return confirmed volumes that are wanted no more but still used by live containers."""
-        confirmed = self._confirmed["volumes"]
-        if confirmed is None:
-            return {}
-        return {
-            key: dict(entry)
-            for key, entry in confirmed.entries.items()
-            if key not in document["volumes"] and self._lives(key.partition("/")[0])
-        }
-
-    def _lives(self, uid: str) -> bool:
-        return any(one.alive for one in self.observed.pod(uid).attempts())
+        return retained_volumes(self._confirmed["volumes"], document, self.observed.pod)
 
     # what came back
 
@@ -287,6 +277,17 @@ class NodeState:
         self.known = False
         self.pulls = {image: pull._replace(active=False) for image, pull in self.pulls.items()}
         self.observe_fully()
+
+
+def retained_volumes(
+    confirmed: Confirmed | None, document: NodeDocument, observed: Callable[[str], ObservedPod]
+) -> dict[str, JsonObject]:
+    """Return the confirmed volumes that ``document`` lacks but live containers still use; ``observed`` by pod UID."""
+    return {
+        key: dict(entry)
+        for key, entry in (confirmed.entries.items() if confirmed else ())
+        if key not in document["volumes"] and any(one.alive for one in observed(key.partition("/")[0]).attempts())
+    }
 
 
 def _covers(request: Request, key: str) -> bool:

@@ -26,6 +26,7 @@ from minik8s_modules.reconcile.desired import assemble
 from minik8s_modules.reconcile.hypothesis import Hypothesis, Question, hypothesis, settled
 from minik8s_modules.reconcile.images import default_policy, normalized, present
 from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
+from minik8s_modules.reconcile.nodestate import retained_volumes
 from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.references import references
 from minik8s_modules.reconcile.sealing import blob, values_of
@@ -167,7 +168,9 @@ class Planner:
         return basis
 
     def _drift(self, basis: Basis) -> dict[str, Request]:
-        document = assemble(basis.node, basis.decisions.values(), self._settings)
+        document = dict(assemble(basis.node, basis.decisions.values(), self._settings))
+        kept = retained_volumes(basis.confirmed["volumes"], document, lambda uid: basis.observed.get(uid, NOTHING))
+        document["volumes"] = {**document["volumes"], **kept}
         requests = {section: changes.full(document[section]) for section in SECTIONS}
         secrets = self._secrets(pod for pod in basis.pods if objects.uid(pod) in basis.decisions)
         return _with_blob(requests, basis.decisions.values(), secrets)

@@ -145,7 +145,7 @@ class Secrets:
         """Return the steps; the seal comes last."""
         plan = Plan()
         for key in sorted(set(observed.found) - set(entries)):
-            plan.steps.append(Step("remove", key, f"{len(observed.found[key].keys)} keys"))
+            plan.steps.append(Step("remove", key, _counted(len(observed.found[key].keys), "key")))
             plan.differs(key, _facets(observed.found[key]), None)
         for key, entry in entries.items():
             if scope.covers(key):
@@ -259,6 +259,10 @@ def _is_right(entry: Mapping[str, Any], found: Found) -> bool:
     return found.intact and found.hmac == entry["hmac"] and found.keys == tuple(sorted(entry["keys"]))
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _facets(found: Found) -> Facets:
     return {"keys": " ".join(found.keys), "hmac": found.hmac[:12], "intact": str(found.intact)}
 
@@ -268,7 +272,7 @@ def _plan_secret(plan: Plan, key: str, entry: Mapping[str, Any], observed: Obser
     if observed.ready and _is_right(entry, found):
         return
     values = observed.blob.get(key)
-    plan.steps.append(Step("write", key, f"{len(entry['keys'])} keys", (entry, values)))
+    plan.steps.append(Step("write", key, _counted(len(entry["keys"]), "key"), (entry, values)))
     wanted = Found(tuple(sorted(entry["keys"])), entry["hmac"], intact=True)
     plan.differs(key, _facets(found) if found.keys else None, _facets(wanted))
 
@@ -281,7 +285,7 @@ def _plan_seal(plan: Plan, context: Context, entries: Entries, observed: Observe
             plan.closing.append(tmpfs.step_to_unmount(context.run_dir))
         return
     if plan.steps or not observed.sealed_mac or observed.sealed_mark != sealed_mark(entries, observed.sealed_mac):
-        plan.closing.append(Step("seal", SEAL_KEY, f"{len(entries)} secrets", dict(entries)))
+        plan.closing.append(Step("seal", SEAL_KEY, _counted(len(entries), "secret"), dict(entries)))
 
 
 def _sealed_rows(state_dir: str) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Observed(NamedTuple):
     trees: dict[str, Tree]
     tmpfs_ready: bool
     tmpfs_idle: bool
+    tmpfs_volumes: frozenset[str]  # the places of all volumes there, whatever the scope
 
 
 class Volumes:
@@ -77,7 +78,8 @@ class Volumes:
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the volumes on disk and tmpfs, and what the declared ones must hold."""
         among = mounts.mounts()
-        places = {key: path for key, path in _places(context).items() if scope.covers(key)}
+        everywhere = _places(context)
+        places = {key: path for key, path in everywhere.items() if scope.covers(key)}
         ours = {key: entry for key, entry in entries.items() if scope.covers(key)}
         facets = {key: _look(path, among) for key, path in places.items()}
         for key, entry in ours.items():
@@ -92,6 +94,7 @@ class Volumes:
             {key: read_tree(places[key]) for key, entry in ours.items() if key in places and _has_files(entry)},
             tmpfs.is_ready(context.run_dir),
             tmpfs.can_go(context.run_dir) and not holds_secrets(context.run_dir),
+            _on_tmpfs(context, everywhere),
         )
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
@@ -99,14 +102,15 @@ class Volumes:
         plan = Plan()
         used = {key.partition("/")[0] for key in entries}
         for key in sorted(set(observed.places) - set(entries)):
-            _plan_removal(plan, key, observed, tidy=key.partition("/")[0] not in used)
+            _plan_removal(plan, key, observed, tidy=key.partition("/")[0] not in used, check=context.check)
         for key, entry in entries.items():
             if scope.covers(key):
                 _plan_volume(plan, context, key, entry, observed)
-        if not observed.tmpfs_ready and any(entry["kind"] == SECRET_KIND for entry in entries.values()):
+        secret = any(entry["kind"] == SECRET_KIND for entry in entries.values())
+        if not observed.tmpfs_ready and secret:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
         going = {step.data[0] for step in plan.all_steps() if step.action == "remove"}
-        if observed.tmpfs_idle and scope.keys is None and _on_tmpfs(context, observed) <= going and not entries:
+        if observed.tmpfs_idle and observed.tmpfs_volumes <= going and not secret:
             plan.closing.append(tmpfs.step_to_unmount(context.run_dir))
         return plan
 
@@ -163,11 +167,14 @@ class Volumes:
         return status
 
 
-def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool) -> None:
-    """Plan an undeclared volume away; what a killed run was building goes first, before its name is used again."""
+def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool, check: bool) -> None:
+    """Plan an undeclared volume away; what a killed run was building goes first, before its name is used again.
+
+    A check does not wait for the containers of a pod of which nothing is declared: they go in the same change.
+    """
     uid, _, name = key.partition("/")
     leftover = name.startswith(TEMPORARY)
-    if uid in observed.running_pods and not leftover:
+    if uid in observed.running_pods and not leftover and not (check and tidy):
         plan.due.append(Due(key, REMOVE_AGAIN_S, "PodStillRunning"))
         return
     step = Step("remove", key, observed.places[key], (observed.places[key], tidy))
@@ -175,9 +182,9 @@ def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool) -> No
     plan.differs(key, observed.facets[key], None)
 
 
-def _on_tmpfs(context: Context, observed: Observed) -> set[str]:
+def _on_tmpfs(context: Context, places: Mapping[str, str]) -> frozenset[str]:
     base = secrets_dir(context.run_dir) + "/"
-    return {path for path in observed.places.values() if path.startswith(base)}
+    return frozenset(path for path in places.values() if path.startswith(base))
 
 
 def _check_files(key: str, entry: Mapping[str, Any]) -> None:

@@ -233,8 +233,10 @@ def test_plan_volume(case: dict[str, Any]) -> None:
         {key: Tree(tree, links_for(tree), case.get("leftovers", []))} if there else {},
         tmpfs_ready=True,
         tmpfs_idle=bool(case.get("tmpfs_idle")),
+        tmpfs_volumes=frozenset({path} if there and path.startswith("/run/secrets/") else ()),
     )
-    check(volumes.Volumes().plan(context(), {key: entry} if entry else {}, observed, Scope()), case)
+    asking = context(check=bool(case.get("check")))
+    check(volumes.Volumes().plan(asking, {key: entry} if entry else {}, observed, Scope()), case)
 
 
 @pytest.mark.parametrize("case", cases("plan_network"))
