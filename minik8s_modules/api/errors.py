@@ -160,11 +160,11 @@ class NotFound(StatusError):
         self._fill(f'{what} "{name}" not found', _details(name, resource.group, resource.plural))
 
     @classmethod
-    def path(cls) -> NotFound:
-        """Return the failure for a path where no resource is served."""
+    def path(cls, told: str = "the server could not find the requested resource") -> NotFound:
+        """Return the failure for a path where no resource is served; ``told`` may say what to do instead."""
         error = cls.__new__(cls)
-        told = "the server could not find the requested resource"
-        StatusError.__init__(error, cls.default_code, cls.default_reason, told)
+        # with details, though empty: `kubectl debug` reads them unasked and crashes where there are none
+        StatusError.__init__(error, cls.default_code, cls.default_reason, told, {"name": ""})
         return error
 
 

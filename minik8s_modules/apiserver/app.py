@@ -34,7 +34,7 @@ from minik8s_modules.apiserver.backend import Backend, unavailable
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
-from minik8s_modules.apiserver.target import parse, verb_of
+from minik8s_modules.apiserver.target import parse, unserved, verb_of
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
 
@@ -235,7 +235,7 @@ def _resource_routes(app: Flask, services: Services) -> None:
     def resource(**_parts: str) -> Response:
         target = parse(request.path)
         if target is None:
-            raise NotFound.path()
+            raise unserved(request.path)
         watch = request.method == "GET" and watching.is_watch(request.args)
         verb = verb_of(request.method, target, watch=watch)
         environ = request.environ

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
 from minik8s_modules.apiserver.attributes import Attributes
 
@@ -60,6 +61,27 @@ def _resource(group: str, version: str, parts: list[str]) -> Target | None:
     if (name and kind.namespaced and not namespace) or (subresource and subresource not in kind.subresources):
         return None
     return Target(kind, namespace, name, subresource)
+
+
+_ON_THE_NODE = "`docker ps --filter label=minik8s.io/pod-name=POD` names the containers"
+_UNSERVED = {
+    "log": f"logs are not served; run `docker logs` on the pod's node ({_ON_THE_NODE})",
+    "exec": f"exec is not served; run `docker exec` on the pod's node ({_ON_THE_NODE})",
+    "attach": f"attach is not served; run `docker attach` on the pod's node ({_ON_THE_NODE})",
+    "portforward": "port-forward is not served; nodes reach a pod at its address (`kubectl get pod -o wide`)",
+    "ephemeralcontainers": "a pod's containers are fixed when it is made",
+    "eviction": "eviction is not served; delete the pod",
+    "resize": "resources are fixed when the container is made",
+}
+"""What Kubernetes serves below a pod and this version does not, with what to do instead."""
+
+
+def unserved(path: str) -> NotFound:
+    """Return the failure for a path that ``parse`` does not know."""
+    match path.strip("/").split("/"):
+        case ["api", "v1", "namespaces", _, "pods", _, subresource] if subresource in _UNSERVED:
+            return NotFound.path(f"pods/{subresource}: {_UNSERVED[subresource]}")
+    return NotFound.path()
 
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.apiserver.target import parse, verb_of
+from minik8s_modules.apiserver.target import parse, unserved, verb_of
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,12 @@ def test_verbs(method: str, path: str, watch: bool, verb: str | None):  # noqa: 
     target = parse(path)
     assert target is not None
     assert verb_of(method, target, watch=watch) == verb
+
+
+def test_what_this_version_does_not_serve_of_a_pod_says_what_to_do():
+    told = unserved("/api/v1/namespaces/default/pods/web/log").message
+    assert told.startswith("pods/log: logs are not served")
+    assert "docker logs" in told
+    assert unserved("/api/v1/namespaces/default/pods/web/nope").message == unserved("/api/v1/nope").message
+    # kubectl debug reads the details of a 404 whether there are any or not
+    assert "details" in unserved("/api/v1/nope").status()
