@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +26,7 @@ from tests.lab.host import Host, drop_lock
 from tests.lab.machines import Machine, Remains
 from tests.lab.places import DEFAULT_LAB, Places, check_lab_name
 from tests.lab.records import Kind, LabRecord, Names, NodeRecord, NodeSpec
+from tests.lab.remote import Remote
 
 BOOT_TIMEOUT_S = 180.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -63,6 +62,7 @@ class Lab:
         self.host = host or Host()
         self.folder = self.places.lab(name)
         self._names = Names(name)
+        self._remote = Remote(self.folder)
 
     def __enter__(self) -> Self:
         """Return the lab."""
@@ -108,8 +108,15 @@ class Lab:
             record = self._record(subnet)
             new = records.join(records.read_nodes(self.folder), specs, built, boot)
             for node in new:
+                self._clear(node.name)
                 records.write_node(self.folder, node)
             self._start_all(record, timeout_s)
+
+    def _clear(self, node: str) -> None:
+        """Remove what a killed lab-down may have left of an earlier node of this name: its disk above all."""
+        remains = Remains(self.host, self.folder, self.name, node)
+        remains.settle(remains.cut_power())
+        cache.remove(remains.own)
 
     def _record(self, subnet: str | None) -> LabRecord:
         """Return the lab's record; a new lab gets a free subnet, its own from the moment the record is there."""
@@ -178,7 +185,7 @@ class Lab:
             ending = {one.name: one.cut_power() for one in remains}
             for one in remains:
                 one.settle(ending[one.name])
-            self._end_masters("*")
+            self._remote.hang_up_all(self.host)
             wires.down(self.host, self.places.state, self._names)
             project = self.places.inventory(self.name)
             if project and project.exists() and access.MARKER in project.read_text(encoding="utf-8"):
@@ -229,7 +236,7 @@ class Lab:
 
     def ssh(self, node: str) -> list[str]:
         """Return the command line that logs in to a node; append a command for its shell."""
-        return ["ssh", "-F", str(self.ssh_config), self.machine(node).name]
+        return self._remote.login(self.machine(node).name)
 
     def run(self, node: str, argv: Sequence[str], *, text: str = "", timeout_s: float = 60) -> str:
         """Run a command on a node as root and return what it printed on both streams.
@@ -237,26 +244,7 @@ class Lab:
         Raises:
             LabNodeFailed: It ended with another status than 0, or not in time.
         """
-        shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=60"]
-        shared += ["-o", f"ControlPath={self.folder}/masters/lab-{node}"]
-        login = self.ssh(node)
-        command = [*login[:-1], *shared, login[-1], shlex.join(argv)]
-        try:
-            done = subprocess.run(
-                command,
-                input=text,
-                text=True,
-                errors="replace",
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise LabNodeFailed(f"{node}: {shlex.join(argv)} did not end within {timeout_s:.0f} s") from error
-        if done.returncode:
-            raise LabNodeFailed(f"{node}: {shlex.join(argv)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
-        return done.stdout
+        return self._remote.run(self.machine(node).name, argv, text, timeout_s)
 
     def start(self, node: str, *, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         """Switch a node on and wait for its SSH; its disk is as the power cut left it."""
@@ -272,7 +260,7 @@ class Lab:
         with self._locked():
             machine = self.machine(node)
             machine.settle(machine.cut_power())
-        self._end_masters(f"lab-{node}*")
+        self._remote.hang_up(self.host, node)
 
     def reboot(self, node: str, *, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         """Let a node shut down in order and boot again; wait for its SSH."""
@@ -282,7 +270,7 @@ class Lab:
             self.run(node, ["systemctl", "reboot"])
         deadline = time.monotonic() + timeout_s
         while True:
-            self._end_masters(f"lab-{node}*")
+            self._remote.hang_up(self.host, node)
             machine.wait_ready(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(LabNodeFailed):
                 if self.run(node, ["cat", BOOT_ID], timeout_s=5) != before:
@@ -394,10 +382,3 @@ class Lab:
         path = self.places.state / f"{self.name}.lock"
         with self.host.locked(path):
             yield path
-
-    def _end_masters(self, pattern: str) -> None:
-        """End the shared SSH connections whose sockets match; they would outlive the node by a minute."""
-        sockets = [path for path in (self.folder / "masters").glob(pattern) if path.is_socket()]
-        for path in sockets:
-            self.host.run(["ssh", "-o", f"ControlPath={path}", "-O", "exit", "lab"], check=False, timeout_s=10)
-            path.unlink(missing_ok=True)

@@ -72,6 +72,14 @@ def test_after_kill_9_in_the_middle_up_finishes_the_work(lab: Lab) -> None:
     assert [row.state for row in lab.status()] == ["ready", "ready"]
 
 
+def test_a_new_node_has_nothing_of_an_earlier_one_that_was_half_removed(lab: Lab) -> None:
+    lab.up(1, "native")
+    lab.run("node1", ["sh", "-c", "touch /var/earlier; sync"])
+    (lab.folder / "nodes" / "node1" / "node.json").unlink()
+    lab.up(1, "native")
+    assert "earlier" not in lab.run("node1", ["ls", "/var"]).split()
+
+
 @pytest.mark.parametrize("kind", ["native", "uml"])
 def test_a_supervisor_that_somebody_killed_takes_its_node_along(lab: Lab, kind: Kind) -> None:
     lab.up(1, kind)
