@@ -16,6 +16,7 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "status": ("get", "patch", "update"),
     "binding": ("create",),
     "finalize": ("update",),
+    "token": ("create",),
 }
 
 
@@ -153,6 +154,7 @@ SERVICE_ACCOUNT = Kind(
     "serviceaccounts",
     f"{_CORE}ServiceAccount",
     short_names=("sa",),
+    subresources=("token",),
     has_spec=False,
 )
 SERVICE = Kind(
@@ -209,6 +211,10 @@ LOCAL_SUBJECT_ACCESS_REVIEW = Kind(
     "authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews",
     f"{_AUTHORIZATION}LocalSubjectAccessReview", verbs=("create",), stored=False,
 )  # fmt: skip
+TOKEN_REVIEW = Kind(
+    "authentication.k8s.io", "v1", "TokenReview", "tokenreviews", "io.k8s.api.authentication.v1.TokenReview",
+    namespaced=False, verbs=("create",), stored=False,
+)  # fmt: skip
 SELF_SUBJECT_RULES_REVIEW = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews",
     f"{_AUTHORIZATION}SelfSubjectRulesReview", namespaced=False, verbs=("create",), stored=False,
@@ -239,5 +245,6 @@ KINDS = Registry(
         SUBJECT_ACCESS_REVIEW,
         LOCAL_SUBJECT_ACCESS_REVIEW,
         SELF_SUBJECT_RULES_REVIEW,
+        TOKEN_REVIEW,
     )
 )

@@ -2,7 +2,8 @@
 
 Paths that name resources all go to ``resource`` and from there to a verb of resources.py; the kind comes
 from the path, so a new kind needs nothing here. Health and version are open to everyone, all else needs a
-client certificate and a role that allows it (authorization.py). Whatever goes wrong leaves as a Kubernetes Status.
+client certificate or a token, and a role that allows it (authorization.py). Whatever goes wrong leaves as a
+Kubernetes Status.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException
@@ -35,6 +37,7 @@ from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.target import parse, unserved, verb_of
+from minik8s_modules.apiserver.tokens import Tokens
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
 
@@ -61,13 +64,14 @@ class _NoSession(SecureCookieSessionInterface):
         return True
 
 
-def make_app(services: Services, authenticate: Authenticate, checks: Checks) -> Flask:
+def make_app(services: Services, authenticate: Authenticate, checks: Checks, address: str = "") -> Flask:
     """Return the application.
 
     Args:
         services: what handlers work with.
         authenticate: tells the user of a WSGI environment, None when nobody is known.
         checks: what ``/livez`` and ``/readyz`` look at.
+        address: where clients reach this server, for the OpenID document.
     """
     backend = services.backend
     app = Flask("minik8s-apiserver", static_folder=None)
@@ -80,6 +84,8 @@ def make_app(services: Services, authenticate: Authenticate, checks: Checks) -> 
     _health_routes(app, checks)
     _discovery_routes(app)
     _openapi_routes(app)
+    if services.tokens is not None:
+        _openid_routes(app, services.tokens, address)
     _resource_routes(app, services)
 
     @app.get("/metrics")
@@ -229,6 +235,16 @@ def _openapi_routes(app: Flask) -> None:
         response.headers["Etag"] = f'"{digest}"'
         response.headers["Cache-Control"] = "public, immutable" if request.args.get("hash") else "no-cache, private"
         return response
+
+
+def _openid_routes(app: Flask, tokens: Tokens, address: str) -> None:
+    @app.get("/.well-known/openid-configuration")
+    def openid_configuration() -> Response:
+        return responses.json(tokens.documents(address)[0])
+
+    @app.get("/openid/v1/jwks")
+    def openid_keys() -> Response:
+        return responses.raw(orjson.dumps(tokens.documents(address)[1]), media="application/jwk-set+json")
 
 
 def _resource_routes(app: Flask, services: Services) -> None:

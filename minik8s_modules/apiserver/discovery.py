@@ -13,7 +13,7 @@ from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
 from minik8s_modules.api.objects import JsonObject
 
 # subresources whose bodies are of another kind than the object
-_SUBRESOURCE_KINDS = {"binding": ("", "v1", "Binding")}
+_SUBRESOURCE_KINDS = {"binding": ("", "v1", "Binding"), "token": ("authentication.k8s.io", "v1", "TokenRequest")}
 
 
 @lru_cache(maxsize=4)

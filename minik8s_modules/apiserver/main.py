@@ -15,6 +15,7 @@ from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import CertificateAuthenticator
+from minik8s_modules.apiserver.keyfiles import KeyFiles
 from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.plans import HttpsReconcilers
 from minik8s_modules.apiserver.policy import Rbac
@@ -22,6 +23,7 @@ from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.settings import Settings
 from minik8s_modules.apiserver.startup import Startup
+from minik8s_modules.apiserver.tokens import TokenAuthenticator, Tokens
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
@@ -55,8 +57,11 @@ class Application:
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
         access = Access(Rbac(self._cache))
-        services = Services(self._backend, self._hub, access, reconcilers)
-        self._flask = make_app(services, CertificateAuthenticator(), self._checks())
+        tokens = _tokens(self._backend, configured)
+        services = Services(self._backend, self._hub, access, reconcilers, tokens)
+        authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens)
+        address = f"https://{configured.advertise_address}:{configured.port}"
+        self._flask = make_app(services, authenticate, self._checks(), address)
 
     def start(self) -> None:
         """Start the threads."""
@@ -97,6 +102,13 @@ class Application:
         except StoreUnavailable as error:
             return str(error)
         return ""
+
+
+def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
+    accounts = configured.service_accounts
+    if accounts is None:
+        return None
+    return Tokens(backend, KeyFiles(accounts.signing_key, accounts.verification_keys), accounts.issuer)
 
 
 def make_application(configured: Settings) -> Application:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
-from minik8s_modules.api.errors import Invalid
+from minik8s_modules.api.errors import Invalid, ServiceUnavailable
 from minik8s_modules.api.kinds import (
     LOCAL_SUBJECT_ACCESS_REVIEW,
     PLAN,
@@ -17,6 +17,7 @@ from minik8s_modules.api.kinds import (
     SELF_SUBJECT_REVIEW,
     SELF_SUBJECT_RULES_REVIEW,
     SUBJECT_ACCESS_REVIEW,
+    TOKEN_REVIEW,
 )
 from minik8s_modules.api.objects import JsonObject, metadata, name, uid
 from minik8s_modules.api.validation import validate_create
@@ -40,6 +41,7 @@ from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.negotiation import Form, form
 from minik8s_modules.apiserver.selection import select
 from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.tokens import TOKEN_REQUEST, Tokens
 from minik8s_modules.apiserver.watchers import HEAD, Join, chunk, take_socket
 from minik8s_modules.store.cached import CachedObject
 
@@ -53,6 +55,7 @@ class Services(NamedTuple):
     hub: Hub
     access: Access
     reconcilers: plans.Reconcilers | None = None
+    tokens: Tokens | None = None
 
 
 class Call(NamedTuple):
@@ -146,6 +149,8 @@ def create(call: Call) -> Response:
     """Store a new object, bind a pod, or answer a review."""
     if call.target.subresource == "binding":
         return _bind(call)
+    if call.target.subresource == "token":
+        return _token(call)
     if not call.target.kind.stored:
         return _answered(call)
     wanted, options = call.form(), call.options()
@@ -157,6 +162,23 @@ def _bind(call: Call) -> Response:
     options = call.options()
     writing.bind(call.backend, call.target, call.body(options), options)
     return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
+
+
+def _token(call: Call) -> Response:
+    options, tokens = call.options(), _tokens(call)
+    wanted = incoming.readable(TOKEN_REQUEST, call.body(options), options)
+    incoming.check_place(call.target, wanted)
+    wanted["apiVersion"], wanted["kind"] = TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind
+    wanted["metadata"] = {**metadata(wanted), "name": call.target.name, "namespace": call.target.namespace}
+    return responses.json(tokens.request(call.target, wanted, dry_run=options.dry_run), 201, options.warnings)
+
+
+def _tokens(call: Call) -> Tokens:
+    if call.services.tokens is None:
+        raise ServiceUnavailable(
+            "this API server has no key for service-account tokens; set service_accounts in its configuration"
+        )
+    return call.services.tokens
 
 
 def _answered(call: Call) -> Response:
@@ -176,6 +198,7 @@ ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]
     SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.asker, obj),
     LOCAL_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.asker, obj),
     SELF_SUBJECT_RULES_REVIEW.kind: lambda call, obj, _: reviews.own_rules(call.asker, obj),
+    TOKEN_REVIEW.kind: lambda call, obj, _: _tokens(call).review(obj),
     SELF_SUBJECT_REVIEW.kind: lambda call, obj, _: reviews.identity(call.user, obj),
     PLAN.kind: lambda call, obj, options: plans.answer(call.backend, call.services.reconcilers, obj, options),
 }

@@ -24,8 +24,20 @@ class TlsFiles:
 
 
 @dataclass(frozen=True)
+class ServiceAccounts:
+    """The issuer of service-account tokens, the key that signs them, and further keys that verify them."""
+
+    issuer: str
+    signing_key: Path
+    verification_keys: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
 class Settings:
-    """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans."""
+    """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans.
+
+    Without ``service_accounts`` no tokens are made or accepted.
+    """
 
     listen_address: str
     port: int
@@ -36,6 +48,7 @@ class Settings:
     service_cidr: ipaddress.IPv4Network
     reconciler_client: TlsFiles | None
     threads: int
+    service_accounts: ServiceAccounts | None = None
 
 
 def read(configuration: Configuration) -> Settings:
@@ -59,6 +72,16 @@ def read(configuration: Configuration) -> Settings:
             _files(configuration, "reconciler_client", "ca") if configuration.has("reconciler_client") else None
         ),
         threads=configuration.number("threads", DEFAULT_THREADS),
+        service_accounts=_service_accounts(configuration) if configuration.has("service_accounts") else None,
+    )
+
+
+def _service_accounts(configuration: Configuration) -> ServiceAccounts:
+    key = "service_accounts.verification_keys"
+    return ServiceAccounts(
+        configuration.text("service_accounts.issuer", "https://kubernetes.default.svc"),
+        _readable(configuration.text("service_accounts.signing_key"), "service_accounts.signing_key"),
+        tuple(_readable(each, key) for each in configuration.texts(key, [])),
     )
 
 

@@ -59,6 +59,7 @@ class ApiServerProcess:
             "tls": {"cert": str(serving.cert), "key": str(serving.key), "client_ca": str(self.authority.ca)},
             "etcd": {"endpoints": [etcd_endpoint]},
             "service_cidr": "100.0.0.0/24",
+            "service_accounts": {"signing_key": str(self.authority.issue("sa", "service-accounts").key)},
             **overrides,
         }
         self._config.write_text(yaml.safe_dump(configuration), encoding="utf-8")
@@ -138,11 +139,14 @@ class ApiServerProcess:
         *,
         client: Certificate | None = None,
         anonymous: bool = False,
+        token: str = "",
         headers: dict[str, str] | None = None,
     ) -> Answer:
         """Send one request and return the answer; a body that is not bytes goes as JSON."""
         connection = self.connection(client)
-        if anonymous:
+        if token:
+            headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
+        if anonymous or token:
             context = self.context(None)
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20.0)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()

@@ -56,10 +56,10 @@ def test_a_namespace_admin_cannot_make_himself_more(server: ApiServerProcess, na
     server.kubectl("create", "role", "mine", "--verb=get", "--resource=pods", *chief)
     told = server.kubectl("create", "role", "more", "--verb=get", "--resource=nodes", *chief, check=False).stderr
     assert "is attempting to grant RBAC permissions not currently held" in told
-    told = server.kubectl(
+    done = server.kubectl(
         "create", "rolebinding", "more", "--clusterrole=cluster-admin", "--user=chief", *chief, check=False
     )
-    assert "not currently held" in told.stderr
+    assert "not currently held" in done.stderr
     server.kubectl("create", "rolebinding", "less", "--clusterrole=view", "--user=joe", *chief)
 
 

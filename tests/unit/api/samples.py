@@ -82,6 +82,7 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("authorization.k8s.io", "LocalSubjectAccessReview"): {
         "spec": {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
     },
+    ("authentication.k8s.io", "TokenReview"): {"spec": {"token": "x"}},
     ("authorization.k8s.io", "SelfSubjectRulesReview"): {"spec": {"namespace": "default"}},
     ("rbac.authorization.k8s.io", "Role"): {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
     ("rbac.authorization.k8s.io", "ClusterRole"): {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]},
