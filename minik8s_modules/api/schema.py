@@ -1,187 +1,52 @@
-"""Kubernetes' OpenAPI definitions as data, and a walker compiled from them.
+"""Walks over objects along their types (``shapes``): unknown fields, wrong JSON types, pruning, required fields.
 
-The definitions are the ones ``kubernetes-validate`` carries (one JSON file, parsed once in about 5 ms, on first use);
-ours stand in ``schema_own.json`` in the same form. ``_Node`` is one compiled type: definitions are compiled when first
-met and shared, so a walk over a pod touches dictionaries only (some 30 µs). The walk tells wrong JSON types in the
-words of Go's decoder, because that is what people know from Kubernetes, and unknown fields as strict decoding does.
+A walk over a pod touches dictionaries only (some 30 µs). It tells wrong JSON types in the words of Go's decoder,
+because that is what people know from Kubernetes, and unknown fields as strict decoding does.
 """
 
 from __future__ import annotations
 
 import base64
-import importlib.util
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import orjson
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.shapes import (
+    KUBERNETES_VERSION,
+    Merge,
+    Shape,
+    closure,
+    definition,
+    definitions,
+    kind_shape,
+    shape,
+)
 from minik8s_modules.base.clock import parse_rfc3339
 
-KUBERNETES_VERSION = "v1.32.0"
-_REF = re.compile(r"#/\$defs/([^\"]+)")
+__all__ = [
+    "KUBERNETES_VERSION",
+    "Merge",
+    "Shape",
+    "closure",
+    "definition",
+    "definitions",
+    "kind_shape",
+    "merge_keys",
+    "missing_fields",
+    "prune",
+    "shape",
+    "strict_decoding_error",
+    "type_errors",
+    "undecodable",
+    "unknown_fields",
+]
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
 _TEXTS = frozenset({"quantity", "date-time", "byte"})  # kinds and formats whose text is parsed when it is decoded
 _INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-
-
-@cache
-def definitions() -> dict[str, JsonObject]:
-    """Return all definitions by name, Kubernetes' and ours, with ``$ref: #/$defs/NAME``; treat as read-only."""
-    package = importlib.util.find_spec("kubernetes_validate")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("kubernetes_validate (it carries Kubernetes' OpenAPI definitions) is not installed")
-    file = Path(package.origin).parent / f"kubernetes-json-schema/{KUBERNETES_VERSION}-local/_definitions.json"
-    own = Path(__file__).with_name("schema_own.json")
-    found: dict[str, JsonObject] = orjson.loads(file.read_bytes())["$defs"]
-    found.update(orjson.loads(own.read_bytes())["$defs"])
-    return found
-
-
-def definition(name: str) -> JsonObject:
-    """Return the definition called ``name``. Raises KeyError when there is none."""
-    return definitions()[name]
-
-
-def closure(names: Iterable[str]) -> dict[str, JsonObject]:
-    """Return the named definitions and all they refer to, by name."""
-    found: dict[str, JsonObject] = {}
-    todo = list(names)
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found[name] = definition(name)
-            todo += _REF.findall(orjson.dumps(found[name]).decode())
-    return found
-
-
-class Merge(NamedTuple):
-    """How strategic merge treats a list or map: merge, replace, retainKeys, and the key that names an item."""
-
-    strategies: frozenset[str]
-    key: str
-
-
-class Shape:
-    """One compiled type.
-
-    Attributes:
-        kind: object, map, list, string, integer, number, boolean, quantity, intstr or any (nothing is known below).
-        fields: an object's fields.
-        items: the type of a list's items or a map's values.
-        name: the Go struct's name for messages.
-        definition: name of the OpenAPI definition, "" for a type that is written out where it is used.
-        merge: strategic merge rules of a list or map.
-        required: field names the definition requires.
-    """
-
-    __slots__ = ("definition", "fields", "format", "items", "kind", "merge", "name", "required")
-
-    def __init__(self, kind: str, name: str, definition: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        self.definition = definition
-        self.fields: dict[str, Shape] = {}
-        self.items: Shape | None = None
-        self.format = ""
-        self.merge = Merge(frozenset(), "")
-        self.required: tuple[str, ...] = ()
-
-
-_SPECIAL = {"Quantity": "quantity", "IntOrString": "intstr"}
-
-
-@cache
-def shape(name: str) -> Shape:
-    """Return the compiled type of the definition ``name``."""
-    schema = definition(name)
-    short = name.rsplit(".", 1)[1]
-    made = Shape(_SPECIAL.get(short, ""), short, name)
-    if not made.kind:
-        _compile(made, schema)
-    return made
-
-
-def _compile(made: Shape, schema: JsonObject) -> None:
-    kinds = schema.get("type", "object")
-    kind = kinds if isinstance(kinds, str) else next(k for k in kinds if k != "null")
-    made.kind = {"array": "list"}.get(kind, kind)
-    made.format = schema.get("format", "")
-    if kind == "array":
-        made.items = _sub(schema["items"], made.name)
-    elif kind == "object":
-        _compile_object(made, schema)
-
-
-def _compile_object(made: Shape, schema: JsonObject) -> None:
-    extra = schema.get("additionalProperties")
-    if "properties" in schema:
-        made.required = tuple(schema.get("required", ()))
-        made.fields = _Fields(schema["properties"], made.name)
-    elif isinstance(extra, dict):
-        made.kind = "map"
-        made.items = _sub(extra, made.name)
-    else:
-        made.kind = "any"
-
-
-class _Fields(dict[str, Shape]):
-    """Fields that are compiled when asked for: definitions may refer to themselves."""
-
-    def __init__(self, properties: JsonObject, owner: str) -> None:
-        super().__init__()
-        self._properties = properties
-        self._owner = owner
-
-    def __missing__(self, name: str) -> Shape:
-        made = self[name] = _sub(self._properties[name], self._owner)
-        return made
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._properties
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._properties)
-
-
-def _sub(schema: JsonObject, owner: str) -> Shape:
-    merge = _merge(schema)
-    reference = schema.get("$ref")
-    if reference:
-        target = shape(reference.rsplit("/", 1)[1])
-        return target if not merge.strategies else _with_merge(target, merge)
-    made = Shape("", owner)
-    _compile(made, schema)
-    made.merge = merge
-    return made
-
-
-def _merge(schema: JsonObject) -> Merge:
-    strategies = schema.get("x-kubernetes-patch-strategy", "")
-    return Merge(frozenset(filter(None, strategies.split(","))), schema.get("x-kubernetes-patch-merge-key", ""))
-
-
-def _with_merge(target: Shape, merge: Merge) -> Shape:
-    made = Shape(target.kind, target.name, target.definition)
-    made.fields, made.items, made.format, made.required = (
-        target.fields,
-        target.items,
-        target.format,
-        target.required,
-    )
-    made.merge = merge
-    return made
-
-
-def kind_shape(kind: Kind) -> Shape:
-    """Return the compiled type of a kind's objects."""
-    return shape(kind.definition)
 
 
 def unknown_fields(kind: Kind, obj: JsonObject) -> list[str]:

@@ -29,7 +29,8 @@ class Options(NamedTuple):
     """The query parameters of a write; ``warnings`` collects texts for Warning headers.
 
     ``asker`` is None for what the server writes for itself. ``assumed_namespaces`` are taken to exist: a plan may hold
-    a namespace and what goes into it.
+    a namespace and what goes into it. ``manager`` is the field manager of managedFields; ``force`` lets a server-side
+    apply take over what other managers own; ``applied`` says that the object comes from one, with its managedFields.
     """
 
     dry_run: bool
@@ -37,6 +38,9 @@ class Options(NamedTuple):
     warnings: list[str]
     assumed_namespaces: frozenset[str] = frozenset()
     asker: Asker | None = None
+    manager: str = ""
+    force: bool = False
+    applied: bool = False
 
     def warn(self, text: str) -> None:
         """Tell the client ``text``, once."""
@@ -44,11 +48,11 @@ class Options(NamedTuple):
             self.warnings.append(text)
 
 
-def options_of(arguments: Mapping[str, str]) -> Options:
-    """Return the options of a write.
+def options_of(arguments: Mapping[str, str], user_agent: str = "") -> Options:
+    """Return the options of a write; without fieldManager the manager is what ``user_agent`` begins with.
 
     Raises:
-        BadRequest: dryRun, fieldValidation or fieldManager have a value that is not served.
+        BadRequest: dryRun, fieldValidation, fieldManager or force have a value that is not served.
     """
     dry_run = arguments.get("dryRun", "")
     if dry_run not in {"", "All"}:
@@ -60,7 +64,16 @@ def options_of(arguments: Mapping[str, str]) -> Options:
     manager = arguments.get("fieldManager", "")
     if len(manager) > _MAX_MANAGER or not manager.isprintable():
         raise BadRequest(f"fieldManager: must be at most {_MAX_MANAGER} printable characters")
-    return Options(bool(dry_run), validation, [])
+    if not manager:
+        manager = "".join(filter(str.isprintable, user_agent.split("/", 1)[0]))[:_MAX_MANAGER]
+    return Options(bool(dry_run), validation, [], manager=manager, force=_flag(arguments, "force"))
+
+
+def _flag(arguments: Mapping[str, str], name: str) -> bool:
+    text = arguments.get(name, "false")
+    if text not in {"true", "false", "1", "0"}:
+        raise BadRequest(f'{name}: Invalid value: "{text}": must be true or false')
+    return text in {"true", "1"}
 
 
 def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:

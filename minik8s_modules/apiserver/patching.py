@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minik8s_modules.api import patch
-from minik8s_modules.api.errors import BadRequest, StatusError, UnsupportedMediaType
+from minik8s_modules.api.errors import BadRequest, UnsupportedMediaType
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import bodies
 from minik8s_modules.apiserver.target import Target
@@ -13,7 +13,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-SUPPORTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+SUPPORTED = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 
 def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
@@ -21,16 +21,9 @@ def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
 
     Raises:
         BadRequest: the patch cannot be read.
-        StatusError: 415: the type of patch is not served.
+        UnsupportedMediaType: it is no type of patch (server-side apply is applying.py's).
     """
-    if media == APPLY_PATCH:
-        raise StatusError(
-            415,
-            "UnsupportedMediaType",
-            "server-side apply (application/apply-patch+yaml) is not served by this version; use client-side apply "
-            f"(kubectl apply without --server-side), or one of: {', '.join(SUPPORTED)}",
-        )
-    if media not in SUPPORTED:
+    if media not in SUPPORTED or media == APPLY_PATCH:
         raise UnsupportedMediaType(SUPPORTED)
     wanted = bodies.parse(body, media)
     if media == JSON_PATCH:

@@ -22,6 +22,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject, metadata, name, uid
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver import (
+    applying,
     bodies,
     deleting,
     incoming,
@@ -76,18 +77,19 @@ class Call(NamedTuple):
         """Return the query parameters."""
         return self.request.args
 
+    def form(self) -> Form:
+        """Return the representation the client wants."""
+        return form(self.request.headers.get("Accept", ""), self.arguments.get("includeObject", ""))
+
     def options(self) -> incoming.Options:
         """Return the query parameters of a write."""
-        return incoming.options_of(self.arguments)._replace(asker=self.asker)
+        options = incoming.options_of(self.arguments, self.request.headers.get("User-Agent", ""))
+        return options._replace(asker=self.asker)
 
     @property
     def asker(self) -> Asker:
         """Return who asks, for admission and reviews."""
         return Asker(self.user, self.services.access)
-
-    def form(self) -> Form:
-        """Return the representation the client wants."""
-        return form(self.request.headers.get("Accept", ""), self.arguments.get("includeObject", ""))
 
     def body(self, options: incoming.Options) -> JsonObject:
         """Return the body, an object."""
@@ -214,8 +216,12 @@ def update(call: Call) -> Response:
 def patch(call: Call) -> Response:
     """Patch an object or its subresource's part."""
     wanted, options = call.form(), call.options()
-    media = bodies.media_type(call.request)
-    mutation = patching.mutation_of(call.target, bodies.read(call.request), media)
+    media, body = bodies.media_type(call.request), bodies.read(call.request)
+    if media == applying.MEDIA:
+        item, created = applying.apply(call.backend, call.target, body, options, call.arguments)
+        return call.show(item, 201 if created else 200, options.warnings, wanted)
+    applying.refuse_force(call.arguments)
+    mutation = patching.mutation_of(call.target, body, media)
     item = writing.patch(call.backend, call.target, mutation, options)
     return call.show(item, 200, options.warnings, wanted)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import orjson
 
-from minik8s_modules.api import strategy
+from minik8s_modules.api import managed_fields, strategy
 from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.errors import (
@@ -55,6 +55,7 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
         key = target.kind.key(target.namespace, name(fresh))
         try:
             with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
+                _record(backend, target, fresh, None, options)
                 return _store_new(backend, key, fresh, options)
         except KeyExists:
             collided = name(fresh)
@@ -82,6 +83,14 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
     for told in warnings(kind, obj):
         options.warn(told)
     return obj
+
+
+def _record(backend: Backend, target: Target, new: JsonObject, old: JsonObject | None, options: Options) -> None:
+    """Note in ``new``, in place, whose fields are whose; server-side apply has done so already."""
+    if options.applied:
+        return
+    writer = managed_fields.Writer(options.manager, target.subresource)
+    managed_fields.record_update(target.kind, stored_kind(target.kind), new, old, writer, backend.clock.now())
 
 
 def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
@@ -191,6 +200,9 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     if new == old:
         return old
     chain.run("mutate", backend, "update", target, new, old, options)
+    _record(backend, target, new, old, options)
+    if managed_fields.same(new, old):
+        return old
     _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
     chain.run("validate", backend, "update", target, new, old, options)
     if not target.subresource:

@@ -24,7 +24,7 @@ from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-BAR_GET_US, BAR_LIST_MS, BAR_DELIVERY_US, BAR_P99_MS = 500.0, 40.0, 25.0, 60.0
+BAR_GET_US, BAR_LIST_MS, BAR_DELIVERY_US, BAR_P99_MS, BAR_APPLY_US = 500.0, 40.0, 25.0, 60.0, 3_000.0
 OBJECTS, WATCHERS = 5_000, 500
 # 1.6 KB with the metadata the server adds
 PAYLOAD = "x" * 1_330
@@ -46,7 +46,7 @@ def measure() -> list[Figure]:
         server = ApiServerProcess(Path(directory) / "api", etcd.endpoint)
         try:
             server.start()
-            return [*watches(server), *writes(server), *gets(server), *lists(server)]
+            return [*watches(server), *writes(server), *gets(server), *lists(server), *applies(server)]
         finally:
             server.stop()
             etcd.stop()
@@ -76,6 +76,31 @@ def gets(server: ApiServerProcess, count: int = 2_000) -> list[Figure]:
     """Return the CPU of a GET on a kept connection."""
     cpu_s = _repeat(server, count, lambda connection: _ask(connection, "GET", f"{CONFIG_MAPS}/bench-00001"))
     return [Figure("GET, CPU", cpu_s * 1e6, "us", BAR_GET_US)]
+
+
+def applies(server: ApiServerProcess, count: int = 300) -> list[Figure]:
+    """Return the CPU of a server-side apply of a pod: new ones, and the same again with one change."""
+    media = {"Content-Type": "application/apply-patch+yaml"}
+    number = 0
+
+    def apply(connection: http.client.HTTPSConnection) -> None:
+        nonlocal number
+        number += 1
+        name, image = f"bench-{number % count:04}", f"minik8s/busybox:{number // count}"
+        containers = [
+            {"name": "c", "image": image, "env": [{"name": "A", "value": "b"}], "ports": [{"containerPort": 80}]}
+        ]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "b"}},
+               "spec": {"containers": containers}}  # fmt: skip
+        path = f"/api/v1/namespaces/default/pods/{name}?fieldManager=bench&force=true"
+        _ask(connection, "PATCH", path, json.dumps(pod).encode(), headers=media)
+
+    created = _repeat(server, count, apply)
+    changed = _repeat(server, count, apply)
+    return [
+        Figure("server-side apply of a new pod, CPU", created * 1e6, "us", BAR_APPLY_US),
+        Figure("server-side apply of a changed pod, CPU", changed * 1e6, "us", BAR_APPLY_US),
+    ]
 
 
 def lists(server: ApiServerProcess, count: int = 20) -> list[Figure]:

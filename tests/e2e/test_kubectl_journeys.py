@@ -277,7 +277,35 @@ def test_mistakes_are_told_as_kubernetes_tells_them(kubectl: Kubectl):
     assert "no matches for kind" in kubectl.fails(
         "apply", "-f", "-", stdin="apiVersion: example.com/v1\nkind: Unicorn\nmetadata: {name: a}\n"
     )
-    assert "without --server-side" in kubectl.fails("apply", "--server-side", "-f", "-", stdin=POD)
+
+
+def test_server_side_apply_shares_conflicts_and_takes_over(kubectl: Kubectl):
+    assert kubectl("apply", "--server-side", "-f", "-", stdin=POD) == "pod/web serverside-applied\n"
+    version = kubectl.json("pod", "web")["metadata"]["resourceVersion"]
+    kubectl("apply", "--server-side", "-f", "-", stdin=POD)
+    assert kubectl.json("pod", "web")["metadata"]["resourceVersion"] == version
+    other = POD.replace("app: web", "app: other")
+    told = kubectl.fails("apply", "--server-side", "--field-manager=me", "-f", "-", stdin=other)
+    assert 'Apply failed with 1 conflict: conflict with "kubectl": .metadata.labels.app' in told
+    forced = ("apply", "--server-side", "--field-manager=me", "--force-conflicts", "-f", "-")
+    assert kubectl(*forced, "--dry-run=server", stdin=other) == "pod/web serverside-applied (server dry run)\n"
+    assert kubectl.json("pod", "web")["metadata"]["labels"] == {"app": "web"}
+    kubectl(*forced, stdin=other)
+    assert kubectl.json("pod", "web")["metadata"]["labels"] == {"app": "other"}
+    assert "f:labels" in kubectl("get", "pod", "web", "-o", "yaml", "--show-managed-fields")
+    assert "managedFields" not in kubectl("get", "pod", "web", "-o", "yaml")
+
+
+def test_server_side_apply_goes_on_where_client_side_apply_ended(kubectl: Kubectl):
+    labelled = POD.replace("app: web", "app: web, tier: front")
+    kubectl("apply", "-f", "-", stdin=labelled)
+    kubectl("apply", "--server-side", "-f", "-", stdin=POD.replace("app: web", "app: new"))
+    assert kubectl.json("pod", "web")["metadata"]["labels"] == {"app": "new"}  # what it applied no more is gone
+    owners = {
+        entry["manager"] for entry in kubectl.json("pod", "web", "--show-managed-fields")["metadata"]["managedFields"]
+    }
+    assert owners == {"kubectl", "kubectl-last-applied"}
+    assert kubectl("apply", "-f", "-", stdin=POD) == "pod/web configured\n"
 
 
 def test_start_up_objects_are_shown(kubectl: Kubectl):

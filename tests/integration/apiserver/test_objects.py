@@ -108,13 +108,6 @@ def test_a_strategic_merge_merges_containers_by_name(namespace: Namespace):
     assert container["imagePullPolicy"] == "Always"
 
 
-def test_server_side_apply_is_refused_with_a_way_out(namespace: Namespace):
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    answer = namespace.server.request("PATCH", namespace.path("configmaps", "a"), b"{}", headers=headers)
-    assert answer.code == 415
-    assert "without --server-side" in answer.json["message"]
-
-
 def test_status_changes_only_through_its_subresource(namespace: Namespace):
     made = namespace.server.request("POST", namespace.path("pods"), pod("p")).json
     made["status"] = {"phase": "Running"}
