@@ -13,6 +13,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.controllers.events import EventController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
+from minik8s_modules.controllers.orphans import OrphanController
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
@@ -37,6 +38,7 @@ def controllers(client: ApiClient, recorder: EventRecorder) -> list[Controller]:
         NamespaceController(client),
         NodeController(client, recorder),
         EventController(client),
+        OrphanController(client, recorder),
     ]
 
 
@@ -66,7 +68,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon; return its exit code."""
-    return run_daemon("minik8s-controllers", "Namespaces, node health and Events' end.", serve, argv)
+    return run_daemon("minik8s-controllers", "Namespaces, node health, orphaned pods and Events' end.", serve, argv)
 
 
 if __name__ == "__main__":
