@@ -4,7 +4,6 @@ A missing map or list reads as an empty one (Kubernetes' zero values). The acces
 object's own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
 """
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -145,11 +144,6 @@ def dig(obj: Any, *path: str | int) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return obj
-
-
-def clone(obj: JsonObject) -> JsonObject:
-    """Return a deep copy."""
-    return copy.deepcopy(obj)
 
 
 def all_containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, int, JsonObject]]:

@@ -71,7 +71,6 @@ class LabelSelector:
         return not self.requirements and not self.nothing
 
 
-EVERYTHING = LabelSelector()
 NOTHING = LabelSelector(nothing=True)
 
 

@@ -55,11 +55,6 @@ def cells(pod: JsonObject, now: datetime) -> list[Any]:
     ]  # fmt: skip
 
 
-def pod_word(pod: JsonObject) -> str:
-    """Return the Status column's word: ``Running``, ``Init:0/1``, ``CrashLoopBackOff``, ``Terminating``."""
-    return _summarize(pod).word
-
-
 def _summarize(pod: JsonObject) -> _Summary:
     phase = status(pod).get("phase") or ""
     word = status(pod).get("reason") or phase

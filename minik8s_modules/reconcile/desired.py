@@ -2,7 +2,7 @@
 
 ``decide_pod`` says what one pod wants *now*; waiting for anything (an image, an init container, a grace
 period, a back-off) is a state in which it wants less or the same, and the next observation or ``wake_at``
-leads on. ``node_document`` puts the pods of a node together. Sandboxes: ``sandboxes.py``; containers:
+leads on. ``assemble`` puts the pods of a node together. Sandboxes: ``sandboxes.py``; containers:
 ``containers.py``; what is carried out: ``loop.py``.
 """
 
@@ -24,12 +24,11 @@ from minik8s_modules.reconcile.containers import (
     stop,
 )
 from minik8s_modules.reconcile.items import SECTIONS
-from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
+from minik8s_modules.reconcile.observed import ObservedPod
 from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.values import (
     NodeDocument,
-    NodeSnapshot,
     PodDecision,
     PodEvent,
     PodInputs,
@@ -198,35 +197,6 @@ def _secret_entries(references: frozenset[str], sealed: Sealed, inputs: PodInput
     key = inputs.settings.hmac_key
     known = {one: values_of(inputs.secrets[one]) for one in references if one in inputs.secrets}
     return {one: secret_entry(key, one, values) for one, values in sorted((known | sealed).items())}
-
-
-def pod_inputs(snapshot: NodeSnapshot, uid: str) -> PodInputs:
-    """Return what decides about the pod beside itself."""
-    return PodInputs(
-        node=snapshot.node,
-        configmaps=snapshot.configmaps,
-        secrets=snapshot.secrets,
-        images=snapshot.images,
-        pulls=snapshot.pulls,
-        address=snapshot.addresses.get(uid),
-        errors=snapshot.errors,
-        settings=snapshot.settings,
-    )
-
-
-def node_decisions(snapshot: NodeSnapshot) -> dict[str, PodDecision]:
-    """Return the decision of every pod of the node, by UID."""
-    return {
-        (uid := objects.uid(pod)): decide_pod(
-            pod, snapshot.observed.get(uid, NOTHING), pod_inputs(snapshot, uid), snapshot.now
-        )
-        for pod in snapshot.pods
-    }
-
-
-def node_document(snapshot: NodeSnapshot) -> NodeDocument:
-    """Return what the node should be: every section with all its entries."""
-    return assemble(snapshot.node, node_decisions(snapshot).values(), snapshot.settings)
 
 
 def assemble(node: JsonObject, decisions: Iterable[PodDecision], settings: Settings) -> NodeDocument:

@@ -1,6 +1,6 @@
-"""The values decisions are made from and made of: snapshots in, documents and pod decisions out.
+"""The values decisions are made from and made of: a pod's inputs in, its decision out.
 
-Nothing here acts. ``desired.py`` turns a ``NodeSnapshot`` into ``PodDecision`` values and a document,
+Nothing here acts. ``desired.py`` turns ``PodInputs`` into ``PodDecision`` values and those into a document,
 ``status.py`` turns a decision and what was observed into the pod's status, ``loop.py`` carries both out.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
-
-from minik8s_modules.reconcile.observed import ObservedPod
 
 JsonObject = dict[str, Any]
 Entries = Mapping[str, JsonObject]
@@ -69,24 +67,6 @@ class Sealed(dict[str, dict[str, bytes]]):
         return f"<{len(self)} sealed>"
 
     __str__ = __repr__
-
-
-class NodeSnapshot(NamedTuple):
-    """One node at one moment: its objects and what was observed on it."""
-
-    node: JsonObject
-    pods: tuple[JsonObject, ...]
-    observed: Mapping[str, ObservedPod]
-    """By pod UID."""
-    configmaps: Mapping[str, JsonObject]
-    secrets: Mapping[str, JsonObject]
-    images: frozenset[str]
-    pulls: Mapping[str, PullState]
-    addresses: Mapping[str, str]
-    """IP by pod UID."""
-    errors: Mapping[str, JsonObject]
-    settings: Settings
-    now: datetime
 
 
 class PodEvent(NamedTuple):

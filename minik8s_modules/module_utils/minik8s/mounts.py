@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 MNT_DETACH = 2
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 2, 4, 8, 32
+MS_NOSUID, MS_NODEV, MS_REMOUNT = 2, 4, 32
 FIELDS_BEFORE_OPTIONAL = 6  # proc(5): ID, parent, device, root, mount point, options
 
 
