@@ -8,6 +8,7 @@ may take over after 15 s.
 Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
 is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
 takes the Lease gets a fencing token: the cluster epoch and the resourceVersion of the update that took it.
+A holder that sees another epoch (a snapshot was restored) stands for election again, for a token of that epoch.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class LeaderElector:
         """Wait for the Lease, call ``lead(token, lost)``, and start over, until ``stop`` is set.
 
         ``lead`` runs in this thread and must return soon after ``lost`` is set: the Lease could not be
-        renewed in time, or ``stop`` was set. On stop the Lease is released after ``lead`` has returned.
+        renewed in time, the epoch is another one, or ``stop`` was set. Then the Lease is released.
         """
         while not stop.is_set():
             token = self.acquire(stop)
@@ -134,7 +135,7 @@ class LeaderElector:
             log.info("leading %s with token %s", self._name, tuple(token))
             lost = threading.Event()
             renewer = threading.Thread(
-                target=self._renew_until, args=(stop, lost), name=f"lease-{self._name}", daemon=True
+                target=self._renew_until, args=(token, stop, lost), name=f"lease-{self._name}", daemon=True
             )
             renewer.start()
             try:
@@ -218,7 +219,14 @@ class LeaderElector:
             self.release()
             raise
 
-    def _renew_until(self, stop: threading.Event, lost: threading.Event) -> None:
+    def _renew(self, token: Token) -> bool:
+        """Return whether the Lease is still ours, and its token still the cluster's; raises as the API does."""
+        if not self.try_acquire_or_renew():
+            return False
+        # read after the renewal: its answer shows that the API server has reached the store we look at
+        return not self._fenced or read_epoch(self._client) == token.epoch
+
+    def _renew_until(self, token: Token, stop: threading.Event, lost: threading.Event) -> None:
         renewed = self._clock.monotonic()
         while not lost.is_set():
             self._clock.wait(stop, self._timings.retry_s)
@@ -227,7 +235,7 @@ class LeaderElector:
             if lost.is_set():
                 return
             try:
-                held = self.try_acquire_or_renew()
+                held = self._renew(token)
             except (TemporaryError, StatusError) as error:
                 log.info("lease %s was not renewed: %s", self._name, error)
                 held = None

@@ -15,7 +15,7 @@ from minik8s_modules.module_utils.minik8s import mounts
 from minik8s_modules.module_utils.minik8s.netlink import Netlink
 from tests.support.installed import RUN, STATE, Installed
 
-FDS_SLACK = 10  # idle connections of a pool, a reload under way
+FDS_SLACK = 24  # pools of connections that fill once, to Docker and to the API
 # live things that come and go by design: the run's own files, the time stamp, ids of processes
 # and what a node keeps once it has had a Secret: its key, an empty tmpfs
 PASSING = re.compile(

@@ -156,6 +156,26 @@ def test_a_leader_whose_lease_was_taken_steps_down_at_its_next_renewals(api):
     assert holder(api) == "thief"
 
 
+def test_a_fenced_leader_takes_a_new_token_when_the_store_was_restored(api):
+    stop = threading.Event()
+    first = LeaderElector(api, "job", identity="first", fenced=True, timings=Timings(retry_s=0.02))
+    tokens = []
+
+    def lead(token: Token, lost: threading.Event) -> None:
+        tokens.append(token)
+        if len(tokens) > 1:
+            stop.set()
+            return
+        assert not lost.wait(0.1)
+        epoch = api.get(CONFIG_MAP, "minik8s-cluster", "kube-system")
+        api.update(CONFIG_MAP, {**epoch, "data": {"epoch": "1700000000"}})
+        assert lost.wait(2)
+
+    first.run(stop, lead)
+    assert [token.epoch for token in tokens] == [3, 1700000000]
+    assert tokens[0] < tokens[1]
+
+
 def test_on_stop_it_stops_leading_and_releases(api):
     stop = threading.Event()
     first = LeaderElector(api, "job", identity="first")
