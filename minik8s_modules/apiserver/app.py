@@ -35,6 +35,7 @@ from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend, unavailable
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
+from minik8s_modules.apiserver.node_access import NODES
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.target import parse, unserved, verb_of
 from minik8s_modules.apiserver.tokens import Tokens
@@ -258,6 +259,8 @@ def _resource_routes(app: Flask, services: Services) -> None:
         user: User = environ[_USER]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
         environ[_LABELS] = (asked.verb, asked.resource)
+        if NODES in user.groups:
+            asked = asked._replace(fields=request.args.get("fieldSelector", ""))
         services.access.check(user, asked, target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)

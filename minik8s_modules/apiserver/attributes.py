@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Attributes(NamedTuple):
-    """One request: ``resource`` is the plural, with ``/subresource`` if there is one; or ``path`` alone."""
+    """One request: ``resource`` is the plural, with ``/subresource`` if there is one; or ``path`` alone.
+
+    ``fields`` is the fieldSelector of a list or watch; only nodes are authorized by it.
+    """
 
     verb: str
     group: str = ""
@@ -14,6 +17,7 @@ class Attributes(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    fields: str = ""
 
 
 class Named(NamedTuple):

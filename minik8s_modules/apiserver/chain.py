@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import escalation
+from minik8s_modules.apiserver import escalation, node_access
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -31,7 +31,10 @@ class Plugin(NamedTuple):
 
 _CREATE_UPDATE: tuple[Operation, ...] = ("create", "update")
 
+_ALL: tuple[Operation, ...] = ("create", "update", "delete")
+
 PLUGINS: tuple[Plugin, ...] = (
+    Plugin("NodeRestriction", "validate", _ALL, node_access.KINDS, node_access.restrict),
     Plugin("RoleEscalation", "validate", _CREATE_UPDATE, (ROLE, CLUSTER_ROLE), escalation.check_role),
     Plugin(
         "BindEscalation", "validate", _CREATE_UPDATE, (ROLE_BINDING, CLUSTER_ROLE_BINDING), escalation.check_binding

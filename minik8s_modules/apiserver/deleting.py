@@ -16,7 +16,7 @@ from minik8s_modules.api.conversion import stored_kind
 from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import admission, incoming
+from minik8s_modules.apiserver import admission, chain, incoming
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import DELETE_OPTIONS, Options
 from minik8s_modules.apiserver.selection import Selection
@@ -99,6 +99,7 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
             item = backend.latest(target)  # the cache may not have seen the version the client names
             strategy.check_preconditions(kind, orjson.loads(item.data), wanted)
             continue
+        chain.run("validate", backend, "delete", target, None, obj, options)
         decision = strategy.graceful_deletion(kind, obj, wanted, backend.clock.now())
         if options.dry_run or asks_dry_run(wanted) or decision.action == "wait":
             return Deleted(made(item.key, decision.obj, item.revision), gone=decision.action == "remove")

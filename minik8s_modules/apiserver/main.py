@@ -17,6 +17,7 @@ from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import CertificateAuthenticator
 from minik8s_modules.apiserver.keyfiles import KeyFiles
 from minik8s_modules.apiserver.metered import MeteredStore
+from minik8s_modules.apiserver.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.plans import HttpsReconcilers
 from minik8s_modules.apiserver.policy import Rbac
 from minik8s_modules.apiserver.resources import Services
@@ -56,7 +57,7 @@ class Application:
         )
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
-        access = Access(Rbac(self._cache))
+        access = Access(Rbac(self._cache), [NodeAuthorizer(self._cache)])
         tokens = _tokens(self._backend, configured)
         services = Services(self._backend, self._hub, access, reconcilers, tokens)
         authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens)

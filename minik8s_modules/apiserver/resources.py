@@ -24,6 +24,7 @@ from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver import (
     applying,
     bodies,
+    chain,
     deleting,
     incoming,
     patching,
@@ -172,6 +173,7 @@ def _token(call: Call) -> Response:
     incoming.check_place(call.target, wanted)
     wanted["apiVersion"], wanted["kind"] = TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind
     wanted["metadata"] = {**metadata(wanted), "name": call.target.name, "namespace": call.target.namespace}
+    chain.run("validate", call.backend, "create", call.target, wanted, None, options)
     return responses.json(tokens.request(call.target, wanted, dry_run=options.dry_run), 201, options.warnings)
 
 

@@ -1,0 +1,209 @@
+"""What a node may do: ``system:node:NAME`` in the group ``system:nodes`` reads what its pods need, and nothing else.
+
+Two halves, as in Kubernetes. The authorizer (``NodeAuthorizer``) lets a node read its own Node and pods, the objects
+those pods name, services and endpoints; lists and watches of nodes and pods must select its own. Where a request's
+name does not tell (creates) or the object's content decides, admission (``restrict``) looks at it. Differences to
+Kubernetes: nodes also read namespaces and claim PodAddresses of their own, because they run a reconciler here, and
+make no mirror pods. Source: kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_ADDRESS, SERVICE_ACCOUNT
+from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec
+from minik8s_modules.api.pod_references import Reference, references
+from minik8s_modules.api.rbac import Rule, compiled
+from minik8s_modules.apiserver.attributes import Attributes
+from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.write import Write
+from minik8s_modules.store.cache import WatchCache
+
+NODES = "system:nodes"
+PREFIX = "system:node:"
+LEASES = "kube-node-lease"
+_READ, _ONE = ["get", "list", "watch"], frozenset({"get"})
+_MANY = frozenset({"list", "watch"})
+_WHY = "node {0}: a node may do this"
+
+
+def _static() -> tuple[Rule, ...]:
+    def rule(verbs: str, group: str, resources: str) -> Mapping[str, list[str]]:
+        return {"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split()}
+
+    read = " ".join(_READ)
+    return compiled(
+        [
+            rule(read, "", "services endpoints namespaces"),
+            rule(read, "discovery.k8s.io", "endpointslices"),
+            rule("create update patch", "", "events"),
+            rule("create update patch", "events.k8s.io", "events"),
+            rule("create", "", "nodes"),
+            rule("create", "authentication.k8s.io", "tokenreviews"),
+            rule("create", "authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews"),
+            rule(f"{read} create", "certificates.k8s.io", "certificatesigningrequests"),
+            rule(f"{read} create update patch delete", "minik8s.io", "podaddresses"),
+        ]
+    )
+
+
+_STATIC = _static()
+# resource: verbs that are allowed on what is the node's own, and the field that selects it in lists
+_OWN: Mapping[tuple[str, str], tuple[frozenset[str], str]] = {
+    ("", "nodes"): (frozenset({"get", "update", "patch"}), "metadata.name"),
+    ("", "nodes/status"): (frozenset({"get", "update", "patch"}), ""),
+    ("", "pods"): (frozenset({"get", "delete"}), "spec.nodeName"),
+    ("", "pods/status"): (frozenset({"get", "update", "patch"}), ""),
+}
+_NAMED = frozenset({"configmaps", "secrets", "serviceaccounts", "persistentvolumeclaims"})
+
+
+def node_of(user: User) -> str:
+    """Return the node that ``user`` is, "" when it is none."""
+    return user.name.removeprefix(PREFIX) if user.name.startswith(PREFIX) and NODES in user.groups else ""
+
+
+class NodeAuthorizer:
+    """See the top of this file."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
+
+    def why(self, user: User, asked: Attributes) -> str:
+        """Return why the node may do it; "" when it may not, or the user is no node."""
+        node = node_of(user)
+        if not node or asked.path:
+            return ""
+        told = _WHY.format(node)
+        if any(rule.allows(asked.verb, asked.group, asked.resource, asked.name) for rule in _STATIC):
+            return told
+        allowed = self._lease(node, asked) or self._own(node, asked) or self._named(node, asked)
+        return told if allowed else ""
+
+    @staticmethod
+    def _lease(node: str, asked: Attributes) -> bool:
+        if (asked.group, asked.resource, asked.namespace) != (LEASE.group, LEASE.plural, LEASES):
+            return False
+        return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == node)
+
+    def _own(self, node: str, asked: Attributes) -> bool:
+        verbs, selector = _OWN.get((asked.group, asked.resource), (frozenset(), ""))
+        if asked.verb in _MANY:
+            return bool(selector) and f"{selector}={node}" in asked.fields.replace("==", "=").split(",")
+        if asked.verb not in verbs:
+            return False
+        if asked.resource.startswith(NODE.plural):
+            return asked.name == node
+        found = self._cache.get(POD.key(asked.namespace, asked.name))
+        return found is not None and spec(found.object).get("nodeName") == node
+
+    def _named(self, node: str, asked: Attributes) -> bool:
+        plural, _, subresource = asked.resource.partition("/")
+        if asked.group or plural not in _NAMED:
+            return False
+        if subresource:
+            fits = (plural, subresource, asked.verb) == ("serviceaccounts", "token", "create")
+        else:
+            fits = asked.verb in _ONE or (asked.verb in _MANY and plural != "serviceaccounts")
+        wanted = asked.name or _selected_name(asked.fields)
+        return (
+            fits
+            and bool(wanted)
+            and any(Reference(plural, wanted) in references(pod) for pod in self._pods(node, asked))
+        )
+
+    def _pods(self, node: str, asked: Attributes) -> Iterator[JsonObject]:
+        for item in self._cache.list(f"{POD.prefix}{asked.namespace}/").items:
+            if spec(item.object).get("nodeName") == node:
+                yield item.object
+
+
+def _selected_name(fields: str) -> str:
+    terms = [term.partition("=") for term in fields.replace("==", "=").split(",")]
+    return next((value for field, _, value in terms if field == "metadata.name"), "")
+
+
+# --- admission ------------------------------------------------------------------------------------
+
+_OWN_LABELS = "node-restriction.kubernetes.io"
+# labels of kubernetes.io and k8s.io that a node may set on itself (kubelet/pkg/apis/well_known_labels.go)
+_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+    }
+)  # fmt: skip
+_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+
+
+def restrict(write: Write) -> None:
+    """Raise Forbidden when a node writes what is not its own."""
+    node = node_of(write.asker.user)
+    if node:
+        for why in _CHECKS[write.target.kind.id](write, node):
+            raise Forbidden(write.target.kind, write.target.name or name(write.obj or {}), why)
+
+
+def _node_written(write: Write, node: str) -> Iterator[str]:
+    called = write.target.name or name(write.obj or {})
+    if called != node:
+        yield f'node "{node}" is not allowed to modify node "{called}"'
+    if write.operation == "delete" or write.target.subresource:
+        return
+    before, after = labels(write.old or {}), labels(write.new)
+    changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key) and _is_guarded(key))
+    if changed:
+        yield f'node "{node}" is not allowed to set the labels: {", ".join(changed)}'
+    if write.operation == "update" and dig(write.old, "spec", "taints") != dig(write.new, "spec", "taints"):
+        yield f'node "{node}" is not allowed to modify taints'
+
+
+def _is_guarded(key: str) -> bool:
+    domain = key.partition("/")[0] if "/" in key else ""
+    if domain == _OWN_LABELS or domain.endswith(f".{_OWN_LABELS}"):
+        return True
+    if not any(domain == each or domain.endswith(f".{each}") for each in ("kubernetes.io", "k8s.io")):
+        return False
+    return key not in _LABELS and not any(domain == each or domain.endswith(f".{each}") for each in _LABEL_DOMAINS)
+
+
+def _pod_written(write: Write, node: str) -> Iterator[str]:
+    if write.operation == "create":
+        yield f'node "{node}" can not create pods'
+    elif spec(write.old or {}).get("nodeName") != node:
+        yield f'node "{node}" can only change pods with spec.nodeName set to itself'
+
+
+def _lease_written(write: Write, node: str) -> Iterator[str]:
+    called = write.target.name or name(write.obj or {})
+    if (write.target.namespace, called) != (LEASES, node):
+        yield f'node "{node}" can only access the lease "{node}" in the namespace "{LEASES}"'
+
+
+def _address_written(write: Write, node: str) -> Iterator[str]:
+    if any(spec(each).get("nodeName") != node for each in (write.obj, write.old) if each is not None):
+        yield f'node "{node}" can only claim addresses for its own pods'
+
+
+def _token_asked(write: Write, node: str) -> Iterator[str]:
+    if write.target.subresource != "token":
+        return
+    ref = spec(write.new).get("boundObjectRef") or {}
+    if (ref.get("kind"), bool(ref.get("name")), bool(ref.get("uid"))) != (POD.kind, True, True):
+        yield "node requested token not bound to a pod, by name and uid"
+        return
+    found = write.backend.cache.get(POD.key(write.target.namespace, ref["name"]))
+    if found is None or spec(found.object).get("nodeName") != node:
+        yield "node requested token bound to a pod scheduled on a different node"
+
+
+_CHECKS = {
+    NODE.id: _node_written,
+    POD.id: _pod_written,
+    LEASE.id: _lease_written,
+    POD_ADDRESS.id: _address_written,
+    SERVICE_ACCOUNT.id: _token_asked,
+}
+KINDS = (NODE, POD, LEASE, POD_ADDRESS, SERVICE_ACCOUNT)
