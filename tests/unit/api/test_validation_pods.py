@@ -62,6 +62,13 @@ def test_a_plain_pod_is_not_warned_about():
     assert warnings(POD, samples.created(samples.sample(POD))) == []
 
 
+@pytest.mark.parametrize(("medium", "warned"), [("", True), ("Memory", False)])
+def test_the_size_of_a_volume_on_disk_is_warned_about(medium, warned):
+    volume = {"name": "v", "emptyDir": {"medium": medium, "sizeLimit": "1Mi"}}
+    told = warnings(POD, {"spec": {"containers": [], "volumes": [volume]}})
+    assert [text.partition(":")[0] for text in told] == ["spec.volumes[0].emptyDir.sizeLimit"] * warned
+
+
 def test_a_write_of_a_pod_costs_little():
     pod = samples.created(samples.sample(POD))
 
