@@ -20,7 +20,7 @@ options:
     elements: dict
     required: true
     suboptions:
-      name: {description: Name that O(certificates[].authority) refers to., type: str, required: true}
+      name: {description: Name that a certificate's O(certificates.authority) refers to., type: str, required: true}
       common_name: {description: Subject of the authority., type: str, required: true}
       certificate: {description: File of the certificate (mode 0644)., type: path, required: true}
       key: {description: File of the private key (root only)., type: path, required: true}

@@ -17,6 +17,7 @@ import yaml
 REPOSITORY = Path(__file__).parents[3]
 NAMES = [f"minik8s_{name}" for name in ("network", "secrets", "volumes", "sandboxes", "containers", "facts")]
 SECTIONS = NAMES[:-1]
+ALL = sorted(path.stem for path in (REPOSITORY / "library").glob("minik8s_*.py"))
 LINES_BELOW_DOCUMENTATION = 100
 ATTRIBUTES = {"check_mode", "diff_mode", "idempotent"}
 
@@ -29,8 +30,8 @@ def arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     class StopError(Exception):
         """Ends main() where the spec is known."""
 
-    def record(spec: dict[str, Any], **options: Any) -> None:
-        seen.update(spec=spec, options=options)
+    def record(argument_spec: dict[str, Any], **options: Any) -> None:
+        seen.update(spec=argument_spec, options=options)
         raise StopError
 
     monkeypatch.setattr(module, "AnsibleModule", record)
@@ -46,17 +47,21 @@ def documentation(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load(module.DOCUMENTATION))
 
 
-@pytest.mark.parametrize("name", NAMES)
+def compare(told: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Compare documented options with accepted ones, suboptions with theirs."""
+    assert set(told) == set(spec)
+    for option, words in told.items():
+        accepted = {key: value for key, value in spec[option].items() if key not in {"no_log", "options"}}
+        assert {key: words[key] for key in words if key not in {"description", "suboptions"}} == accepted, option
+        compare(words.get("suboptions", {}), spec[option].get("options", {}))
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_documented_options_are_the_accepted_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = arguments(name, monkeypatch)
-    options = documentation(name)["options"]
-    assert set(options) == set(spec)
-    for option, told in options.items():
-        accepted = {key: value for key, value in spec[option].items() if key != "no_log"}
-        assert {key: value for key, value in told.items() if key != "description"} == accepted, option
+    compare(documentation(name)["options"], arguments(name, monkeypatch))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_attributes_examples_and_returns_are_told(name: str) -> None:
     module = importlib.import_module(f"ansible.modules.{name}")
     told = documentation(name)
@@ -73,6 +78,13 @@ def test_shared_options_and_returns_are_told_in_the_same_words() -> None:
     for name in SECTIONS[1:]:
         options = documentation(name)["options"]
         assert {key: options[key] for key in first} == first
+        assert without_samples(name) == without_samples(SECTIONS[0])
+
+
+def without_samples(name: str) -> dict[str, Any]:
+    """Return a module's RETURN; the samples are the section's own."""
+    told = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
+    return {key: {word: row[word] for word in row if word != "sample"} for key, row in told.items()}
 
 
 def test_the_returned_keys_of_a_pass_are_documented(tmp_path: Path) -> None:
@@ -91,11 +103,11 @@ def test_secret_values_are_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ansible_doc_prints_every_module() -> None:
     environment = {**os.environ, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
-    argv = [str(Path(sys.executable).parent / "ansible-doc"), "-t", "module", "--json", *NAMES]
+    argv = [str(Path(sys.executable).parent / "ansible-doc"), "-t", "module", "--json", *ALL]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    assert {name for name in shown if shown[name].get("doc", {}).get("short_description")} == set(NAMES)
+    assert {name for name in shown if shown[name].get("doc", {}).get("short_description")} == set(ALL)
 
 
 @pytest.mark.parametrize("name", NAMES)
