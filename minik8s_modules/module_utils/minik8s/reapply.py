@@ -2,7 +2,8 @@
 
 A timer starts it every minute and at boot. While the gateway touches ``<run_dir>/attended`` it does nothing; when
 that is older than two minutes, or missing, every section's last declared set is converged as the modules do it, and
-exited containers whose restart policy says so are started again. Secrets come from the sealed copy. It takes the node's lock and no token: a reconciler that comes back simply goes on.
+exited containers whose restart policy says so are started again. Secrets come from the sealed copy. It takes the
+node's lock and no token: a reconciler that comes back simply goes on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .section import Request, Section, context_for, run_pass
 from .sections import SECTIONS
 from .volumes import Volumes
 
-UNATTENDED_S = 120.0  # DESIGN 10
+UNATTENDED_S = 120.0  # four touches of the gateway, one every 30 s
 BUDGET_S = 600.0  # nobody waits for this run
 SECTION_OBJECTS: dict[str, Section] = {
     section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers())
