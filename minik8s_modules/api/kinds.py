@@ -16,6 +16,10 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "status": ("get", "patch", "update"),
     "binding": ("create",),
     "finalize": ("update",),
+    "log": ("get",),
+    "exec": ("create", "get"),
+    "attach": ("create", "get"),
+    "portforward": ("create", "get"),
     "token": ("create",),
 }
 
@@ -136,7 +140,8 @@ _CORE = "io.k8s.api.core.v1."
 
 POD = Kind(
     "", "v1", "Pod", "pods", f"{_CORE}Pod",
-    short_names=("po",), categories=("all",), subresources=("status", "binding"),
+    short_names=("po",), categories=("all",),
+    subresources=("status", "binding", "log", "exec", "attach", "portforward"),
 )  # fmt: skip
 NODE = Kind("", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",))
 NAMESPACE = Kind(

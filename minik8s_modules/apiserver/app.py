@@ -268,3 +268,5 @@ def _resource_routes(app: Flask, services: Services) -> None:
 
     for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
         app.add_url_rule(rule, "resource", resource, methods=_METHODS)
+        # werkzeug keeps upgrades to WebSocket from all other rules
+        app.add_url_rule(rule, "stream", resource, methods=("GET",), websocket=True)

@@ -13,7 +13,13 @@ from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
 from minik8s_modules.api.objects import JsonObject
 
 # subresources whose bodies are of another kind than the object
-_SUBRESOURCE_KINDS = {"binding": ("", "v1", "Binding"), "token": ("authentication.k8s.io", "v1", "TokenRequest")}
+_SUBRESOURCE_KINDS = {
+    "binding": ("", "v1", "Binding"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+    "exec": ("", "v1", "PodExecOptions"),
+    "attach": ("", "v1", "PodAttachOptions"),
+    "portforward": ("", "v1", "PodPortForwardOptions"),
+}
 
 
 @lru_cache(maxsize=4)

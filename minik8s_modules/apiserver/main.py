@@ -12,6 +12,7 @@ from minik8s_modules.apiserver import settings
 from minik8s_modules.apiserver.app import make_app
 from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.gateways import TlsGateways
 from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import CertificateAuthenticator
@@ -24,7 +25,9 @@ from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.settings import Settings
 from minik8s_modules.apiserver.startup import Startup
+from minik8s_modules.apiserver.streams import Streams
 from minik8s_modules.apiserver.tokens import TokenAuthenticator, Tokens
+from minik8s_modules.apiserver.tunnels import Tunnels
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
@@ -50,16 +53,20 @@ class Application:
         clock = SystemClock()
         self._backend = Backend(self._store, self._cache, clock, metrics, configured.service_cidr)
         self._hub = Hub(clock, self._cache)
+        self._tunnels = Tunnels(clock)
         self._startup = Startup(self._backend, configured)
         self._stop = threading.Event()
         self._compaction = threading.Thread(
             target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
         )
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
+        metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
         access = Access(Rbac(self._cache), [NodeAuthorizer(self._cache)])
         tokens = _tokens(self._backend, configured)
-        services = Services(self._backend, self._hub, access, reconcilers, tokens)
+        gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
+        streams = Streams(self._tunnels, gateways)
+        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams)
         authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._flask = make_app(services, authenticate, self._checks(), address)
@@ -68,6 +75,7 @@ class Application:
         """Start the threads."""
         self._cache.start()
         self._hub.start()
+        self._tunnels.start()
         self._startup.start()
         self._compaction.start()
 
@@ -79,6 +87,7 @@ class Application:
         """End all watches and threads."""
         self._stop.set()
         self._hub.stop()
+        self._tunnels.stop()
         self._startup.stop()
         self._cache.stop()
         self._store.close()
@@ -88,7 +97,7 @@ class Application:
 
     def _checks(self) -> dict[str, dict[str, Check]]:
         ping: Check = lambda: ""  # noqa: E731 - a check that holds whenever somebody answers
-        live: dict[str, Check] = {"ping": ping, "watch-hub": self._hub.failure}
+        live: dict[str, Check] = {"ping": ping, "watch-hub": self._hub.failure, "streams": self._tunnels.failure}
         ready: dict[str, Check] = {
             **live,
             "etcd": self._etcd_failure,

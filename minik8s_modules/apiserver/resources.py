@@ -33,6 +33,7 @@ from minik8s_modules.apiserver import (
     reading,
     responses,
     reviews,
+    streams,
     watching,
     writing,
 )
@@ -41,6 +42,7 @@ from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.negotiation import Form, form
+from minik8s_modules.apiserver.pod_streams import STREAMED
 from minik8s_modules.apiserver.selection import select
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.apiserver.tokens import TOKEN_REQUEST, Tokens
@@ -58,6 +60,7 @@ class Services(NamedTuple):
     access: Access
     reconcilers: plans.Reconcilers | None = None
     tokens: Tokens | None = None
+    streams: streams.Streams | None = None
 
 
 class Call(NamedTuple):
@@ -123,7 +126,9 @@ class HandOver(Response):
 
 
 def get(call: Call) -> Response:
-    """Answer with one object."""
+    """Answer with one object, or begin a stream."""
+    if call.target.subresource in STREAMED:
+        return _stream(call)
     return call.show(reading.get(call.backend, call.target, call.arguments))
 
 
@@ -152,6 +157,8 @@ def create(call: Call) -> Response:
     """Store a new object, bind a pod, or answer a review."""
     if call.target.subresource == "binding":
         return _bind(call)
+    if call.target.subresource in STREAMED:
+        return _stream(call)
     if call.target.subresource == "token":
         return _token(call)
     if not call.target.kind.stored:
@@ -159,6 +166,12 @@ def create(call: Call) -> Response:
     wanted, options = call.form(), call.options()
     item = writing.create(call.backend, call.target, call.body(options), options)
     return call.show(item, 201, options.warnings, wanted)
+
+
+def _stream(call: Call) -> Response:
+    if call.services.streams is None:
+        raise ServiceUnavailable("this API server serves no streams")
+    return streams.answer(call.services.streams, call.backend, call.target, call.request)
 
 
 def _bind(call: Call) -> Response:

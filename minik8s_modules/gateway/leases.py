@@ -1,8 +1,9 @@
 """A living node's Lease in kube-node-lease, renewed every 10 s as the kubelet does; the proof others judge it by.
 
-Renewed are only nodes whose Docker has answered lately. One thread serves all nodes: each renewal is one
-small request, and when the API is away all of them fail alike. Source of names and times: kubelet,
-``pkg/kubelet/kubelet.go``.
+The Lease also says where streams to the node's containers begin (annotation ``minik8s.io/stream-endpoint``): the
+gateway's own address, which is not the node's. Renewed are only nodes whose Docker has answered lately.
+One thread serves all nodes: each renewal is one small request, and when the API is away all of them fail alike.
+Source of names and times: kubelet, ``pkg/kubelet/kubelet.go``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ RENEW_S = 10.0
 DURATION_S = 40
 # longer than one ping interval and one ping's timeout: a single slow ping costs no renewal
 FRESH_S = 25.0
+STREAM_ENDPOINT = "minik8s.io/stream-endpoint"
 
 
 class LeaseApi(Protocol):
@@ -38,11 +40,14 @@ class LeaseApi(Protocol):
 
 
 class NodeLeases:
-    """Keeps the Leases of the nodes that ``living`` names."""
+    """Keeps the Leases of the nodes that ``living`` names; ``endpoint`` is where API servers ask for streams."""
 
-    def __init__(self, client: LeaseApi, living: Callable[[], Iterable[str]], clock: Clock | None = None) -> None:
+    def __init__(
+        self, client: LeaseApi, living: Callable[[], Iterable[str]], clock: Clock | None = None, endpoint: str = ""
+    ) -> None:
         self._client = client
         self._living = living
+        self._metadata = {"annotations": {STREAM_ENDPOINT: endpoint}} if endpoint else {}
         self._clock = clock or SystemClock()
         self._now = threading.Event()
         self._stop = threading.Event()
@@ -80,9 +85,9 @@ class NodeLeases:
         now = rfc3339_micro(self._clock.now())
         spec = {"holderIdentity": node, "leaseDurationSeconds": DURATION_S, "renewTime": now}
         try:
-            self._client.patch(LEASE, node, NAMESPACE, {"spec": spec})
+            self._client.patch(LEASE, node, NAMESPACE, {"metadata": self._metadata, "spec": spec})
         except NotFound:
-            metadata = {"name": node, "namespace": NAMESPACE}
+            metadata = {"name": node, "namespace": NAMESPACE, **self._metadata}
             self._client.create(
                 LEASE,
                 {

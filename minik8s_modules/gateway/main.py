@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
@@ -20,23 +20,26 @@ from minik8s_modules.gateway.messages import Cancel, PullRequest, Relist, Reques
 from minik8s_modules.gateway.node import NodeWatcher
 from minik8s_modules.gateway.pulls import Pulls
 from minik8s_modules.gateway.server import SocketServer
+from minik8s_modules.gateway.ssh import reach_argv
+from minik8s_modules.gateway.streams.listener import Door, Doors, StreamFiles, StreamServer
 
 log = logging.getLogger(__name__)
 
 _INVENTORY_CHECK_S = 3.0
+_LARGEST_PORT = 65535
 
 
 class Gateway:
     """Nodes, clients and pulls of one shard, tied together."""
 
-    def __init__(self, client: LeaseApi, socket_path: Path, directory: Path) -> None:
+    def __init__(self, client: LeaseApi, socket_path: Path, directory: Path, endpoint: str = "") -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._lock = threading.Lock()
         self._nodes: dict[str, tuple[NodeAddress, NodeWatcher]] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
         self._pulls = Pulls(self._server.publish)
-        self._leases = NodeLeases(client, self._living)
+        self._leases = NodeLeases(client, self._living, endpoint=endpoint)
 
     def start(self) -> None:
         """Serve clients and renew Leases; nodes come with ``use``."""
@@ -63,6 +66,17 @@ class Gateway:
             with self._lock:
                 self._nodes[address.name] = (address, watcher)
             watcher.start()
+
+    def door(self, node: str) -> Door | None:
+        """Return the way to a node for streams, None when it is not connected; from any thread."""
+        with self._lock:
+            found = self._nodes.get(node)
+        if found is None or not found[1].socket_path:
+            return None
+        address, watcher = found
+        if address.connection != "warm_ssh":
+            return Door(watcher.socket_path, None)
+        return Door(watcher.socket_path, lambda host, port: reach_argv(address, self._directory, host, port))
 
     def handle(self, request: Request) -> None:
         """Do what a client asks; returns at once."""
@@ -142,6 +156,37 @@ class InventoryFile:
         return load_nodes(self._path, self._shard, self._run_dir)
 
 
+class Streams(NamedTuple):
+    """What ``streams`` in the configuration says; ``advertise`` is where API servers find the listener."""
+
+    host: str
+    port: int
+    advertise: str
+    files: StreamFiles
+
+    def server(self, doors: Doors) -> StreamServer:
+        """Return the listener, not started."""
+        return StreamServer(self.host, self.port, self.files, doors)
+
+
+def streams_of(configuration: Configuration) -> Streams | None:
+    """Return the settings of streams; None where the gateway serves none."""
+    if not configuration.has("streams"):
+        return None
+    host, port = _host_and_port(configuration.text("streams.listen"), "streams.listen")
+    advertise = configuration.text("streams.advertise", f"{host}:{port}")
+    _host_and_port(advertise, "streams.advertise")
+    paths = (Path(configuration.text(f"streams.{name}")) for name in ("cert", "key", "client_ca"))
+    return Streams(host, port, advertise, StreamFiles(*paths))
+
+
+def _host_and_port(text: str, key: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
+        raise ConfigurationError(f"gateway: {key} must be HOST:PORT, not {text!r}")
+    return host, int(port)
+
+
 def serve(configuration: Configuration, stop: threading.Event) -> None:
     """Run until ``stop`` is set.
 
@@ -154,14 +199,21 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     inventory = InventoryFile(Path(configuration.text("inventory")), shard, run_dir)
     nodes = inventory.changed_nodes() or ()
     socket_path = Path(configuration.text("socket", str(run_dir / "gateway.sock")))
-    gateway = Gateway(client, socket_path, run_dir / "gateway")
+    streams = streams_of(configuration)
+    endpoint = f"https://{streams.advertise}" if streams else ""
+    gateway = Gateway(client, socket_path, run_dir / "gateway", endpoint)
+    listener = streams.server(gateway.door) if streams else None
     gateway.start()
+    if listener is not None:
+        listener.start()
     try:
         gateway.use(nodes)
         log.info("watching %d nodes, serving %s", len(nodes), socket_path)
         while not stop.wait(_INVENTORY_CHECK_S):
             _follow_inventory(gateway, inventory)
     finally:
+        if listener is not None:
+            listener.stop()
         gateway.stop()
 
 

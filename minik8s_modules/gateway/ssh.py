@@ -80,6 +80,12 @@ def master_argv(address: NodeAddress, paths: Paths) -> list[str]:
     return ["ssh", "-N", "-T", "-M", *options, "-L", forward, "--", address.host]
 
 
+def reach_argv(address: NodeAddress, directory: Path, host: str, port: int) -> list[str]:
+    """Return the command whose stdin and stdout are a TCP connection from the node to ``host``:``port``."""
+    options = connection_options(address, Paths(address, directory).control)
+    return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-W", f"{host}:{port}", "--", address.host]
+
+
 class SshMaster:
     """The master of one node; used by one thread at a time."""
 

@@ -1,0 +1,198 @@
+"""The listener streams come in by: HTTPS with mutual TLS, for the API server's certificate and nobody else's.
+
+A connection carries one request. That is also what keeps a client from sending a second one of its own behind an
+upgrade that was refused: whatever follows the first head is the stream's, never a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+
+from minik8s_modules.api.errors import BadRequest, InternalError, NotFound, ServiceUnavailable, StatusError
+from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.gateway.streams import logs
+from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, Connection
+from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused
+from minik8s_modules.gateway.streams.requests import HEAD_BYTES, StreamRequest, parse
+
+log = logging.getLogger(__name__)
+
+CALLER = "system:minik8s:apiserver"
+HEAD_S = 10.0
+STOP_S = 5.0
+# a reader may take its time with the last bytes of a stream that is over
+_LAST_BYTES_S = 600.0
+
+
+class StreamFiles(NamedTuple):
+    """Certificate, key, and the authority of callers."""
+
+    cert: Path
+    key: Path
+    client_ca: Path
+
+
+class Door(NamedTuple):
+    """The way to a node: its Docker socket here, and the command whose stdin and stdout reach an address there.
+
+    Without a command the node is this machine.
+    """
+
+    docker_socket: str
+    reach: Callable[[str, int], list[str]] | None
+
+
+Doors = Callable[[str], Door | None]
+"""Returns the door of a node, None for a node that is not reached from here now."""
+
+
+class StreamServer:
+    """Serves streams on ``host``:``port`` (0: any free one, see ``port``)."""
+
+    def __init__(self, host: str, port: int, files: StreamFiles, doors: Doors) -> None:
+        self._context = _context(files)
+        self._doors = doors
+        try:
+            self._socket = socket.create_server((host, port), backlog=128)
+        except OSError as error:
+            raise ConfigurationError(f"streams.listen: cannot listen on {host}:{port}: {error.strerror}") from error
+        self.port = int(self._socket.getsockname()[1])
+        self._loop = asyncio.new_event_loop()
+        self._streams: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="streams", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the listener and cut all streams."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_S)
+        self._socket.close()
+
+    def count(self) -> int:
+        """Return the number of streams."""
+        return len(self._streams)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        starting = asyncio.start_server(
+            self._connected,
+            sock=self._socket,
+            ssl=self._context,
+            limit=max(HEAD_BYTES, BUFFER_BYTES),
+            ssl_handshake_timeout=HEAD_S,
+            ssl_shutdown_timeout=_LAST_BYTES_S,
+        )
+        server = self._loop.run_until_complete(starting)
+        try:
+            self._loop.run_forever()
+        finally:
+            server.close()
+            self._loop.run_until_complete(self._end_all())
+            self._loop.close()
+
+    async def _end_all(self) -> None:
+        for task in self._streams:
+            task.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            return
+        self._streams.add(task)
+        client = Connection(reader, writer)
+        try:
+            await self._answer(client)
+        except (OSError, EOFError) as error:
+            log.debug("a stream ended: %s", error)
+        except logs.LogCut as error:
+            log.warning("%s", error)
+        except Exception:
+            log.exception("a stream failed")
+        finally:
+            self._streams.discard(task)
+            with contextlib.suppress(RuntimeError):  # the loop is being closed
+                client.close()
+
+    async def _answer(self, client: Connection) -> None:
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await client.reader.readuntil(b"\r\n\r\n")
+            await self._serve(client, _caller(client), parse(head))
+        except StatusError as error:
+            await _refuse(client, error)
+        except (ValueError, asyncio.LimitOverrunError, TimeoutError) as error:
+            await _refuse(client, BadRequest(str(error) or "no request within 10 s"))
+        except TemporaryError as error:
+            await _refuse(client, ServiceUnavailable(str(error)))
+        except DockerRefused as error:
+            await _refuse(client, InternalError(str(error)))
+
+    async def _serve(self, client: Connection, caller: str, request: StreamRequest) -> None:
+        if caller != CALLER:
+            told = f"streams are for {CALLER}, not for {caller or 'nobody'}"
+            raise StatusError(HTTPStatus.FORBIDDEN, "Forbidden", told)
+        door = self._doors(request.node)
+        if door is None:
+            raise ServiceUnavailable(f"the gateway has no connection to node {request.node}")
+        handler = _HANDLERS.get(request.what)
+        if handler is None:
+            raise NotFound.path()
+        work = asyncio.ensure_future(handler(client, Dockerd(door.docker_socket), request, door))
+        gone = asyncio.ensure_future(client.closed())
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (gone, work):
+                task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+def _caller(client: Connection) -> str:
+    certificate = client.writer.get_extra_info("peercert") or {}
+    names = [value for row in certificate.get("subject", ()) for kind, value in row if kind == "commonName"]
+    return ", ".join(names)
+
+
+async def _refuse(client: Connection, error: StatusError) -> None:
+    body = json.dumps(error.status()).encode()
+    head = (
+        f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nCache-Control: no-cache, private\r\nConnection: close\r\n\r\n"
+    )
+    await client.write(head.encode() + body)
+
+
+async def _log(client: Connection, docker: Dockerd, request: StreamRequest, _door: Door) -> None:
+    await logs.serve(client, docker, request)
+
+
+Handler = Callable[[Connection, Dockerd, StreamRequest, Door], Awaitable[None]]
+_HANDLERS: Mapping[str, Handler] = {"log": _log}
+
+
+def _context(files: StreamFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(files.cert, files.key)
+        context.load_verify_locations(files.client_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"streams: certificate, key or client_ca cannot be used: {error}") from error
+    return context

@@ -1,0 +1,64 @@
+"""The log of a container as plain text, chunk by chunk, as fast as its reader reads."""
+
+from __future__ import annotations
+
+from minik8s_modules.gateway.streams import finding
+from minik8s_modules.gateway.streams.connections import Connection
+from minik8s_modules.gateway.streams.dockerd import Dockerd
+from minik8s_modules.gateway.streams.frames import demultiplexer
+from minik8s_modules.gateway.streams.requests import StreamRequest
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache, private\r\n"
+    b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+)
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class LogCut(Exception):
+    """Docker ended a log that was followed though its container runs: the reader must not take it for the end."""
+
+
+async def serve(client: Connection, docker: Dockerd, request: StreamRequest) -> None:
+    """Write the log to ``client``.
+
+    Raises:
+        StatusError: there is no such log; nothing was written yet.
+        LogCut: see there; part of the log was written.
+    """
+    container = await finding.of_log(docker, request)
+    source = await docker.stream("GET", f"/containers/{container.id}/logs", docker_query(request))
+    try:
+        await client.write(HEAD)
+        whole = await _copy(source, client, tty=container.tty, limit=int(request.text("limitBytes") or 0))
+    finally:
+        source.close()
+    if whole and request.flag("follow") and await finding.is_running(docker, container.id):
+        raise LogCut(f"docker ended the log of {request.container} in {request.pod}")
+    await client.write(LAST_CHUNK)
+
+
+def docker_query(request: StreamRequest) -> dict[str, str]:
+    """Return Docker's parameters for the request's options."""
+    stream = request.text("stream") or "All"
+    found = {"stdout": str(int(stream != "Stderr")), "stderr": str(int(stream != "Stdout"))}
+    found |= {name: "1" for name in ("follow", "timestamps") if request.flag(name)}
+    if request.text("tailLines"):
+        found["tail"] = request.text("tailLines")
+    if request.text("since"):
+        found["since"] = request.text("since")
+    return found
+
+
+async def _copy(source: Connection, client: Connection, *, tty: bool, limit: int) -> bool:
+    """Copy until the end or ``limit`` bytes (0: all); return whether the end was reached."""
+    frames, left = demultiplexer(tty=tty), limit
+    while data := await source.read():
+        text = b"".join(piece for _, piece in frames.feed(data))
+        if limit:
+            text, left = text[:left], left - len(text)
+        if text:
+            await client.write(b"%X\r\n%s\r\n" % (len(text), text))
+        if limit and left <= 0:
+            return False
+    return True

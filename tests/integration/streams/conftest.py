@@ -1,0 +1,229 @@
+"""A real API server, gateway and dockerd, with pods made by the node's modules: what kubectl streams through.
+
+No scheduler and no reconciler: a test makes the pod object, the containers, and the status that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api.errors import AlreadyExists, NotFound
+from minik8s_modules.api.kinds import LEASE, POD, SERVICE_ACCOUNT
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.gateway.leases import STREAM_ENDPOINT
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import EtcdServer, free_port
+from tests.support.node import SOCKET, TestNode
+from tests.support.pki import Authority, write_kubeconfig
+
+ROOT = Path(__file__).resolve().parents[3]
+JsonObject = dict[str, Any]
+
+
+class Streaming:
+    """One node with an API server and a gateway in front of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.node = TestNode(folder)
+        self.etcd = EtcdServer(folder / "etcd").start()
+        authority = Authority(folder / "streams", "streams")
+        self.authority = authority
+        caller = authority.issue("caller", "system:minik8s:apiserver")
+        client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(authority.ca)}
+        self.server = ApiServerProcess(folder / "api", self.etcd.endpoint, reconciler_client=client).start()
+        self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
+        self.port = free_port()
+        self._config = self._write_config()
+        self.log = folder / "gateway.log"
+        self.gateway: subprocess.Popen[bytes] | None = None
+        self._sandboxes: JsonObject = {}
+        self._containers: JsonObject = {}
+        self._number = 10
+
+    def _write_config(self) -> Path:
+        inventory = self.folder / "hosts.yml"
+        variables = {"ansible_connection": "warm_local", "minik8s_docker_socket": SOCKET}
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.node.name: variables}}}))
+        identity = self.server.identity("system:minik8s:gateway")
+        kubeconfig = write_kubeconfig(
+            self.folder / "gateway.kubeconfig", self.server.url, self.server.authority.ca, identity
+        )
+        serving = self.authority.issue("gateway", "minik8s-gateway")
+        path = self.folder / "gateway.yml"
+        document = {
+            "kubeconfig": str(kubeconfig),
+            "inventory": str(inventory),
+            "socket": str(self.folder / "gw.sock"),
+            "run_dir": str(self.folder / "gw"),
+            "streams": {
+                "listen": f"127.0.0.1:{self.port}",
+                "advertise": f"127.0.0.1:{self.port}",
+                "cert": str(serving.cert),
+                "key": str(serving.key),
+                "client_ca": str(self.authority.ca),
+            },
+        }
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def start_gateway(self) -> None:
+        """Start the gateway and wait until the node's Lease names it."""
+        argv = [sys.executable, "-m", "minik8s_modules.gateway.main", "--config", str(self._config)]
+        with self.log.open("ab") as log:
+            self.gateway = subprocess.Popen(argv, stdout=log, stderr=log, cwd=ROOT)
+        self.until(self._announced)
+
+    def _announced(self) -> bool:
+        try:
+            lease = self.admin.get(LEASE, self.node.name, "kube-node-lease")
+        except NotFound:
+            return False
+        endpoint = lease["metadata"].get("annotations", {}).get(STREAM_ENDPOINT)
+        return endpoint == f"https://127.0.0.1:{self.port}" and self.admin_reaches()
+
+    def admin_reaches(self) -> bool:
+        """Return whether the gateway's listener answers."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def kill_gateway(self) -> None:
+        """Kill the gateway at once."""
+        assert self.gateway is not None
+        self.gateway.kill()
+        self.gateway.wait(10)
+
+    def close(self) -> None:
+        """End everything and remove what is left."""
+        if self.gateway is not None and self.gateway.poll() is None:
+            self.gateway.send_signal(signal.SIGTERM)
+            self.gateway.wait(15)
+        self.admin.close()
+        self.server.stop()
+        self.etcd.stop()
+        self.node.close()
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+        """Wait until ``condition`` holds."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if value := condition():
+                return value
+            time.sleep(0.02)
+        raise AssertionError(f"not within {timeout_s} s\n{self.log.read_text()[-3000:]}")
+
+    # pods
+
+    def pod(self, name: str, *scripts: str, **changes: Any) -> JsonObject:
+        """Run a pod: one container a script of sh (app, app1, app2, …); return the pod object."""
+        names = ["app" if not index else f"app{index}" for index in range(len(scripts) or 1)]
+        self._account()
+        spec = {
+            "nodeName": self.node.name,
+            "containers": [{"name": each, "image": "minik8s/busybox:1"} for each in names],
+        }
+        made = self.admin.create(POD, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        self._number += 1
+        sandbox = self.node.pod(self._number)
+        sandbox["pod"] = {"uid": made["metadata"]["uid"], "name": name, "namespace": "default"}
+        self._sandboxes[made["metadata"]["uid"]] = sandbox
+        for each, script in zip(names, scripts or ["sleep 3600"], strict=True):
+            entry = self.node.container(sandbox, each, entrypoint=["sh", "-c", script], **changes)
+            self._containers[f"{made['metadata']['uid']}/{each}"] = entry
+        self.apply()
+        return self.report(made)
+
+    def restart(self, pod: JsonObject, container: str = "app") -> JsonObject:
+        """Make the next attempt of a container whose last one has ended; the earlier one is kept."""
+        self._containers[f"{pod['metadata']['uid']}/{container}"]["attempt"] += 1
+        self.apply()
+        return self.report(pod)
+
+    def apply(self) -> None:
+        """Bring the node to what is declared."""
+        sections = (
+            ("network", self.node.network()),
+            ("sandboxes", self._sandboxes),
+            ("containers", self._containers),
+        )
+        for section, entries in sections:
+            result = self.node.run(section, entries)
+            assert not result["errors"], result["errors"]
+
+    def address(self, pod: JsonObject) -> str:
+        """Return the pod's address."""
+        return str(self._sandboxes[pod["metadata"]["uid"]]["ip"])
+
+    def inspect(self, pod: JsonObject, container: str = "app", attempt: int | None = None) -> JsonObject:
+        """Return Docker's view of one container."""
+        entry = self._containers[f"{pod['metadata']['uid']}/{container}"]
+        wanted = entry["attempt"] if attempt is None else attempt
+        marks = pod["metadata"]
+        name = f"mk8s_{container}_{marks['name']}_{marks['namespace']}_{marks['uid']}_{wanted}"
+        found = self.node.docker.inspect(name)
+        assert found is not None
+        return dict(found)
+
+    def report(self, pod: JsonObject) -> JsonObject:
+        """Write the pod's status as the reconciler would."""
+        told = [self._status(pod, each["name"]) for each in pod["spec"]["containers"]]
+        body = {"status": {"phase": "Running", "containerStatuses": told}}
+        return self.admin.patch(POD, pod["metadata"]["name"], "default", body, subresource="status")
+
+    def _status(self, pod: JsonObject, container: str) -> JsonObject:
+        entry = self._containers[f"{pod['metadata']['uid']}/{container}"]
+        seen = self.inspect(pod, container)
+        state: JsonObject = {"running": {}}
+        if not seen["State"]["Running"]:
+            state = {"terminated": {"exitCode": seen["State"]["ExitCode"], "containerID": f"docker://{seen['Id']}"}}
+        last: JsonObject = {}
+        if entry["attempt"]:
+            before = self.inspect(pod, container, entry["attempt"] - 1)
+            last = {"terminated": {"exitCode": 0, "containerID": f"docker://{before['Id']}"}}
+        return {
+            "name": container, "image": "i", "imageID": "", "ready": True, "restartCount": entry["attempt"],
+            "state": state, "lastState": last, "containerID": f"docker://{seen['Id']}",
+        }  # fmt: skip
+
+    def _account(self) -> None:
+        try:
+            self.admin.create(SERVICE_ACCOUNT, {"metadata": {"name": "default", "namespace": "default"}})
+        except AlreadyExists:
+            return
+
+    # kubectl
+
+    def kubectl(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run kubectl 1.32."""
+        return self.server.kubectl(*arguments, **options)
+
+    def popen(self, *arguments: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
+        """Start kubectl with pipes."""
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        environment = {**os.environ, "HOME": str(self.folder), **(env or {})}
+        return subprocess.Popen(self.server.kubectl_argv(*arguments), env=environment, **{**pipes, **options})
+
+
+@pytest.fixture(scope="module")
+def streaming() -> Iterator[Streaming]:
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    made = Streaming(folder)
+    try:
+        made.start_gateway()
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
