@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from tests.lab import processes
+from tests.lab import processes, supervisor
 
 CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 
@@ -28,26 +28,31 @@ def host_hierarchies() -> list[Path]:
 
 
 def make(name: str) -> list[Path]:
-    """Make the cgroups of this name and return their folders."""
-    made = []
-    for top in host_hierarchies():
-        _delegate(top)
-        folder = top / name
-        folder.mkdir(exist_ok=True)
-        for file in CPUSET_FILES:  # version 1: empty in a new group, and a process cannot join then
-            if (top / file).exists() and (folder / file).exists():
-                (folder / file).write_text((top / file).read_text(encoding="ascii"), encoding="ascii")
-        made.append(folder)
+    """Make the cgroups of this name, with a part for the node and one for what keeps it; return their folders."""
+    made = [top / name for top in host_hierarchies()]
+    for folder in made:
+        _make(folder)
+        for part in (supervisor.NODE, supervisor.KEEPER):
+            _make(folder / part)
     return made
 
 
-def _delegate(top: Path) -> None:
+def _make(folder: Path) -> None:
+    _delegate(folder.parent)
+    folder.mkdir(exist_ok=True)
+    for file in CPUSET_FILES:  # version 1: empty in a new group, and a process cannot join then
+        above = folder.parent / file
+        if above.exists() and (folder / file).exists():
+            (folder / file).write_text(above.read_text(encoding="ascii"), encoding="ascii")
+
+
+def _delegate(group: Path) -> None:
     """Version 2: hand the controllers to the children, which the limits of a node's containers need."""
-    control = top / "cgroup.subtree_control"
+    control = group / "cgroup.subtree_control"
     if not control.exists():
         return
     have = control.read_text(encoding="ascii").split()
-    missing = [name for name in (top / "cgroup.controllers").read_text(encoding="ascii").split() if name not in have]
+    missing = [name for name in (group / "cgroup.controllers").read_text(encoding="ascii").split() if name not in have]
     for name in missing:
         with contextlib.suppress(OSError):  # a host that keeps one for itself: containers there have no such limit
             control.write_text(f"+{name}", encoding="ascii")

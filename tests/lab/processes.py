@@ -65,13 +65,14 @@ def descendants(process: Mark) -> list[Mark]:
     found: list[Mark] = []
     queue = [process.pid]
     while queue:
-        children = list(_children(queue.pop()))
-        found += [child for pid in children if (child := mark(pid))]
-        queue += children
+        below = list(children(queue.pop()))
+        found += [child for pid in below if (child := mark(pid))]
+        queue += below
     return found
 
 
-def _children(pid: int) -> Iterator[int]:
+def children(pid: int) -> Iterator[int]:
+    """Yield the pids of a process's children."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):

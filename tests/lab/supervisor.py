@@ -11,6 +11,7 @@ argv, "rebooted": status}``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -22,6 +23,8 @@ from tests.lab import processes
 
 RECORD = "process.json"
 BOOT = "boot.json"
+# The parts of a node's cgroup.
+NODE, KEEPER = "node", "keeper"
 # A node that ends sooner is broken: to boot it again and again helps nobody.
 SHORTEST_BOOT_S = 0.5
 
@@ -39,16 +42,38 @@ def record(folder: Path) -> None:
 def boot(folder: Path) -> bool:
     """Run the node until it ends and tell whether it is to boot again."""
     plan = json.loads((folder / BOOT).read_text(encoding="utf-8"))
-    for group in plan["groups"]:
-        Path(group, "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+    groups = [Path(group) for group in plan["groups"]]
     for step in plan["prepare"]:
         output = None if step["check"] else subprocess.DEVNULL
         subprocess.run(step["argv"], input=step["input"], text=True, check=step["check"], stdout=output, stderr=output)
     begin = time.monotonic()
-    status = subprocess.run(["setpriv", "--pdeathsig", "KILL", *plan["command"]], check=False).returncode
+    join(groups, NODE, os.getpid())
+    with subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *plan["command"]]) as node:
+        keep_out(groups, node)
+        status = node.wait()
     seconds = time.monotonic() - begin
     print(f"supervisor: the node ended after {seconds:.1f} s with status {status}", flush=True)
     return bool(status == plan["rebooted"] and seconds >= SHORTEST_BOOT_S)
+
+
+def join(groups: list[Path], part: str, pid: int) -> None:
+    """Move a process into this part of each of the node's cgroups."""
+    for group in groups:
+        (group / part / "cgroup.procs").write_text(str(pid), encoding="ascii")
+
+
+def keep_out(groups: list[Path], node: subprocess.Popen[bytes]) -> None:
+    """Leave the node's cgroups to the node, ourselves and unshare, once its child is in a cgroup namespace of its own.
+
+    The node's systemd divides its cgroup, which version 2 allows only where no process is in it directly.
+    """
+    join(groups, KEEPER, os.getpid())
+    while node.poll() is None:
+        if any(processes.children(node.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                join(groups, KEEPER, node.pid)
+            return
+        time.sleep(0.005)
 
 
 def main(arguments: list[str]) -> None:
