@@ -1,4 +1,4 @@
-"""Fencing: one writer at a time on a node, and never an older one after a newer one (DESIGN 7).
+"""Fencing: one writer at a time on a node, and never an older one after a newer one.
 
 The lock is a flock, held until the last effect; the kernel lets go of it when the process dies. Runs by hand and the
 re-apply oneshot give no token: they take the lock and leave the recorded token alone.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 10.0  # a pass begins nothing after 2 s; the longest single Docker call decides the rest
 POLL_S = 0.01
+TOKEN_PARTS = 2  # epoch, revision
 
 
 @contextlib.contextmanager
@@ -64,13 +65,13 @@ def stored_token(state_dir: str) -> list[int] | None:
     """Return the newest token seen on this node as [epoch, revision], or None."""
     found = read_json(token_path(state_dir))
     token = found.get("token") if isinstance(found, dict) else None
-    return token if isinstance(token, list) and len(token) == len(("epoch", "revision")) else None
+    return token if isinstance(token, list) and len(token) == TOKEN_PARTS else None
 
 
 def is_fenced(state_dir: str, token: list[int] | None) -> bool:
     """Return whether a newer token than ``token`` was seen here; no token is never fenced."""
     stored = stored_token(state_dir)
-    return bool(token) and stored is not None and list(token or ()) < stored
+    return bool(token and stored and list(token) < stored)
 
 
 def record_token(context: Context, token: list[int] | None) -> None:

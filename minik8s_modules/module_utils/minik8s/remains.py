@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from .mounts import parse_mountinfo, under
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd")
 _ORDER = ("process", "container", "image", "link", "table", "mount")
@@ -88,17 +89,8 @@ def _holders(inodes: set[str]) -> list[str]:
 
 def mounts(table: str, directories: Sequence[str]) -> list[Remain]:
     """Return the mounts of ``table`` (/proc/self/mountinfo) at or below ``directories``."""
-    points = [_unescaped(line.split()[4]) for line in table.splitlines()]
-    return [
-        Remain("mount", point)
-        for point in points
-        if any(point == directory or point.startswith(directory + "/") for directory in directories)
-    ]
-
-
-def _unescaped(text: str) -> str:
-    """Return ``text`` with the octal escapes of proc(5) resolved."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+    found = (mount for mount in parse_mountinfo(table) if any(under(directory, [mount]) for directory in directories))
+    return [Remain("mount", mount.point) for mount in found]
 
 
 def links(directory: str = "/sys/class/net", prefix: str = "mk8s-") -> list[Remain]:

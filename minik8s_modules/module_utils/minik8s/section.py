@@ -23,8 +23,8 @@ from .fencing import hold_node, is_fenced, record_token
 from .schema import require_object
 
 Facets = dict[str, str]  # what a person wants to see of one key: {aspect: text}
-PASS_BUDGET_S = 2.0  # DESIGN 5
-THREADS = 8  # above 2 the gain is small, 30 pods: 11.6 s with 1, 7.7 s with 8 (executor guide)
+PASS_BUDGET_S = 2.0  # an item must not hold up the node's next one; what is left comes back as due
+THREADS = 8  # above 2 the gain is small, 30 pods: 11.6 s with 1, 7.7 s with 8
 
 
 class Clock(Protocol):
