@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ class Configuration:
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         self._data = data
         self._where = where
+        self._looked_up: set[str] = set()
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return the string at dotted ``key``."""
@@ -40,7 +41,12 @@ class Configuration:
         """Return whether dotted ``key`` is given and not null."""
         return self._find(key) is not None
 
+    def unread(self) -> list[str]:
+        """Return the dotted keys of the file that nobody has looked up yet: misspelt ones, once a daemon has begun."""
+        return [key for key in _leaves(self._data) if not any(_covers(known, key) for known in self._looked_up)]
+
     def _find(self, key: str) -> Any:
+        self._looked_up.add(key)
         value: Any = self._data
         for part in key.split("."):
             if not isinstance(value, Mapping) or part not in value:
@@ -57,6 +63,18 @@ class Configuration:
         if not isinstance(value, types):
             raise ConfigurationError(f"{self._where}: {key} must be {wanted}, not {type(value).__name__}")
         return value
+
+
+def _leaves(data: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in data.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _covers(known: str, key: str) -> bool:
+    return key == known or key.startswith(f"{known}.")
 
 
 def load(path: Path) -> Configuration:

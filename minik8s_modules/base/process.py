@@ -16,6 +16,8 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.logging import configure
 
 log = logging.getLogger(__name__)
+_BEGUN_S = 15.0
+"""By then a daemon has read all of its settings."""
 
 
 def stop_on_signals() -> threading.Event:
@@ -31,6 +33,18 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
+def _tell_unread_later(configuration: config.Configuration, file: Path) -> None:
+    """Warn of keys that the daemon did not look up while it began: each is a mistake that would pass unseen."""
+
+    def tell() -> None:
+        for key in configuration.unread():
+            log.warning("%s: %s is no setting of this daemon; it does nothing", file, key)
+
+    timer = threading.Timer(_BEGUN_S, tell)
+    timer.daemon = True
+    timer.start()
+
+
 def run_daemon(
     name: str,
     summary: str,
@@ -43,12 +57,17 @@ def run_daemon(
         0 after a clean stop; 2 when the configuration cannot be used (the reason is on standard error).
     """
     parser = argparse.ArgumentParser(prog=name, description=summary)
-    parser.add_argument("--config", type=Path, default=Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml"))
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    file = Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml")
+    parser.add_argument(
+        "--config", type=Path, default=file, metavar="FILE", help="YAML; ARCHITECTURE.md lists its keys (%(default)s)"
+    )
+    levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
+    parser.add_argument("--log-level", default="INFO", choices=levels, help="least level that is logged (%(default)s)")
     options = parser.parse_args(argv)
     configure(options.log_level)
     try:
         configuration = config.load(options.config)
+        _tell_unread_later(configuration, options.config)
         serve(configuration, stop_on_signals())
     except ConfigurationError as error:
         sys.stderr.write(f"{name}: {error}\n")
