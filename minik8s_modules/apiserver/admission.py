@@ -17,8 +17,6 @@ from minik8s_modules.store.errors import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-IMMORTAL = frozenset({"default", "kube-system"})
-
 # plugin/pkg/admission/namespace/lifecycle
 IMMORTAL_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
@@ -63,12 +61,6 @@ def _namespace(backend: Backend, namespace: str) -> CachedObject:
             raise NotFound(NAMESPACE, namespace)
         return backend.latest(Target(NAMESPACE, "", namespace))
     return found
-
-
-def check_deletable(target: Target) -> None:
-    """Raise Forbidden for the namespaces every cluster has (Kubernetes' NamespaceLifecycle admission)."""
-    if target.kind is NAMESPACE and target.name in IMMORTAL:
-        raise Forbidden(NAMESPACE, target.name, "this namespace may not be deleted")
 
 
 @contextmanager

@@ -55,10 +55,14 @@ class Access:
 
 
 class Asker(NamedTuple):
-    """Who makes a request, and what decides what he may; writes carry it to admission."""
+    """Who makes a request, and what decides what he may; writes carry it to admission.
+
+    ``notes`` are annotations of the request's audit event.
+    """
 
     user: User
     access: Access
+    notes: dict[str, str]
 
 
 def refusal(user: User, asked: Attributes, resource: Resource | None = None) -> StatusError:

@@ -1,7 +1,8 @@
 """Admission: what is done to a write, and asked of it, besides its own kind's rules. ``PLUGINS`` is the order.
 
 A plugin changes the new object (``mutate``, before validation) or refuses it (``validate``, after). Writes the server
-makes for itself carry no asker and pass no plugin. Order and meaning follow kube-apiserver's
+makes for itself carry no asker and pass no plugin. What comes before all of them is NamespaceLifecycle (admission.py),
+which holds for the server's own writes, too. Order and meaning follow kube-apiserver's
 ``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugins.go).
 """
 
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, POD, ROLE, ROLE_BINDING
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import escalation, node_access
+from minik8s_modules.apiserver import escalation, node_access, pod_admission
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -20,24 +21,45 @@ from minik8s_modules.apiserver.write import Operation, Write
 
 
 class Plugin(NamedTuple):
-    """One member of the chain: which writes it sees, and what it does; ``kinds`` None is all."""
+    """One member of the chain: which writes it sees, by (group, kind), and what it does."""
 
     name: str
     phase: Literal["mutate", "validate"]
     operations: tuple[Operation, ...]
-    kinds: tuple[Kind, ...] | None
+    kinds: tuple[tuple[str, str], ...]
     act: Callable[[Write], None]
 
 
-_CREATE_UPDATE: tuple[Operation, ...] = ("create", "update")
-
 _ALL: tuple[Operation, ...] = ("create", "update", "delete")
+_CREATE: tuple[Operation, ...] = ("create",)
+_CREATE_UPDATE: tuple[Operation, ...] = ("create", "update")
+_PODS, _WORKLOADS = (
+    (POD.id,),
+    (
+        *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")),
+        ("batch", "Job"),
+        ("batch", "CronJob"),
+    ),
+)
+_LIMITED = (POD.id, ("", "PersistentVolumeClaim"))
+_NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
 
 PLUGINS: tuple[Plugin, ...] = (
-    Plugin("NodeRestriction", "validate", _ALL, node_access.KINDS, node_access.restrict),
-    Plugin("RoleEscalation", "validate", _CREATE_UPDATE, (ROLE, CLUSTER_ROLE), escalation.check_role),
+    Plugin("LimitRanger", "mutate", _CREATE, _PODS, pod_admission.fill_limits),
+    Plugin("ServiceAccount", "mutate", _CREATE, _PODS, pod_admission.account),
+    Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, pod_admission.priority),
+    Plugin("LimitRanger", "validate", _CREATE, _LIMITED, pod_admission.check_limits),
+    Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, node_access.restrict),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, pod_admission.pod_security),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, pod_admission.template_security),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, (NAMESPACE.id,), pod_admission.namespace_security),
+    Plugin("RoleEscalation", "validate", _CREATE_UPDATE, (ROLE.id, CLUSTER_ROLE.id), escalation.check_role),
     Plugin(
-        "BindEscalation", "validate", _CREATE_UPDATE, (ROLE_BINDING, CLUSTER_ROLE_BINDING), escalation.check_binding
+        "BindEscalation",
+        "validate",
+        _CREATE_UPDATE,
+        (ROLE_BINDING.id, CLUSTER_ROLE_BINDING.id),
+        escalation.check_binding,
     ),
 )
 
@@ -56,9 +78,5 @@ def run(
         return
     write = Write(backend, operation, target, obj, old, options, options.asker)
     for plugin in PLUGINS:
-        if (
-            plugin.phase == phase
-            and operation in plugin.operations
-            and (plugin.kinds is None or target.kind in plugin.kinds)
-        ):
+        if plugin.phase == phase and operation in plugin.operations and target.kind.id in plugin.kinds:
             plugin.act(write)

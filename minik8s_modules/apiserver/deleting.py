@@ -86,7 +86,6 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
         Forbidden: it is one of the namespaces that stay.
     """
     admission.check_deletion(target)
-    admission.check_deletable(target)
     kind = stored_kind(target.kind)
     item = backend.get(target)
     for attempt in range(CHANGE_ATTEMPTS):

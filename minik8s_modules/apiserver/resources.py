@@ -52,6 +52,10 @@ from minik8s_modules.store.cached import CachedObject
 WsgiStart = Callable[..., Any]
 
 
+# where a request's notes for the audit log stand in its environment
+NOTES = "minik8s.notes"
+
+
 class Services(NamedTuple):
     """What the verbs work with; without ``reconcilers`` plans say so."""
 
@@ -93,7 +97,7 @@ class Call(NamedTuple):
     @property
     def asker(self) -> Asker:
         """Return who asks, for admission and reviews."""
-        return Asker(self.user, self.services.access)
+        return Asker(self.user, self.services.access, self.request.environ.setdefault(NOTES, {}))
 
     def body(self, options: incoming.Options) -> JsonObject:
         """Return the body, an object."""

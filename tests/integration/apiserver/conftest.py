@@ -14,9 +14,16 @@ from tests.support.etcd import EtcdServer
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """The etcd of ``server``."""
+    server = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer) -> Iterator[ApiServerProcess]:
     """A running API server; tests do not stop it."""
-    etcd = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
     store = EtcdStore([etcd.endpoint])
     for number in range(3):  # a past that the server's cache does not know
         store.create(f"/past/{number}", b"x")
@@ -24,7 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProces
     api = ApiServerProcess(tmp_path_factory.mktemp("api"), etcd.endpoint).start()
     yield api
     assert api.stop() == 0
-    etcd.stop()
 
 
 class Namespace:

@@ -21,10 +21,10 @@ class Node:
         for name, node in (("mine", self.name), ("other", self.stranger)):
             self.server.request("POST", "/api/v1/nodes", {"metadata": {"name": node}})
             self.server.request("POST", namespace.path("secrets"), {"metadata": {"name": name}})
+            self.server.request("POST", namespace.path("serviceaccounts"), {"metadata": {"name": name}})
             volumes = [{"name": "s", "secret": {"secretName": name}}]
             body = pod(name, nodeName=node, volumes=volumes, serviceAccountName=name)
             assert self.server.request("POST", namespace.path("pods"), body).code == 201
-            self.server.request("POST", namespace.path("serviceaccounts"), {"metadata": {"name": name}})
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Send a request as the node."""

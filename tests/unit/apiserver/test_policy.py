@@ -89,7 +89,7 @@ def test_subjects_are_users_groups_and_accounts(backend: Backend, access: Access
 
 
 def test_nobody_gives_what_he_does_not_have(backend: Backend, access: Access):
-    asker = Asker(JANE, access)
+    asker = Asker(JANE, access, {})
     make(backend, ROLE, "reader", rules=rules("get", "pods"))
     bound(backend, ROLE_BINDING, ROLE, "reader", USER)
     make(backend, ROLE, "same", rules=rules("get", "pods"), asker=asker)
@@ -114,8 +114,8 @@ def test_escalate_and_bind_are_verbs_that_may_be_given(backend: Backend, access:
     wanted = [{"verbs": ["escalate", "bind"], "apiGroups": [group], "resources": ["roles"], "resourceNames": ["more"]}]
     make(backend, ROLE, "grantor", rules=wanted)
     bound(backend, ROLE_BINDING, ROLE, "grantor", USER)
-    make(backend, ROLE, "more", rules=rules("*", "pods"), asker=Asker(JANE, access))
-    bound(backend, ROLE_BINDING, ROLE, "more", {"kind": "User", "name": "joe"}, asker=Asker(JANE, access))
+    make(backend, ROLE, "more", rules=rules("*", "pods"), asker=Asker(JANE, access, {}))
+    bound(backend, ROLE_BINDING, ROLE, "more", {"kind": "User", "name": "joe"}, asker=Asker(JANE, access, {}))
     assert access.allowed(User("joe", ()), GET_POD)
 
 
