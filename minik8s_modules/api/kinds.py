@@ -20,6 +20,9 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "exec": ("create", "get"),
     "attach": ("create", "get"),
     "portforward": ("create", "get"),
+    "scale": ("get", "patch", "update"),
+    "approval": ("get", "patch", "update"),
+    "eviction": ("create",),
     "token": ("create",),
 }
 
@@ -141,7 +144,7 @@ _CORE = "io.k8s.api.core.v1."
 POD = Kind(
     "", "v1", "Pod", "pods", f"{_CORE}Pod",
     short_names=("po",), categories=("all",),
-    subresources=("status", "binding", "log", "exec", "attach", "portforward"),
+    subresources=("status", "binding", "eviction", "log", "exec", "attach", "portforward"),
 )  # fmt: skip
 NODE = Kind("", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",))
 NAMESPACE = Kind(
@@ -225,6 +228,88 @@ SELF_SUBJECT_RULES_REVIEW = Kind(
     f"{_AUTHORIZATION}SelfSubjectRulesReview", namespaced=False, verbs=("create",), stored=False,
 )  # fmt: skip
 
+# --- kinds that are kept and served before anything acts on them -----------------------------------------------------
+
+_APPS, _BATCH, _POLICY = "io.k8s.api.apps.v1.", "io.k8s.api.batch.v1.", "io.k8s.api.policy.v1."
+_NETWORKING, _AUTOSCALING = "io.k8s.api.networking.v1.", "io.k8s.api.autoscaling."
+REPLICA_SET = Kind(
+    "apps", "v1", "ReplicaSet", "replicasets", f"{_APPS}ReplicaSet",
+    short_names=("rs",), categories=("all",), subresources=("status", "scale"),
+)  # fmt: skip
+DEPLOYMENT = Kind(
+    "apps", "v1", "Deployment", "deployments", f"{_APPS}Deployment",
+    short_names=("deploy",), categories=("all",), subresources=("status", "scale"),
+)  # fmt: skip
+STATEFUL_SET = Kind(
+    "apps", "v1", "StatefulSet", "statefulsets", f"{_APPS}StatefulSet",
+    short_names=("sts",), categories=("all",), subresources=("status", "scale"),
+)  # fmt: skip
+DAEMON_SET = Kind(
+    "apps", "v1", "DaemonSet", "daemonsets", f"{_APPS}DaemonSet",
+    short_names=("ds",), categories=("all",), subresources=("status",),
+)  # fmt: skip
+CONTROLLER_REVISION = Kind(
+    "apps", "v1", "ControllerRevision", "controllerrevisions", f"{_APPS}ControllerRevision", has_spec=False
+)  # fmt: skip
+JOB = Kind("batch", "v1", "Job", "jobs", f"{_BATCH}Job", categories=("all",), subresources=("status",))
+CRON_JOB = Kind(
+    "batch", "v1", "CronJob", "cronjobs", f"{_BATCH}CronJob",
+    short_names=("cj",), categories=("all",), subresources=("status",),
+)  # fmt: skip
+HORIZONTAL_POD_AUTOSCALER = Kind(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers",
+    f"{_AUTOSCALING}v2.HorizontalPodAutoscaler",
+    short_names=("hpa",), categories=("all",), subresources=("status",), has_spec=False,
+)  # fmt: skip
+HORIZONTAL_POD_AUTOSCALER_V1 = Kind(
+    "autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers",
+    f"{_AUTOSCALING}v1.HorizontalPodAutoscaler", short_names=("hpa",), categories=("all",), subresources=("status",),
+    storage=("autoscaling", "horizontalpodautoscalers"), has_spec=False,
+)  # fmt: skip
+POD_DISRUPTION_BUDGET = Kind(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", f"{_POLICY}PodDisruptionBudget",
+    short_names=("pdb",), subresources=("status",),
+)  # fmt: skip
+RESOURCE_QUOTA = Kind(
+    "", "v1", "ResourceQuota", "resourcequotas", f"{_CORE}ResourceQuota",
+    short_names=("quota",), subresources=("status",), has_spec=False,
+)  # fmt: skip
+LIMIT_RANGE = Kind(
+    "", "v1", "LimitRange", "limitranges", f"{_CORE}LimitRange", short_names=("limits",), has_spec=False
+)  # fmt: skip
+PERSISTENT_VOLUME = Kind(
+    "", "v1", "PersistentVolume", "persistentvolumes", f"{_CORE}PersistentVolume",
+    short_names=("pv",), namespaced=False, subresources=("status",), has_spec=False,
+)  # fmt: skip
+PERSISTENT_VOLUME_CLAIM = Kind(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", f"{_CORE}PersistentVolumeClaim",
+    short_names=("pvc",), subresources=("status",), has_spec=False,
+)  # fmt: skip
+INGRESS = Kind(
+    "networking.k8s.io", "v1", "Ingress", "ingresses", f"{_NETWORKING}Ingress",
+    short_names=("ing",), subresources=("status",),
+)  # fmt: skip
+INGRESS_CLASS = Kind(
+    "networking.k8s.io", "v1", "IngressClass", "ingressclasses", f"{_NETWORKING}IngressClass", namespaced=False
+)  # fmt: skip
+NETWORK_POLICY = Kind(
+    "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", f"{_NETWORKING}NetworkPolicy",
+    short_names=("netpol",),
+)  # fmt: skip
+STORAGE_CLASS = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", "io.k8s.api.storage.v1.StorageClass",
+    short_names=("sc",), namespaced=False, has_spec=False,
+)  # fmt: skip
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass",
+    short_names=("pc",), namespaced=False, has_spec=False,
+)  # fmt: skip
+CERTIFICATE_SIGNING_REQUEST = Kind(
+    "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests",
+    "io.k8s.api.certificates.v1.CertificateSigningRequest",
+    short_names=("csr",), namespaced=False, subresources=("approval", "status"), has_spec=False,
+)  # fmt: skip
+
 KINDS = Registry(
     (
         POD,
@@ -251,5 +336,25 @@ KINDS = Registry(
         LOCAL_SUBJECT_ACCESS_REVIEW,
         SELF_SUBJECT_RULES_REVIEW,
         TOKEN_REVIEW,
+        REPLICA_SET,
+        DEPLOYMENT,
+        STATEFUL_SET,
+        DAEMON_SET,
+        CONTROLLER_REVISION,
+        JOB,
+        CRON_JOB,
+        HORIZONTAL_POD_AUTOSCALER,
+        HORIZONTAL_POD_AUTOSCALER_V1,
+        POD_DISRUPTION_BUDGET,
+        RESOURCE_QUOTA,
+        LIMIT_RANGE,
+        PERSISTENT_VOLUME,
+        PERSISTENT_VOLUME_CLAIM,
+        INGRESS,
+        INGRESS_CLASS,
+        NETWORK_POLICY,
+        STORAGE_CLASS,
+        PRIORITY_CLASS,
+        CERTIFICATE_SIGNING_REQUEST,
     )
 )

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from minik8s_modules.api import resources
+from minik8s_modules.api.defaults_workloads import generate_job_selector
 from minik8s_modules.api.errors import BadRequest, Conflict
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, metadata, name, spec, status
@@ -21,7 +22,30 @@ NAMESPACE_FINALIZER = "kubernetes"
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _LONGEST_BASE = 58  # 63 less the five characters of the suffix
 _NOT_A_CLIENTS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation")
+_DECISIONS = frozenset({"Approved", "Denied"})
 _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+
+
+# what Kubernetes shows of the status of a new object: the fields it never leaves out
+_FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
+    ("apps", "Deployment"): {},
+    ("apps", "ReplicaSet"): {"replicas": 0},
+    ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
+    ("apps", "DaemonSet"): {
+        "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0,
+    },
+    ("batch", "Job"): {},
+    ("batch", "CronJob"): {},
+    ("autoscaling", "HorizontalPodAutoscaler"): {"desiredReplicas": 0},
+    ("policy", "PodDisruptionBudget"): {
+        "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0,
+    },
+    ("", "ResourceQuota"): {},
+    ("", "PersistentVolume"): {"phase": "Pending"},
+    ("", "PersistentVolumeClaim"): {"phase": "Pending"},
+    ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
+    ("certificates.k8s.io", "CertificateSigningRequest"): {},
+}  # fmt: skip
 
 
 def prepare_create(kind: Kind, obj: JsonObject, *, namespace: str, now: datetime, uid: str, name_suffix: str) -> None:
@@ -71,6 +95,10 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
         obj["spec"] = {"finalizers": [NAMESPACE_FINALIZER, *(f for f in wanted if f != NAMESPACE_FINALIZER)]}
     elif kind.id == ("", "Service"):
         obj["status"] = {"loadBalancer": {}}
+    elif kind.id in _FIRST_STATUS:
+        obj["status"] = dict(_FIRST_STATUS[kind.id])
+    if kind.id == ("batch", "Job"):
+        generate_job_selector(obj)
 
 
 def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "") -> None:
@@ -80,8 +108,10 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     by one when spec changes. A missing uid is filled in, a different one is validation's to refuse.
     """
     new["apiVersion"], new["kind"] = kind.api_version, kind.kind
-    if subresource == "status":
+    if subresource in {"status", "approval"}:
         _keep_all_but_status(new, old)
+        if kind.id == ("certificates.k8s.io", "CertificateSigningRequest"):
+            _keep_decision(new, old, subresource)
         return
     _keep_metadata(new, old)
     _keep(new, old, "status")
@@ -143,6 +173,19 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject) -> None:
         new["status"] = fresh
         if "qosClass" in status(old) and isinstance(fresh, dict):
             fresh["qosClass"] = status(old)["qosClass"]  # follows from the spec alone
+
+
+def _keep_decision(new: JsonObject, old: JsonObject, subresource: str) -> None:
+    """Approval changes a signing request's conditions alone; status changes all but what was approved or denied."""
+    after, before = status(new).get("conditions") or [], status(old).get("conditions") or []
+    if subresource == "approval":
+        kept = {field: value for field, value in status(old).items() if field != "conditions"}
+        new["status"] = {**kept, "conditions": after} if after else kept
+        return
+    decided = [c for c in before if c.get("type") in _DECISIONS]
+    others = [c for c in after if c.get("type") not in _DECISIONS]
+    if decided or after:
+        new["status"] = {**status(new), "conditions": [*decided, *others]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from minik8s_modules.api import conversion, selectors, tables_pod, tables_rbac
+from minik8s_modules.api import conversion, selectors, tables_more, tables_pod, tables_rbac
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
-from minik8s_modules.api.tables_common import AGE, NAME, NONE, UNKNOWN, Column, age, human_duration, since
+from minik8s_modules.api.tables_common import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 
 _SHOWN = 3  # endpoints and ports before "+ n more..."
 __all__ = ["Column", "age", "human_duration", "since", "table_columns", "table_row"]
@@ -39,6 +39,9 @@ def table_row(kind: Kind, obj: JsonObject, now: datetime) -> list[Any]:
 def _table(kind: Kind) -> _Table:
     if kind.id == ("", "Pod"):
         return _Table(tables_pod.COLUMNS, tables_pod.cells)
+    more = tables_more.TABLES.get(kind.id)
+    if more is not None:
+        return _Table(*more)
     return _TABLES.get(kind.id, _DEFAULT)
 
 
@@ -170,33 +173,28 @@ def _pod_address(address: JsonObject, now: datetime) -> list[Any]:
     return [name(address), pod, holder.get("nodeName", ""), age(address, now), holder.get("podUID", "")]
 
 
-def _columns(*names: str) -> list[Column]:
-    """Return string columns between Name and Age; a name that ends in ``+`` is shown with ``-o wide`` only."""
-    return [Column(each.rstrip("+"), priority=int(each.endswith("+"))) for each in names]
-
-
-_EVENT_COLUMNS = _columns(
+_EVENT_COLUMNS = columns(
     "Last Seen", "Type", "Reason", "Object", "Subobject+", "Source+", "Message", "First Seen+", "Count+"
 )  # fmt: skip
 _EVENT_TABLE_COLUMNS = [*_EVENT_COLUMNS, NAME._replace(priority=1)]
-_NODE_WIDE = _columns("Internal-IP+", "External-IP+", "OS-Image+", "Kernel-Version+", "Container-Runtime+")
+_NODE_WIDE = columns("Internal-IP+", "External-IP+", "OS-Image+", "Kernel-Version+", "Container-Runtime+")
 
 _DEFAULT = _Table([NAME, AGE], lambda obj, now: [name(obj), age(obj, now)])
 _TABLES: dict[tuple[str, str], _Table] = {
-    ("", "Node"): _Table([NAME, *_columns("Status", "Roles"), AGE, Column("Version"), *_NODE_WIDE], _node),
+    ("", "Node"): _Table([NAME, *columns("Status", "Roles"), AGE, Column("Version"), *_NODE_WIDE], _node),
     ("", "Namespace"): _Table([NAME, Column("Status"), AGE], _namespace),
     ("", "Service"): _Table(
-        [NAME, *_columns("Type", "Cluster-IP", "External-IP", "Port(s)"), AGE, *_columns("Selector+")], _service
+        [NAME, *columns("Type", "Cluster-IP", "External-IP", "Port(s)"), AGE, *columns("Selector+")], _service
     ),
     ("", "Endpoints"): _Table([NAME, Column("Endpoints"), AGE], _endpoints),
     ("", "ConfigMap"): _Table([NAME, Column("Data"), AGE], _config_map),
-    ("", "Secret"): _Table([NAME, *_columns("Type", "Data"), AGE], _secret),
+    ("", "Secret"): _Table([NAME, *columns("Type", "Data"), AGE], _secret),
     ("", "ServiceAccount"): _Table([NAME, Column("Secrets"), AGE], _service_account),
     ("", "Event"): _Table(_EVENT_TABLE_COLUMNS, _event),
     ("events.k8s.io", "Event"): _Table(_EVENT_TABLE_COLUMNS, _new_event),
     ("coordination.k8s.io", "Lease"): _Table([NAME, Column("Holder"), AGE], _lease),
     ("discovery.k8s.io", "EndpointSlice"): _Table(
-        [NAME, *_columns("AddressType", "Ports", "Endpoints"), AGE], _endpoint_slice
+        [NAME, *columns("AddressType", "Ports", "Endpoints"), AGE], _endpoint_slice
     ),
     **{
         ("rbac.authorization.k8s.io", kind): _Table(tables_rbac.ROLE_COLUMNS, tables_rbac.role)
@@ -206,5 +204,5 @@ _TABLES: dict[tuple[str, str], _Table] = {
         ("rbac.authorization.k8s.io", kind): _Table(tables_rbac.BINDING_COLUMNS, tables_rbac.binding)
         for kind in ("RoleBinding", "ClusterRoleBinding")
     },
-    ("minik8s.io", "PodAddress"): _Table([NAME, *_columns("Pod", "Node"), AGE, *_columns("UID+")], _pod_address),
+    ("minik8s.io", "PodAddress"): _Table([NAME, *columns("Pod", "Node"), AGE, *columns("UID+")], _pod_address),
 }

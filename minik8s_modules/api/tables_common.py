@@ -64,3 +64,8 @@ def since(timestamp: str | None, now: datetime) -> str:
 def age(obj: JsonObject, now: datetime) -> str:
     """Return the time since the object was created."""
     return since(metadata(obj).get("creationTimestamp"), now)
+
+
+def columns(*names: str) -> list[Column]:
+    """Return string columns; a name that ends in ``+`` is shown with ``-o wide`` only."""
+    return [Column(each.rstrip("+"), priority=int(each.endswith("+"))) for each in names]

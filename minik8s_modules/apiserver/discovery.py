@@ -15,6 +15,8 @@ from minik8s_modules.api.objects import JsonObject
 # subresources whose bodies are of another kind than the object
 _SUBRESOURCE_KINDS = {
     "binding": ("", "v1", "Binding"),
+    "scale": ("autoscaling", "v1", "Scale"),
+    "eviction": ("policy", "v1", "Eviction"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "exec": ("", "v1", "PodExecOptions"),
     "attach": ("", "v1", "PodAttachOptions"),
@@ -130,10 +132,14 @@ def _resources(kind: Kind) -> list[JsonObject]:
 
 
 def _subresource(kind: Kind, name: str) -> JsonObject:
-    return {
+    shown: JsonObject = {
         "name": f"{kind.plural}/{name}",
         "singularName": "",
         "namespaced": kind.namespaced,
         "kind": _response_kind(kind, name)["kind"],
         "verbs": list(SUBRESOURCE_VERBS[name]),
     }
+    group, version, _ = _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, ""))
+    if (group, version) != (kind.group, kind.version):
+        shown |= {"group": group, "version": version}  # kubectl drain looks for them
+    return shown

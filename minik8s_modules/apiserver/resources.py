@@ -10,6 +10,7 @@ from werkzeug.wsgi import ClosingIterator
 
 from minik8s_modules.api.errors import Invalid, ServiceUnavailable
 from minik8s_modules.api.kinds import (
+    CERTIFICATE_SIGNING_REQUEST,
     LOCAL_SUBJECT_ACCESS_REVIEW,
     PLAN,
     POD,
@@ -26,6 +27,7 @@ from minik8s_modules.apiserver import (
     bodies,
     chain,
     deleting,
+    eviction,
     incoming,
     patching,
     plans,
@@ -33,6 +35,7 @@ from minik8s_modules.apiserver import (
     reading,
     responses,
     reviews,
+    scaling,
     streams,
     watching,
     writing,
@@ -133,7 +136,10 @@ def get(call: Call) -> Response:
     """Answer with one object, or begin a stream."""
     if call.target.subresource in STREAMED:
         return _stream(call)
-    return call.show(reading.get(call.backend, call.target, call.arguments))
+    item = reading.get(call.backend, call.target, call.arguments)
+    if call.target.subresource == "scale":
+        return responses.json(scaling.scale_of(item.object))
+    return call.show(item)
 
 
 def list_(call: Call) -> Response:
@@ -161,6 +167,8 @@ def create(call: Call) -> Response:
     """Store a new object, bind a pod, or answer a review."""
     if call.target.subresource == "binding":
         return _bind(call)
+    if call.target.subresource == "eviction":
+        return _evict(call)
     if call.target.subresource in STREAMED:
         return _stream(call)
     if call.target.subresource == "token":
@@ -168,8 +176,20 @@ def create(call: Call) -> Response:
     if not call.target.kind.stored:
         return _answered(call)
     wanted, options = call.form(), call.options()
-    item = writing.create(call.backend, call.target, call.body(options), options)
+    obj = call.body(options)
+    if call.target.kind is CERTIFICATE_SIGNING_REQUEST:
+        obj = _requested(obj, call.user)
+    item = writing.create(call.backend, call.target, obj, options)
     return call.show(item, 201, options.warnings, wanted)
+
+
+def _requested(obj: JsonObject, user: User) -> JsonObject:
+    """Return a signing request that says who asks; what it says itself does not count."""
+    declared = obj.get("spec")
+    if not isinstance(declared, dict):
+        return obj
+    own = {field: value for field, value in declared.items() if field not in {"username", "uid", "groups", "extra"}}
+    return {**obj, "spec": {**own, **user.info()}}
 
 
 def _stream(call: Call) -> Response:
@@ -202,6 +222,12 @@ def _tokens(call: Call) -> Tokens:
     return call.services.tokens
 
 
+def _evict(call: Call) -> Response:
+    options = call.options()
+    eviction.evict(call.backend, call.target, call.body(options), options)
+    return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
+
+
 def _answered(call: Call) -> Response:
     kind, options = call.target.kind, call.options()
     obj = incoming.readable(kind, call.body(options), options)
@@ -228,6 +254,9 @@ ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]
 def update(call: Call) -> Response:
     """Replace an object or its subresource's part."""
     wanted, options = call.form(), call.options()
+    if call.target.subresource == "scale":
+        scale = scaling.update(call.backend, call.target, call.body(options), options)
+        return responses.json(scale, 200, options.warnings)
     item = writing.update(call.backend, call.target, call.body(options), options)
     return call.show(item, 200, options.warnings, wanted)
 
@@ -236,6 +265,9 @@ def patch(call: Call) -> Response:
     """Patch an object or its subresource's part."""
     wanted, options = call.form(), call.options()
     media, body = bodies.media_type(call.request), bodies.read(call.request)
+    if call.target.subresource == "scale":
+        scale = scaling.patched(call.backend, call.target, body, media, options)
+        return responses.json(scale, 200, options.warnings)
     if media == applying.MEDIA:
         item, created = applying.apply(call.backend, call.target, body, options, call.arguments)
         return call.show(item, 201 if created else 200, options.warnings, wanted)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import others, pods, rbac, services
+from minik8s_modules.api.validation import infrastructure, others, pods, policies, rbac, services, workloads
 
 CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod,
@@ -30,6 +30,25 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("rbac.authorization.k8s.io", "ClusterRole"): rbac.validate_cluster_role,
     ("rbac.authorization.k8s.io", "RoleBinding"): rbac.validate_role_binding,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): rbac.validate_cluster_role_binding,
+    ("apps", "ReplicaSet"): workloads.validate_replica_set,
+    ("apps", "Deployment"): workloads.validate_deployment,
+    ("apps", "StatefulSet"): workloads.validate_stateful_set,
+    ("apps", "DaemonSet"): workloads.validate_daemon_set,
+    ("apps", "ControllerRevision"): workloads.validate_controller_revision,
+    ("batch", "Job"): workloads.validate_job,
+    ("batch", "CronJob"): workloads.validate_cron_job,
+    ("autoscaling", "HorizontalPodAutoscaler"): policies.validate_autoscaler,
+    ("policy", "PodDisruptionBudget"): policies.validate_budget,
+    ("", "ResourceQuota"): policies.validate_quota,
+    ("", "LimitRange"): policies.validate_limit_range,
+    ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class,
+    ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request,
+    ("", "PersistentVolume"): infrastructure.validate_volume,
+    ("", "PersistentVolumeClaim"): infrastructure.validate_claim,
+    ("storage.k8s.io", "StorageClass"): infrastructure.validate_storage_class,
+    ("networking.k8s.io", "Ingress"): infrastructure.validate_ingress,
+    ("networking.k8s.io", "IngressClass"): infrastructure.validate_ingress_class,
+    ("networking.k8s.io", "NetworkPolicy"): infrastructure.validate_network_policy,
 }
 UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod_update,
@@ -41,4 +60,17 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("minik8s.io", "PodAddress"): others.validate_pod_address_update,
     ("rbac.authorization.k8s.io", "RoleBinding"): rbac.validate_binding_update,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): rbac.validate_binding_update,
+    ("apps", "ReplicaSet"): workloads.immutable("selector"),
+    ("apps", "Deployment"): workloads.immutable("selector"),
+    ("apps", "DaemonSet"): workloads.immutable("selector"),
+    ("apps", "StatefulSet"): workloads.validate_stateful_set_update,
+    ("apps", "ControllerRevision"): workloads.validate_controller_revision_update,
+    ("batch", "Job"): workloads.validate_job_update,
+    ("", "ResourceQuota"): policies.validate_quota_update,
+    ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class_update,
+    ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request_update,
+    ("", "PersistentVolume"): infrastructure.validate_volume_update,
+    ("", "PersistentVolumeClaim"): infrastructure.validate_claim_update,
+    ("storage.k8s.io", "StorageClass"): infrastructure.validate_storage_class_update,
+    ("networking.k8s.io", "IngressClass"): workloads.immutable("controller"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from minik8s_modules.api import schema
 from minik8s_modules.api.defaults import apply_defaults
@@ -64,6 +69,23 @@ def sample(kind: Kind) -> JsonObject:
     return merged(base, copy.deepcopy(_PARTS.get(kind.id, {})))  # type: ignore[no-any-return]
 
 
+_WORKLOADS = ("ReplicaSet", "Deployment", "StatefulSet", "DaemonSet")
+_SELECTOR: JsonObject = {"matchLabels": {"app": "web"}}
+_TEMPLATE: JsonObject = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]},
+}
+
+
+def _signing_request() -> str:
+    """Return a PEM certificate request, in base64."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return base64.b64encode(made.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+_REQUEST = _signing_request()
 _PARTS: dict[tuple[str, str], JsonObject] = {
     ("", "Pod"): {"spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]}},
     ("", "Service"): {"spec": {"ports": [{"port": 80}]}},
@@ -93,5 +115,36 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): {
         "roleRef": {"kind": "ClusterRole", "name": "reader"},
         "subjects": [{"kind": "Group", "name": "people"}],
+    },
+    **{("apps", each): {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}} for each in _WORKLOADS},
+    ("apps", "ControllerRevision"): {"revision": 1, "data": {"spec": {}}},
+    ("batch", "Job"): {"spec": {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}},
+    ("batch", "CronJob"): {
+        "spec": {
+            "schedule": "*/5 * * * *",
+            "jobTemplate": {"spec": {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}},
+        }
+    },
+    ("autoscaling", "HorizontalPodAutoscaler"): {
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+    },
+    ("policy", "PodDisruptionBudget"): {"spec": {"minAvailable": 1, "selector": _SELECTOR}},
+    ("", "ResourceQuota"): {"spec": {"hard": {"pods": "4"}}},
+    ("", "LimitRange"): {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}},
+    ("", "PersistentVolume"): {
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"}}
+    },
+    ("", "PersistentVolumeClaim"): {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    },
+    ("networking.k8s.io", "Ingress"): {
+        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+    },
+    ("networking.k8s.io", "IngressClass"): {"spec": {"controller": "example.com/ingress"}},
+    ("networking.k8s.io", "NetworkPolicy"): {"spec": {"podSelector": {}}},
+    ("storage.k8s.io", "StorageClass"): {"provisioner": "example.com/disks"},
+    ("scheduling.k8s.io", "PriorityClass"): {"value": 10},
+    ("certificates.k8s.io", "CertificateSigningRequest"): {
+        "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_managers_of_two_versions_are_compared_each_in_its_own():
     record_update(EVENT, EVENT, event, None, Writer("core"), samples.NOW)
     new = copy.deepcopy(event) | {"message": "two"}
     record_update(EVENTS_EVENT, EVENT, new, event, Writer("new"), samples.NOW)
-    fields = dict(entries(new))
+    fields: dict[str, Any] = dict(entries(new))
     assert "f:message" not in fields["core"]
     assert fields["new"] == {"f:note": {}}
 

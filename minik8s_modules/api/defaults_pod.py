@@ -1,0 +1,115 @@
+"""Defaults of pods, and of templates that pods are made from. Source: kubernetes ``pkg/apis/core/v1/defaults.go``."""
+
+from __future__ import annotations
+
+from minik8s_modules.api import quantities
+from minik8s_modules.api.objects import JsonObject, all_containers
+
+DEFAULT_MODE = 420  # 0644, of files of configMap and secret volumes
+_VOLUME_SOURCES_WITH_MODE = ("configMap", "secret", "projected", "downwardAPI")
+
+
+def set_missing(target: JsonObject, **values: object) -> None:
+    """Set, in place, each field that is absent."""
+    for field, value in values.items():
+        target.setdefault(field, value)
+
+
+def set_nonempty(target: JsonObject, **values: object) -> None:
+    """Set, in place, each field that is absent, null or empty."""
+    for field, value in values.items():
+        if target.get(field) in {None, ""}:
+            target[field] = value
+
+
+def pod(pod: JsonObject) -> None:
+    """Fill in, in place, the defaults of a pod."""
+    pod_template(pod)
+    spec = pod["spec"]
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def pod_template(pod: JsonObject) -> None:
+    """Fill in, in place, the defaults of a pod, or of a template that pods are made from."""
+    spec = pod.setdefault("spec", {})
+    set_nonempty(spec, restartPolicy="Always", dnsPolicy="ClusterFirst", schedulerName="default-scheduler")
+    set_missing(spec, terminationGracePeriodSeconds=30, securityContext={})
+    if spec.get("serviceAccountName"):
+        spec["serviceAccount"] = spec["serviceAccountName"]
+    for _, _, container in all_containers(pod):
+        _container(container, host_network=bool(spec.get("hostNetwork")))
+    for volume in spec.get("volumes") or []:
+        _volume_source(volume)
+
+
+def _container(container: JsonObject, *, host_network: bool) -> None:
+    set_nonempty(
+        container,
+        imagePullPolicy=_pull_policy(container.get("image", "")),
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+    )
+    for port in container.get("ports") or []:
+        set_nonempty(port, protocol="TCP")
+        if host_network:
+            set_missing(port, hostPort=port.get("containerPort"))
+    for variable in container.get("env") or []:
+        _variable_source(variable.get("valueFrom") or {})
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        _probe(container.get(probe))
+    _resources(container.setdefault("resources", {}))
+
+
+def _pull_policy(image: str) -> str:
+    """Return Always for an image whose tag is, or defaults to, latest; a digest pins it."""
+    last = image.rpartition("/")[2]
+    if "@" in last:
+        return "IfNotPresent"
+    return "Always" if last.partition(":")[2] in {"", "latest"} else "IfNotPresent"
+
+
+def _variable_source(source: JsonObject) -> None:
+    if "fieldRef" in source:
+        set_nonempty(source["fieldRef"], apiVersion="v1")
+    if "resourceFieldRef" in source:
+        set_nonempty(source["resourceFieldRef"], divisor="0")
+
+
+def _probe(probe: JsonObject | None) -> None:
+    if probe is None:
+        return
+    for field, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        probe[field] = probe.get(field) or value
+    if "httpGet" in probe:
+        set_nonempty(probe["httpGet"], path="/", scheme="HTTP")
+    if "grpc" in probe:
+        set_missing(probe["grpc"], service="")
+
+
+def _resources(resources: JsonObject) -> None:
+    for side in ("limits", "requests"):
+        amounts = resources.get(side) or {}
+        for resource, amount in amounts.items():
+            if quantities.is_quantity(amount):
+                amounts[resource] = quantities.canonical_milli(amount)
+    for resource, amount in (resources.get("limits") or {}).items():
+        resources.setdefault("requests", {}).setdefault(resource, amount)
+
+
+def _volume_source(volume: JsonObject) -> None:
+    if not any(field != "name" for field in volume):
+        volume["emptyDir"] = {}
+    for source in _VOLUME_SOURCES_WITH_MODE:
+        if source in volume:
+            set_missing(volume[source], defaultMode=DEFAULT_MODE)
+    if "hostPath" in volume:
+        set_missing(volume["hostPath"], type="")
+    limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+    if limit is not None and quantities.is_quantity(limit):
+        volume["emptyDir"]["sizeLimit"] = quantities.canonical(limit)

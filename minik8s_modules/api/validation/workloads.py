@@ -1,0 +1,256 @@
+"""Validation of the kinds that make pods. Source: kubernetes ``pkg/apis/{apps,batch}/validation/validation.go``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.objects import JsonObject, name, spec
+from minik8s_modules.api.validation import common, shared
+
+_STATEFUL_CHANGES = (
+    "replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
+_LONGEST_CRON_JOB = 52  # eleven characters of 63 are for the jobs' own endings
+
+
+def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
+    """Return why the replica set may not be kept."""
+    declared = spec(replica_set)
+    causes = shared.not_negative("spec", declared, "replicas", "minReadySeconds")
+    causes += shared.required_selector(declared, "deployment")
+    return causes + shared.matching_template(declared)
+
+
+def validate_deployment(deployment: JsonObject) -> list[Cause]:
+    """Return why the deployment may not be kept."""
+    declared = spec(deployment)
+    causes = shared.not_negative(
+        "spec", declared, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
+    )
+    causes += shared.required_selector(declared, "deployment")
+    causes += shared.matching_template(declared)
+    causes += _deployment_strategy(declared.get("strategy") or {})
+    deadline = declared.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= (declared.get("minReadySeconds") or 0):
+        told = "must be greater than minReadySeconds"
+        causes.append(common.invalid("spec.progressDeadlineSeconds", deadline, told))
+    return causes
+
+
+def _deployment_strategy(strategy: JsonObject) -> list[Cause]:
+    kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), "spec.strategy.rollingUpdate"
+    if kind not in {"Recreate", "RollingUpdate"}:
+        return [common.not_supported("spec.strategy.type", kind, ["Recreate", "RollingUpdate"])]
+    if kind == "Recreate":
+        told = "may not be specified when strategy `type` is 'Recreate'"
+        return [common.forbidden(at, told)] if rolling is not None else []
+    return _rolling(at, rolling or {})
+
+
+def _rolling(at: str, rolling: JsonObject) -> list[Cause]:
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    causes = shared.int_or_percent(f"{at}.maxUnavailable", unavailable, at_most_all=True)
+    causes += shared.int_or_percent(f"{at}.maxSurge", surge)
+    if shared.is_zero(unavailable) and shared.is_zero(surge):
+        causes.append(common.invalid(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    return causes
+
+
+def validate_stateful_set(stateful_set: JsonObject) -> list[Cause]:
+    """Return why the stateful set may not be kept."""
+    declared = spec(stateful_set)
+    causes = shared.not_negative("spec", declared, "replicas", "minReadySeconds", "revisionHistoryLimit")
+    causes += shared.one_of(
+        "spec.podManagementPolicy", declared.get("podManagementPolicy"), ("OrderedReady", "Parallel")
+    )
+    strategy = declared.get("updateStrategy") or {}
+    causes += shared.one_of("spec.updateStrategy.type", strategy.get("type"), ("OnDelete", "RollingUpdate"))
+    rolling = strategy.get("rollingUpdate") or {}
+    causes += shared.not_negative("spec.updateStrategy.rollingUpdate", rolling, "partition")
+    if strategy.get("type") == "OnDelete" and "rollingUpdate" in strategy:
+        told = "only allowed for updateStrategy 'RollingUpdate'"
+        causes.append(common.invalid("spec.updateStrategy.rollingUpdate", rolling, told))
+    retention = declared.get("persistentVolumeClaimRetentionPolicy") or {}
+    for field in ("whenDeleted", "whenScaled"):
+        at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+        causes += shared.one_of(at, retention.get(field), ("Delete", "Retain"))
+    causes += shared.not_negative("spec.ordinals", declared.get("ordinals") or {}, "start")
+    causes += shared.required_selector(declared, "statefulset")
+    return causes + shared.matching_template(declared)
+
+
+def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old stateful set may not become the new one: most of it is fixed."""
+    fixed = [
+        {field: value for field, value in spec(each).items() if field not in _STATEFUL_CHANGES} for each in (new, old)
+    ]
+    if fixed[0] == fixed[1]:
+        return []
+    named = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGES[:-1])
+    told = f"updates to statefulset spec for fields other than {named} and 'minReadySeconds' are forbidden"
+    return [common.forbidden("spec", told)]
+
+
+def validate_daemon_set(daemon_set: JsonObject) -> list[Cause]:
+    """Return why the daemon set may not be kept."""
+    declared = spec(daemon_set)
+    causes = shared.not_negative("spec", declared, "minReadySeconds", "revisionHistoryLimit")
+    causes += shared.required_selector(declared, "daemonset")
+    causes += shared.matching_template(declared)
+    strategy, at = declared.get("updateStrategy") or {}, "spec.updateStrategy"
+    causes += shared.one_of(f"{at}.type", strategy.get("type"), ("OnDelete", "RollingUpdate"))
+    if strategy.get("type") != "RollingUpdate":
+        return causes
+    rolling = strategy.get("rollingUpdate") or {}
+    causes += _rolling(f"{at}.rollingUpdate", rolling)
+    if not any(shared.is_zero(rolling.get(field)) for field in ("maxUnavailable", "maxSurge")):
+        told = "may not be set when maxUnavailable is non-zero"
+        causes.append(common.invalid(f"{at}.rollingUpdate.maxSurge", rolling.get("maxSurge"), told))
+    return causes
+
+
+def immutable(*path: str) -> Callable[[JsonObject, JsonObject], list[Cause]]:
+    """Return the rule that fields of spec keep what they were created with."""
+
+    def check(new: JsonObject, old: JsonObject) -> list[Cause]:
+        return [
+            common.immutable(f"spec.{field}", spec(new).get(field))
+            for field in path
+            if spec(new).get(field) != spec(old).get(field)
+        ]
+
+    return check
+
+
+def validate_controller_revision(revision: JsonObject) -> list[Cause]:
+    """Return why the revision may not be kept."""
+    causes = shared.not_negative("", revision, "revision")
+    causes = [cause._replace(field=cause.field.lstrip(".")) for cause in causes]
+    return causes if revision.get("data") is not None else [*causes, common.required("data", "data is mandatory")]
+
+
+def validate_controller_revision_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old revision may not become the new one: its data stays."""
+    return [] if new.get("data") == old.get("data") else [common.immutable("data", new.get("data"))]
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+_JOB_COUNTS = (
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
+
+
+def validate_job(job: JsonObject) -> list[Cause]:
+    """Return why the job may not be kept."""
+    declared = spec(job)
+    causes = _job_spec("spec", declared)
+    if declared.get("selector") is None:
+        causes.append(common.required("spec.selector"))
+    else:
+        causes += shared.label_selector("spec.selector", declared["selector"])
+    return causes
+
+
+def _job_spec(at: str, declared: JsonObject) -> list[Cause]:
+    causes = shared.not_negative(at, declared, *_JOB_COUNTS)
+    mode = declared.get("completionMode")
+    if mode not in {None, "NonIndexed", "Indexed"}:
+        causes.append(common.not_supported(f"{at}.completionMode", mode, ["NonIndexed", "Indexed"]))
+    if mode == "Indexed" and declared.get("completions") is None:
+        causes.append(common.required(f"{at}.completions", "when completion mode is Indexed"))
+    if declared.get("backoffLimitPerIndex") is not None and mode != "Indexed":
+        told = "requires indexed completion mode"
+        causes.append(common.invalid(f"{at}.backoffLimitPerIndex", declared["backoffLimitPerIndex"], told))
+    template = declared.get("template") or {}
+    causes += shared.pod_template(f"{at}.template", template)
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy not in {"OnFailure", "Never"}:
+        causes.append(common.not_supported(f"{at}.template.spec.restartPolicy", policy, ["OnFailure", "Never"]))
+    return causes
+
+
+def validate_job_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old job may not become the new one: whose pods it counts, and which, stays."""
+    causes = immutable("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex")(new, old)
+    after, before = spec(new), spec(old)
+    elastic = after.get("completionMode") == "Indexed" and after.get("completions") == after.get("parallelism")
+    if after.get("completions") != before.get("completions") and not elastic:
+        causes.append(common.immutable("spec.completions", after.get("completions")))
+    return causes
+
+
+def validate_cron_job(cron_job: JsonObject) -> list[Cause]:
+    """Return why the cron job may not be kept."""
+    declared = spec(cron_job)
+    causes = schedule("spec.schedule", declared.get("schedule") or "")
+    policies = ("Allow", "Forbid", "Replace")
+    causes += shared.one_of("spec.concurrencyPolicy", declared.get("concurrencyPolicy"), policies)
+    causes += shared.not_negative(
+        "spec", declared, "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"
+    )
+    causes += _job_spec("spec.jobTemplate.spec", (declared.get("jobTemplate") or {}).get("spec") or {})
+    if len(name(cron_job)) > _LONGEST_CRON_JOB:
+        told = f"must be no more than {_LONGEST_CRON_JOB} characters"
+        causes.append(common.invalid("metadata.name", name(cron_job), told))
+    return causes
+
+
+_MACROS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_PARTS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()), ("hour", 0, 23, ()), ("day of month", 1, 31, ()), ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 6, _DAYS),
+)  # fmt: skip
+_RANGE = re.compile(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?", re.ASCII)
+
+
+def schedule(field: str, text: str) -> list[Cause]:
+    """Return what is wrong with a cron schedule: five fields, or ``@hourly`` and the like, or ``@every 5m``."""
+    if not text:
+        return [common.required(field)]
+    if "TZ" in text:
+        return [common.invalid(field, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")]
+    if text.startswith("@"):
+        known = text in _MACROS or re.fullmatch(r"@every ([0-9.]+(ns|us|ms|s|m|h))+", text)
+        return [] if known else [common.invalid(field, text, f"unrecognized descriptor: {text}")]
+    fields = text.split()
+    if len(fields) != len(_PARTS):
+        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        return [common.invalid(field, text, told)]
+    wrong = [_cron_part(part, *bounds) for part, bounds in zip(fields, _PARTS, strict=True)]
+    return [common.invalid(field, text, told) for told in wrong if told][:1]
+
+
+def _cron_part(part: str, what: str, low: int, high: int, names: tuple[str, ...]) -> str:
+    """Return what is wrong with one field of a schedule, or ""."""
+    for each in part.split(","):
+        found = _RANGE.fullmatch(each)
+        if found is None:
+            return f"failed to parse {what}: {each}"
+        first, last, step = found.groups()
+        numbers = [_cron_number(text, names, low) for text in (first, last) if text not in {None, "*", "?"}]
+        wrong = _cron_range([-1 if number is None else number for number in numbers], low, high)
+        if None in numbers:
+            return f"failed to parse int from {first}"
+        if wrong or (step is not None and int(step) == 0):
+            return f"{wrong or 'step of range should be a positive number'}: {each}"
+    return ""
+
+
+def _cron_range(values: list[int], low: int, high: int) -> str:
+    if any(value < low for value in values):
+        return f"beginning of range ({min(values)}) below minimum ({low})"
+    if any(value > high for value in values):
+        return f"end of range ({max(values)}) above maximum ({high})"
+    return f"beginning of range ({values[0]}) beyond end of range ({values[1]})" if values != sorted(values) else ""
+
+
+def _cron_number(text: str, names: tuple[str, ...], low: int) -> int | None:
+    if text.lower() in names:
+        return names.index(text.lower()) + low
+    return int(text) if text.isdigit() else None

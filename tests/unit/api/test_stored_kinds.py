@@ -1,0 +1,72 @@
+"""Kinds that are kept before anything acts on them: status, warnings, selectors of jobs, decisions on requests."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from minik8s_modules.api.conversion import stored_kind, to_storage
+from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, DEPLOYMENT, JOB, KINDS
+from minik8s_modules.api.strategy import prepare_update
+from minik8s_modules.api.validation import validate_create, validate_update, warnings
+from tests.unit.api import samples
+
+GROUPS = ("apps", "batch", "autoscaling", "policy", "networking.k8s.io", "storage.k8s.io", "scheduling.k8s.io",
+          "certificates.k8s.io")  # fmt: skip
+CORE = ("ResourceQuota", "LimitRange", "PersistentVolume", "PersistentVolumeClaim")
+STORED = [kind for kind in KINDS.all() if kind.group in GROUPS or (not kind.group and kind.kind in CORE)]
+EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{kind.version}.{kind.group}")
+
+
+@EACH
+def test_the_sample_is_valid_and_warned_about(kind):
+    obj = to_storage(kind, samples.created(samples.sample(kind)))
+    assert validate_create(stored_kind(kind), obj) == []
+    assert any("yet" in told for told in warnings(kind, samples.created(samples.sample(kind))))
+
+
+@EACH
+def test_it_can_be_stored_again_unchanged(kind):
+    obj = samples.created(samples.sample(kind))
+    again = copy.deepcopy(obj)
+    prepare_update(kind, again, obj)
+    assert again == obj
+    assert validate_update(kind, again, obj) == []
+
+
+@EACH
+def test_a_client_cannot_create_a_status(kind):
+    if "status" not in kind.subresources:
+        return
+    claimed = samples.sample(kind) | {"status": {"conditions": [{"type": "Odd", "status": "True"}]}}
+    assert "conditions" not in samples.created(claimed).get("status", {})
+
+
+def test_a_job_selects_its_own_pods():
+    job = samples.created(samples.sample(JOB))
+    assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": samples.UID}}
+    assert job["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "web"
+    manual = samples.created(samples.merged(samples.sample(JOB), {"spec": {"manualSelector": True}}))
+    assert "selector" not in manual["spec"]
+
+
+def test_what_is_wrong_in_a_template_is_told_where_it_stands():
+    bad = samples.merged(
+        samples.sample(DEPLOYMENT), {"spec": {"template": {"spec": {"containers": [{"name": "A", "image": "i"}]}}}}
+    )
+    fields = [cause.field for cause in validate_create(DEPLOYMENT, samples.created(bad))]
+    assert fields == ["spec.template.spec.containers[0].name"]
+
+
+def test_approval_and_status_each_change_their_part():
+    old = samples.created(samples.sample(CERTIFICATE_SIGNING_REQUEST))
+    approved = {"type": "Approved", "status": "True"}
+    asked = samples.merged(
+        old, {"status": {"conditions": [approved], "certificate": "eA=="}, "spec": {"groups": ["g"]}}
+    )
+    prepare_update(CERTIFICATE_SIGNING_REQUEST, asked, old, "approval")
+    assert (asked["spec"], asked["status"]) == (old["spec"], {"conditions": [approved]})
+    signed = samples.merged(asked, {"status": {"certificate": "eA==", "conditions": []}})
+    prepare_update(CERTIFICATE_SIGNING_REQUEST, signed, asked, "status")
+    assert signed["status"] == {"certificate": "eA==", "conditions": [approved]}
