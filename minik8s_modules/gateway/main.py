@@ -21,7 +21,8 @@ from minik8s_modules.gateway.node import NodeWatcher
 from minik8s_modules.gateway.pulls import Pulls
 from minik8s_modules.gateway.server import SocketServer
 from minik8s_modules.gateway.ssh import reach_argv
-from minik8s_modules.gateway.streams.listener import Door, Doors, StreamFiles, StreamServer
+from minik8s_modules.gateway.streams.listener import StreamFiles, StreamServer
+from minik8s_modules.gateway.streams.reaching import Door, Doors
 
 log = logging.getLogger(__name__)
 

@@ -22,11 +22,12 @@ class Bytes(Protocol):
 
 
 class Connection:
-    """A byte stream over an asyncio reader and writer."""
+    """A byte stream over an asyncio reader and writer; ``started`` once anything was written."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.started = False
         writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
     async def read(self) -> bytes:
@@ -38,6 +39,7 @@ class Connection:
 
     async def write(self, data: bytes) -> None:
         """Write all and wait while the other side does not read; OSError when it is gone."""
+        self.started = True
         self.writer.write(data)
         await self.writer.drain()
 

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from minik8s_modules.api.errors import BadRequest, InternalError, NotFound, ServiceUnavailable, StatusError
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
-from minik8s_modules.gateway.streams import logs
+from minik8s_modules.gateway.streams import commands, forwarding, logs
 from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, Connection
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused
+from minik8s_modules.gateway.streams.reaching import Door, Doors
 from minik8s_modules.gateway.streams.requests import HEAD_BYTES, StreamRequest, parse
 
 log = logging.getLogger(__name__)
@@ -40,20 +41,6 @@ class StreamFiles(NamedTuple):
     cert: Path
     key: Path
     client_ca: Path
-
-
-class Door(NamedTuple):
-    """The way to a node: its Docker socket here, and the command whose stdin and stdout reach an address there.
-
-    Without a command the node is this machine.
-    """
-
-    docker_socket: str
-    reach: Callable[[str, int], list[str]] | None
-
-
-Doors = Callable[[str], Door | None]
-"""Returns the door of a node, None for a node that is not reached from here now."""
 
 
 class StreamServer:
@@ -170,6 +157,9 @@ def _caller(client: Connection) -> str:
 
 
 async def _refuse(client: Connection, error: StatusError) -> None:
+    if client.started:  # it has its answer; that the stream ends without its proper end says the rest
+        log.warning("a stream was cut: %s", error)
+        return
     body = json.dumps(error.status()).encode()
     head = (
         f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: application/json\r\n"
@@ -178,12 +168,13 @@ async def _refuse(client: Connection, error: StatusError) -> None:
     await client.write(head.encode() + body)
 
 
-async def _log(client: Connection, docker: Dockerd, request: StreamRequest, _door: Door) -> None:
-    await logs.serve(client, docker, request)
-
-
 Handler = Callable[[Connection, Dockerd, StreamRequest, Door], Awaitable[None]]
-_HANDLERS: Mapping[str, Handler] = {"log": _log}
+_HANDLERS: Mapping[str, Handler] = {
+    "log": lambda client, docker, request, _: logs.serve(client, docker, request),
+    "exec": lambda client, docker, request, _: commands.serve_exec(client, docker, request),
+    "attach": lambda client, docker, request, _: commands.serve_attach(client, docker, request),
+    "portforward": forwarding.serve,
+}
 
 
 def _context(files: StreamFiles) -> ssl.SSLContext:

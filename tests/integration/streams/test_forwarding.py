@@ -1,0 +1,86 @@
+"""kubectl port-forward: over WebSocket (SPDY inside) and over SPDY; several ports, many connections, half-closed ones."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.integration.streams.conftest import Streaming
+
+PROTOCOLS = {"websocket": {}, "spdy": {"KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}}
+pytestmark = pytest.mark.parametrize("env", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+# 7000 echoes to the end of what it is told; 7001 greets
+SERVERS = "nc -lk -p 7000 -e cat & nc -lk -p 7001 -e echo hello & wait"
+
+
+@pytest.fixture(scope="module")
+def pod(streaming: Streaming) -> str:
+    streaming.pod("ports", SERVERS)
+    return "ports"
+
+
+@contextmanager
+def forwarded(streaming: Streaming, pod: str, env: dict[str, str], *ports: int) -> Iterator[list[int]]:
+    """Run kubectl port-forward; yield the local ports."""
+    process = streaming.popen("port-forward", f"pod/{pod}", *(f":{port}" for port in ports), env=env)
+    assert process.stdout is not None
+    try:
+        found: list[int] = []
+        while len(found) < len(ports):
+            line = process.stdout.readline().decode()
+            assert line, process.communicate()
+            if match := re.match(r"Forwarding from 127.0.0.1:(\d+)", line):
+                found.append(int(match[1]))
+        yield found
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def talk(port: int, data: bytes) -> bytes:
+    """Send ``data``, say that nothing more comes, return all that is answered."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+        sender = threading.Thread(target=lambda: (peer.sendall(data), peer.shutdown(socket.SHUT_WR)))
+        sender.start()
+        answer = b""
+        while piece := peer.recv(65536):
+            answer += piece
+        sender.join()
+        return answer
+
+
+def test_two_ports_and_many_connections(streaming: Streaming, pod: str, env: dict[str, str]) -> None:
+    with forwarded(streaming, pod, env, 7000, 7001) as (echo, greeter):
+        assert talk(greeter, b"") == b"hello\n"
+        answers: list[bytes] = []
+        threads = [
+            threading.Thread(target=lambda each=each: answers.append(talk(echo, b"%d." % each * 50_000)))
+            for each in range(10)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(answers) == sorted(b"%d." % each * 50_000 for each in range(10))
+        assert talk(greeter, b"") == b"hello\n"
+
+
+def test_a_port_nobody_listens_on(streaming: Streaming, pod: str, env: dict[str, str]) -> None:
+    process = streaming.popen("port-forward", f"pod/{pod}", ":7999", env=env, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    match = re.match(r"Forwarding from 127.0.0.1:(\d+)", process.stdout.readline().decode())
+    assert match is not None
+    try:
+        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=10) as peer:
+            assert peer.recv(10) == b""
+    finally:
+        process.terminate()
+    told = process.communicate(timeout=10)[0].decode()
+    assert "error forwarding port 7999 to pod ports" in told
+    assert "refused" in told
