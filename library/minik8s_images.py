@@ -119,7 +119,7 @@ def main() -> None:
         if not module.check_mode:
             for name in built:
                 recipe = recipes[name]
-                import_image(socket_path, recipe, archive(recipe, program), changes(recipe, wanted[name]))
+                import_image(docker, recipe, archive(recipe, program), changes(recipe, wanted[name]))
     except (OSError, DockerError) as error:
         module.fail_json(msg=f"cannot build the images: {error}")
     before = "".join(f"{name} {found[name]}\n" for name in built)

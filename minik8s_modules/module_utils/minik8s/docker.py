@@ -11,8 +11,8 @@ import http.client
 import json
 import socket
 import urllib.parse
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .faults import NodeFault
 
@@ -26,6 +26,11 @@ class DockerError(NodeFault):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class _Payload(NamedTuple):
+    data: bytes
+    kind: str = "application/json"
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -65,13 +70,27 @@ class Docker:
             DockerError: an HTTP status of 400 or more, or no answer (status 0).
         """
         target = path + ("?" + urllib.parse.urlencode(query) if query else "")
-        payload = None if body is None else json.dumps(body).encode()
+        data = self._send(method, target, None if body is None else _Payload(json.dumps(body).encode()))
+        return json.loads(data) if data else None
+
+    def import_tar(self, data: bytes, query: Sequence[tuple[str, str]]) -> None:
+        """Make an image of a file system.
+
+        Raises:
+            DockerError: as of ``call``; or the import failed, which Docker answers with 200 and an error line.
+        """
+        target = f"/images/create?{urllib.parse.urlencode(query)}"
+        answer = self._send("POST", target, _Payload(data, "application/x-tar"))
+        if b'"error"' in answer:
+            raise DockerError(0, answer[-500:].decode("utf-8", "replace").strip())
+
+    def _send(self, method: str, target: str, payload: _Payload | None) -> bytes:
         status, data = self._exchange(method, target, payload)
         if status >= BAD_REQUEST:
             raise DockerError(status, _message(data))
-        return json.loads(data) if data else None
+        return data
 
-    def _exchange(self, method: str, target: str, payload: bytes | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, target: str, payload: _Payload | None) -> tuple[int, bytes]:
         try:
             return self._once(self._take(), method, target, payload)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
@@ -91,17 +110,19 @@ class Docker:
         except IndexError:
             return _UnixConnection(self._path, self._timeout_s)
 
-    def _once(self, connection: _UnixConnection, method: str, target: str, payload: bytes | None) -> tuple[int, bytes]:
-        headers = {"Content-Type": "application/json"} if payload is not None else {}
+    def _once(
+        self, connection: _UnixConnection, method: str, target: str, payload: _Payload | None
+    ) -> tuple[int, bytes]:
+        data, headers = (payload.data, {"Content-Type": payload.kind}) if payload else (None, {})
         try:
-            connection.request(method, target, payload, headers)
+            connection.request(method, target, data, headers)
             answer = connection.getresponse()
-            data = answer.read()
+            found = answer.read()
         except BaseException:
             connection.close()
             raise
         self._idle.append(connection)
-        return answer.status, data
+        return answer.status, found
 
     def containers(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return Docker's listing of all containers, dead ones too, that carry ``labels``."""

@@ -8,16 +8,13 @@ The archive holds no times and no names of users: the same recipe gives the same
 from __future__ import annotations
 
 import hashlib
-import http.client
 import io
 import json
-import socket
 import tarfile
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .docker import DockerError
+from .docker import Docker, DockerError
 
 LABEL = "minik8s.io/content"
 _DIRECTORIES = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755}
@@ -74,7 +71,7 @@ def changes(recipe: Recipe, digest: str) -> list[str]:
     return lines + [f"ENV {name}={json.dumps(value)}" for name, value in recipe.environment]
 
 
-def import_image(socket_path: str, recipe: Recipe, data: bytes, lines: Sequence[str]) -> None:
+def import_image(docker: Docker, recipe: Recipe, data: bytes, lines: Sequence[str]) -> None:
     """Make Docker import ``data`` as ``recipe.name``; an image of that name loses its tag.
 
     Raises:
@@ -82,18 +79,7 @@ def import_image(socket_path: str, recipe: Recipe, data: bytes, lines: Sequence[
     """
     repository, _colon, tag = recipe.name.rpartition(":")
     query = [("fromSrc", "-"), ("repo", repository), ("tag", tag), *(("changes", line) for line in lines)]
-    connection = http.client.HTTPConnection("docker", timeout=60)
     try:
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(60)
-        connection.sock.connect(socket_path)
-        target = f"/images/create?{urllib.parse.urlencode(query)}"
-        connection.request("POST", target, data, {"Content-Type": "application/x-tar"})
-        answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-    except OSError as error:
-        raise DockerError(0, f"docker does not answer on {socket_path}: {error}") from error
-    finally:
-        connection.close()
-    if answer.status != 200 or '"error"' in text:  # noqa: PLR2004 - a failed import answers 200 with an error line
-        raise DockerError(answer.status, f"docker did not import {recipe.name}: {text.strip()[:500]}")
+        docker.import_tar(data, query)
+    except DockerError as error:
+        raise DockerError(error.status, f"docker did not import {recipe.name}: {error}") from error

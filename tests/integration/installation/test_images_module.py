@@ -25,8 +25,8 @@ def recipe() -> Iterator[Recipe]:
 def test_an_imported_image_runs_and_carries_its_content(recipe: Recipe) -> None:
     program = Path("/bin/busybox").read_bytes()
     digest = recipe.digest(program)
-    import_image(SOCKET, recipe, archive(recipe, program), changes(recipe, digest))
     docker = Docker(SOCKET)
+    import_image(docker, recipe, archive(recipe, program), changes(recipe, digest))
     image = docker.image(recipe.name)
     docker.close()
     assert image is not None
