@@ -25,7 +25,7 @@ class Figure(NamedTuple):
     def line(self) -> str:
         """Return one line for a terminal."""
         bar = "" if self.bar is None else f"   bar {self.bar:g} {self.verdict.upper()}"
-        return f"{self.name:<56} {self.value:9.1f} {self.unit}{bar}  {self.told}"
+        return f"{self.name:<56} {self.value:9.2f} {self.unit}{bar}  {self.told}"
 
 
 def load() -> float:
