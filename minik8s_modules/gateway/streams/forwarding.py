@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import struct
 from typing import NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from minik8s_modules.gateway.streams.connections import Bytes, Connection
 from minik8s_modules.gateway.streams.consoles import V4, accept_spdy
 from minik8s_modules.gateway.streams.dockerd import Dockerd
 from minik8s_modules.gateway.streams.inbox import Inbox
-from minik8s_modules.gateway.streams.reaching import Door, Reached, reach
+from minik8s_modules.gateway.streams.reaching import CONNECT_S, Door, Reached, reach
 from minik8s_modules.gateway.streams.requests import StreamRequest
 from minik8s_modules.gateway.streams.spdy import SpdyError, SpdySession, SpdyStream
 from minik8s_modules.gateway.streams.websocket import WebSocket
@@ -155,8 +156,8 @@ async def _forward(data: Pipe, errors: Pipe, pod: Pod, port: int) -> None:
     """Carry one connection to its end; what goes wrong at the pod is told on ``errors``."""
     try:
         reached = await reach(pod.door, pod.address, port)
-    except (OSError, TimeoutError) as error:
-        await _tell(data, errors, pod, port, str(error) or "it did not answer")
+    except OSError as error:
+        await _tell(data, errors, pod, port, _words(error))
         return
     up = asyncio.create_task(_copy_up(data, reached))
     down = asyncio.create_task(_copy_down(reached, data))
@@ -180,6 +181,12 @@ async def _failure(reached: Reached) -> str:
         async with asyncio.timeout(1.0):
             return await reached.failure()
     return ""
+
+
+def _words(error: OSError) -> str:
+    if isinstance(error, TimeoutError) and not error.errno:
+        return f"no connection within {CONNECT_S:.0f} s"
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 async def _tell(data: Pipe, errors: Pipe, pod: Pod, port: int, why: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,14 +16,38 @@ from tests.integration.streams.conftest import Streaming
 
 PROTOCOLS = {"websocket": {}, "spdy": {"KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}}
 pytestmark = pytest.mark.parametrize("env", PROTOCOLS.values(), ids=PROTOCOLS.keys())
-# 7000 echoes to the end of what it is told; 7001 greets
-SERVERS = "nc -lk -p 7000 -e cat & nc -lk -p 7001 -e echo hello & wait"
+# busybox has no server that takes ten connections at once, so these run in the pod's network from outside:
+# 7000 answers with all it was told, once it was told all; 7001 greets
+SERVERS = """
+import socketserver, threading
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        data = b""
+        while piece := self.request.recv(65536):
+            data += piece
+        self.request.sendall(data)
+class Greet(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"hello\\n")
+class Server(socketserver.ThreadingTCPServer):
+    request_queue_size = 100
+    daemon_threads = True
+first, second = Server(("0.0.0.0", 7000), Echo), Server(("0.0.0.0", 7001), Greet)
+threading.Thread(target=first.serve_forever, daemon=True).start()
+print("ready", flush=True)
+second.serve_forever()
+"""
 
 
 @pytest.fixture(scope="module")
-def pod(streaming: Streaming) -> str:
-    streaming.pod("ports", SERVERS)
-    return "ports"
+def pod(streaming: Streaming) -> Iterator[str]:
+    made = streaming.pod("ports", "sleep 3600")
+    argv = ["nsenter", "-t", str(streaming.inspect(made)["State"]["Pid"]), "-n", sys.executable, "-c", SERVERS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as servers:
+        assert servers.stdout is not None
+        assert servers.stdout.readline() == b"ready\n"
+        yield "ports"
+        servers.kill()
 
 
 @contextmanager
