@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,14 +30,20 @@ class Mark(NamedTuple):
 
 def mark(pid: int) -> Mark | None:
     """Return the mark of the living process ``pid``; None where there is none, or only its zombie."""
-    try:
-        # The name, in parentheses, may hold spaces and parentheses itself.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    if fields[0] in {"Z", "X"}:
+    fields = _stat(pid)
+    if fields is None or fields[0] in {"Z", "X"}:
         return None
     return Mark(pid, int(fields[19]), boot_id())
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of proc_pid_stat(5) from the third, the state, on."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name, in parentheses, may hold spaces and parentheses itself.
+    return text.rpartition(")")[2].split()
 
 
 def boot_id() -> str:
@@ -62,21 +68,28 @@ def read_mark(path: Path) -> Mark | None:
 
 def descendants(process: Mark) -> list[Mark]:
     """Return all processes below this one."""
+    children = children_by_parent()
     found: list[Mark] = []
     queue = [process.pid]
     while queue:
-        below = list(children(queue.pop()))
+        below = children.get(queue.pop(), [])
         found += [child for pid in below if (child := mark(pid))]
         queue += below
     return found
 
 
-def children(pid: int) -> Iterator[int]:
-    """Yield the pids of a process's children."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                yield from map(int, (task / "children").read_text(encoding="ascii").split())
+def children_by_parent() -> dict[int, list[int]]:
+    """Return the pids of the children of every process that has some (not every kernel has /proc/<pid>/children)."""
+    found: dict[int, list[int]] = {}
+    for pid in all_pids():
+        if fields := _stat(pid):
+            found.setdefault(int(fields[1]), []).append(pid)
+    return found
+
+
+def all_pids() -> list[int]:
+    """Return the pids of all processes."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def kill(process: Mark) -> None:
@@ -97,7 +110,7 @@ def in_network_namespace(path: Path) -> list[Mark]:
     except FileNotFoundError:
         return []
     same = (wanted.st_dev, wanted.st_ino)
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _namespace(entry) == same]
+    pids = [pid for pid in all_pids() if _namespace(Path(f"/proc/{pid}")) == same]
     return [process for pid in pids if (process := mark(pid))]
 
 

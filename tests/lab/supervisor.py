@@ -69,11 +69,11 @@ def keep_out(groups: list[Path], node: subprocess.Popen[bytes]) -> None:
     """
     join(groups, KEEPER, os.getpid())
     while node.poll() is None:
-        if any(processes.children(node.pid)):
+        if node.pid in processes.children_by_parent():
             with contextlib.suppress(ProcessLookupError):
                 join(groups, KEEPER, node.pid)
             return
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def main(arguments: list[str]) -> None:
