@@ -81,6 +81,8 @@ def generate_job_selector(job: JsonObject) -> None:
         own.setdefault(key, meta["uid"])
     for key in (_JOB_NAME, _BATCH_NAME):
         own.setdefault(key, meta.get("name", ""))
+    if not meta.get("labels"):
+        meta["labels"] = dict(own)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {}).setdefault(_BATCH_UID, meta["uid"])
 

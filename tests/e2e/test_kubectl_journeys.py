@@ -12,8 +12,10 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
+from tests.unit.api import samples
 
 POD = """
 apiVersion: v1
@@ -306,6 +308,44 @@ def test_server_side_apply_goes_on_where_client_side_apply_ended(kubectl: Kubect
     }
     assert owners == {"kubectl", "kubectl-last-applied"}
     assert kubectl("apply", "-f", "-", stdin=POD) == "pod/web configured\n"
+
+
+def test_kinds_without_controllers_are_created_shown_and_scaled(kubectl: Kubectl):
+    image = "--image=minik8s/busybox:1"
+    kubectl("create", "deployment", "web", image, "--replicas=0")
+    kubectl("create", "job", "once", image, "--", "true")
+    kubectl("create", "cronjob", "often", image, "--schedule=*/5 * * * *", "--", "true")
+    kubectl("create", "quota", "q", "--hard=pods=2")
+    kubectl("create", "pdb", "b", "--selector=app=web", "--min-available=1")
+    kubectl("create", "ingress", "i", "--rule=example.com/=web:80")
+    kubectl("autoscale", "deployment", "web", "--max=5", "--cpu-percent=80")
+    assert kubectl.json("deployment", "web")["spec"]["replicas"] == 0
+    assert kubectl("scale", "deployment", "web", "--replicas=3") == "deployment.apps/web scaled\n"
+    assert "Expected replicas to be 1, was 3" in kubectl.fails(
+        "scale", "deployment", "web", "--current-replicas=1", "--replicas=2"
+    )
+    header, row = kubectl("get", "deploy", "-o", "wide").splitlines()
+    assert header.split()[:5] == ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]
+    assert (row.split()[1], row.split()[-3:]) == ("0/3", ["busybox", "minik8s/busybox:1", "app=web"])
+    assert "cpu: <unknown>/80%" in kubectl("get", "hpa")
+    assert "0/1" in kubectl("get", "jobs")
+    assert "*/5 * * * *" in kubectl("get", "cronjobs")
+    assert kubectl("get", "rs") == ""
+    assert "No rollout history found" in kubectl("rollout", "history", "deployment", "web")
+    assert "Replicas:               3 desired" in kubectl("describe", "deployment", "web")
+    assert "FIELD: strategy <DeploymentStrategy>" in kubectl("explain", "deployment.spec.strategy")
+    names = set(kubectl("get", "all", "-o", "name").split())
+    assert names == {"deployment.apps/web", "job.batch/once", "cronjob.batch/often",
+                     "horizontalpodautoscaler.autoscaling/web"}  # fmt: skip
+
+
+def test_signing_requests_are_approved(kubectl: Kubectl):
+    name = kubectl.namespace
+    request = samples.sample(CERTIFICATE_SIGNING_REQUEST) | {"metadata": {"name": name}}
+    kubectl("apply", "-f", "-", stdin=json.dumps(request))
+    assert kubectl("certificate", "approve", name).endswith("approved\n")
+    assert "Approved" in kubectl("get", "csr", name)
+    kubectl("delete", "csr", name)
 
 
 def test_start_up_objects_are_shown(kubectl: Kubectl):

@@ -6,8 +6,18 @@ import copy
 
 import pytest
 
-from minik8s_modules.api.conversion import stored_kind, to_storage
-from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, DEPLOYMENT, JOB, KINDS
+from minik8s_modules.api import schema
+from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.kinds import (
+    CERTIFICATE_SIGNING_REQUEST,
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    HORIZONTAL_POD_AUTOSCALER_V1,
+    JOB,
+    KINDS,
+    LIMIT_RANGE,
+)
 from minik8s_modules.api.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
@@ -23,7 +33,8 @@ EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{k
 def test_the_sample_is_valid_and_warned_about(kind):
     obj = to_storage(kind, samples.created(samples.sample(kind)))
     assert validate_create(stored_kind(kind), obj) == []
-    assert any("yet" in told for told in warnings(kind, samples.created(samples.sample(kind))))
+    told = warnings(kind, samples.created(samples.sample(kind)))
+    assert any("yet" in text for text in told) or kind is LIMIT_RANGE  # which admission acts on
 
 
 @EACH
@@ -70,3 +81,40 @@ def test_approval_and_status_each_change_their_part():
     signed = samples.merged(asked, {"status": {"certificate": "eA==", "conditions": []}})
     prepare_update(CERTIFICATE_SIGNING_REQUEST, signed, asked, "status")
     assert signed["status"] == {"certificate": "eA==", "conditions": [approved]}
+
+
+@samples.cases("apply_defaults")
+def test_defaults(path):
+    case = samples.read(path)
+    obj, kind = case["object"], samples.kind_of(case["object"])
+    apply_defaults(kind, obj)
+    assert samples.merged(obj, case["becomes"]) == obj
+    again = copy.deepcopy(obj)
+    apply_defaults(kind, again)
+    assert again == obj
+
+
+def test_an_autoscaler_goes_to_v1_and_back_with_all_it_says():
+    metrics = [
+        {"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"}}},
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+    ]
+    obj = samples.merged(
+        samples.sample(HORIZONTAL_POD_AUTOSCALER),
+        {
+            "spec": {"metrics": metrics, "behavior": {"scaleUp": {"selectPolicy": "Min"}}},
+            "status": {"desiredReplicas": 2},
+        },
+    )
+    old = from_storage(HORIZONTAL_POD_AUTOSCALER_V1, obj)
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 50
+    assert not schema.unknown_fields(HORIZONTAL_POD_AUTOSCALER_V1, old)
+    back = to_storage(HORIZONTAL_POD_AUTOSCALER_V1, old)
+    assert (back["spec"], back["metadata"].get("annotations") or {}) == (obj["spec"], {})
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"a": 1}', "no json", '[{"type": 3}]'])
+def test_annotations_that_are_no_metrics_are_not_taken_for_some(text):
+    annotations = {"autoscaling.alpha.kubernetes.io/metrics": text}
+    old = samples.merged(samples.sample(HORIZONTAL_POD_AUTOSCALER_V1), {"metadata": {"annotations": annotations}})
+    assert "metrics" not in to_storage(HORIZONTAL_POD_AUTOSCALER_V1, old)["spec"]

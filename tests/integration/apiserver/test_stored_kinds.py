@@ -1,0 +1,139 @@
+"""Kinds that are served before controllers act on them: scale, eviction, approval, two versions, and what is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.api.kinds import KINDS
+from tests.integration.apiserver.conftest import Namespace, pod
+from tests.unit.api import samples
+
+APPS = "/apis/apps/v1/namespaces"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+@pytest.fixture
+def deployment(namespace: Namespace):
+    """The path of a deployment called web."""
+    base = f"{APPS}/{namespace.name}/deployments"
+    made = namespace.server.request("POST", base, samples.sample(KINDS.by_resource("apps", "v1", "deployments")))
+    assert made.code == 201
+    return f"{base}/web"
+
+
+STORED = [kind for kind in KINDS.all() if kind.group in {"apps", "batch", "autoscaling", "policy", "networking.k8s.io"}]
+
+
+@pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{kind.version}")
+def test_a_kind_is_created_read_changed_and_deleted(namespace: Namespace, kind):
+    root = f"/apis/{kind.api_version}"
+    base = f"{root}/namespaces/{namespace.name}/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+    made = namespace.server.request("POST", base, samples.sample(kind))
+    assert made.code == 201, made.json
+    assert "minik8s does not act on it" in made.headers["warning"]
+    assert (made.json["apiVersion"], made.json["kind"]) == (kind.api_version, kind.kind)
+    assert namespace.server.request("PUT", f"{base}/web", made.json).body == made.body  # nothing changed
+    label = b'{"metadata":{"labels":{"l":"1"}}}'
+    changed = namespace.server.request("PATCH", f"{base}/web", label, headers=MERGE)
+    assert changed.json["metadata"]["labels"]["l"] == "1"
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    assert namespace.server.request("GET", base, headers=table).json["rows"][0]["cells"][0] == "web"
+    assert namespace.server.request("DELETE", f"{base}/web").code == 200
+
+
+def test_scale_is_read_and_written(namespace: Namespace, deployment):
+    scale = namespace.server.request("GET", f"{deployment}/scale").json
+    assert (scale["kind"], scale["spec"], scale["status"]) == (
+        "Scale",
+        {"replicas": 1},
+        {"replicas": 0, "selector": "app=web"},
+    )
+    scale["spec"]["replicas"] = 4
+    assert namespace.server.request("PUT", f"{deployment}/scale?fieldManager=s", scale).json["spec"] == {"replicas": 4}
+    stale = namespace.server.request("PUT", f"{deployment}/scale", scale)
+    assert stale.code == 409
+    patched = namespace.server.request("PATCH", f"{deployment}/scale", b'{"spec":{"replicas":0}}', headers=MERGE)
+    assert patched.json["spec"] == {"replicas": 0}
+    obj = namespace.server.request("GET", deployment).json
+    assert (obj["spec"]["replicas"], obj["metadata"]["generation"]) == (0, 3)
+    assert "scale" in {entry.get("subresource") for entry in obj["metadata"]["managedFields"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "media", "code", "told"),
+    [
+        (b'{"spec":{"replicas":-1}}', "application/merge-patch+json", 422, "must be greater than or equal to 0"),
+        (b'{"spec":{"replicas":"x"}}', "application/merge-patch+json", 400, "cannot unmarshal string"),
+        (b"[]", "application/merge-patch+json", 400, "must be a JSON object"),
+        (b'{"metadata":{"name":"other"}}', "application/merge-patch+json", 400, "does not match the name on the URL"),
+        (b"{}", "application/apply-patch+yaml", 415, ""),
+    ],
+)
+def test_a_scale_that_cannot_be_is_refused(namespace: Namespace, deployment, body, media, code, told):
+    answer = namespace.server.request("PATCH", f"{deployment}/scale", body, headers={"Content-Type": media})
+    assert (answer.code, told in answer.json["message"]) == (code, True), answer.json
+    assert namespace.server.request("GET", deployment).json["spec"]["replicas"] == 1
+
+
+def eviction(name):
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+
+
+def test_eviction_deletes_unless_the_budget_says_no(namespace: Namespace):
+    server = namespace.server
+    budgets = f"/apis/policy/v1/namespaces/{namespace.name}/poddisruptionbudgets"
+    selector = {"matchLabels": {"app": "web"}}
+    made = server.request(
+        "POST", budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}}
+    )
+    for name in ("a", "b", "c"):
+        body = pod(name)
+        body["metadata"]["labels"] = {"app": "web"}
+        assert server.request("POST", namespace.path("pods"), body).code == 201
+        running = b'{"status":{"phase":"Running"}}'
+        server.request("PATCH", namespace.path("pods", name, "status"), running, headers=MERGE)
+    assert server.request("POST", namespace.path("pods", "a", "eviction"), eviction("a")).code == 201  # no word yet
+    assert namespace.get("a", "pods").code == 404
+    status = made.json | {"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 1,
+                                     "currentHealthy": 1, "expectedPods": 2}}  # fmt: skip
+    assert server.request("PUT", f"{budgets}/b/status", status).code == 200
+    assert server.request("POST", namespace.path("pods", "b", "eviction"), eviction("b")).code == 201
+    refused = server.request("POST", namespace.path("pods", "c", "eviction"), eviction("c"))
+    assert (refused.code, refused.headers["retry-after"]) == (429, "10")
+    assert refused.json["details"]["causes"][0]["message"] == (
+        "The disruption budget b needs 1 healthy pods and has 1 currently"
+    )
+    assert namespace.get("c", "pods").code == 200
+    assert set(server.request("GET", f"{budgets}/b").json["status"]["disruptedPods"]) == {"b"}
+
+
+def test_a_signing_request_says_who_asks_and_is_approved_apart(namespace: Namespace):
+    server, base = namespace.server, "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    sample = samples.merged(
+        samples.sample(KINDS.by_name("csr")), {"metadata": {"name": namespace.name}, "spec": {"username": "root"}}
+    )
+    made = server.request("POST", base, sample)
+    assert made.json["spec"]["username"] == "minik8s-admin"
+    path = f"{base}/{namespace.name}"
+    approved = b'{"status":{"certificate":"eA==","conditions":[{"type":"Approved","status":"True"}]}}'
+    answer = server.request("PATCH", f"{path}/approval", approved, headers=MERGE).json
+    assert [each["type"] for each in answer["status"]["conditions"]] == ["Approved"]
+    assert "certificate" not in answer["status"]
+    assert server.request("DELETE", path).code == 200
+
+
+def test_an_autoscaler_is_one_object_in_two_versions(namespace: Namespace):
+    server = namespace.server
+    old, new = (f"/apis/autoscaling/{v}/namespaces/{namespace.name}/horizontalpodautoscalers" for v in ("v1", "v2"))
+    spec = {
+        "maxReplicas": 3,
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+        "targetCPUUtilizationPercentage": 50,
+    }
+    assert server.request("POST", old, {"metadata": {"name": "web"}, "spec": spec}).code == 201
+    metric = server.request("GET", f"{new}/web").json["spec"]["metrics"][0]
+    assert metric["resource"]["target"] == {"type": "Utilization", "averageUtilization": 50}
+    server.request("PATCH", f"{new}/web?fieldManager=n", b'{"spec":{"maxReplicas":9}}', headers=MERGE)
+    seen = server.request("GET", f"{old}/web").json
+    assert seen["spec"]["maxReplicas"] == 9
+    assert {entry["apiVersion"] for entry in seen["metadata"]["managedFields"]} == {"autoscaling/v1", "autoscaling/v2"}
