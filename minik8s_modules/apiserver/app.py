@@ -28,10 +28,11 @@ from minik8s_modules.api.errors import (
     StatusError,
     Unauthorized,
 )
-from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.apiserver import discovery, health, negotiation, openapi, responses, watching
 from minik8s_modules.apiserver.attributes import Attributes
-from minik8s_modules.apiserver.authorization import Access
+from minik8s_modules.apiserver.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, VERB, note_decision
+from minik8s_modules.apiserver.authorization import Access, refusal
 from minik8s_modules.apiserver.backend import Backend, unavailable
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
@@ -47,7 +48,7 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "get", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
-_USER, _BEGAN, _LABELS = "minik8s.user", "minik8s.began", "minik8s.labels"
+_LABELS = "minik8s.labels"
 
 Authenticate = Callable[[Mapping[str, Any]], User | None]
 Checks = Mapping[str, Mapping[str, health.Check]]  # by endpoint: livez, readyz
@@ -100,17 +101,26 @@ def _guard(app: Flask, authenticate: Authenticate, access: Access) -> None:
     @app.before_request
     def guard() -> None:
         environ = request.environ
-        environ[_BEGAN] = time.perf_counter()
+        environ[BEGAN] = time.perf_counter()
+        environ[AUDIT_ID] = str(uuid.uuid4())
         path = request.path
         if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
             return
         user = authenticate(environ)
         if user is None:
             raise Unauthorized
-        environ[_USER] = user = acting(user, environ, access)
+        environ[ORIGINAL] = user
+        environ[ACTING] = user = acting(user, environ, access)
         if not path.startswith(("/api/", "/apis/")) or parse(path) is None:
             asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
-            access.check(user, asked)
+            _authorize(access, user, asked, None)
+
+
+def _authorize(access: Access, user: User, asked: Attributes, kind: Kind | None) -> None:
+    why = access.why(user, asked)
+    note_decision(request.environ, why)
+    if not why:
+        raise refusal(user, asked, kind)
 
 
 def _count(app: Flask, backend: Backend) -> None:
@@ -125,8 +135,8 @@ def _count(app: Flask, backend: Backend) -> None:
         environ = request.environ
         verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
         total.inc(verb, resource, str(response.status_code))
-        seconds.observe(time.perf_counter() - environ.get(_BEGAN, time.perf_counter()), verb, resource)
-        response.headers["Audit-Id"] = str(uuid.uuid4())
+        seconds.observe(time.perf_counter() - environ.get(BEGAN, time.perf_counter()), verb, resource)
+        response.headers["Audit-Id"] = environ.get(AUDIT_ID, "")
         return response
 
 
@@ -256,12 +266,12 @@ def _resource_routes(app: Flask, services: Services) -> None:
         watch = request.method == "GET" and watching.is_watch(request.args)
         verb = verb_of(request.method, target, watch=watch)
         environ = request.environ
-        user: User = environ[_USER]
+        user: User = environ[ACTING]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
-        environ[_LABELS] = (asked.verb, asked.resource)
+        environ[_LABELS], environ[VERB] = (asked.verb, asked.resource), asked.verb
         if NODES in user.groups:
             asked = asked._replace(fields=request.args.get("fieldSelector", ""))
-        services.access.check(user, asked, target.kind)
+        _authorize(services.access, user, asked, target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
         return VERBS[verb](Call(services, request, target, user))

@@ -25,6 +25,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_DEPTH = 200
 JSON = "application/json"
 YAML = "application/yaml"
+BODY = "minik8s.body"  # where a request's body stands in its environment once it is read, for the audit log
 READABLE = (JSON, YAML, protobuf.MEDIA)
 
 
@@ -55,6 +56,7 @@ def read(request: Request) -> bytes:
         raise RequestEntityTooLarge(MAX_BODY_BYTES)
     if declared is not None and len(body) < declared:
         raise BadRequest(f"the request's body ends after {len(body)} of {declared} bytes")
+    request.environ[BODY] = body
     return body
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from minik8s_modules.apiserver import settings
 from minik8s_modules.apiserver.app import make_app
+from minik8s_modules.apiserver.audit import AuditLog, LogFile
+from minik8s_modules.apiserver.auditing import install
 from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import TlsGateways
@@ -70,6 +72,9 @@ class Application:
         authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._flask = make_app(services, authenticate, self._checks(), address)
+        self._audit = _audit_log(configured, metrics)
+        if self._audit is not None:
+            install(self._flask, self._audit, clock)
 
     def start(self) -> None:
         """Start the threads."""
@@ -78,6 +83,8 @@ class Application:
         self._tunnels.start()
         self._startup.start()
         self._compaction.start()
+        if self._audit is not None:
+            self._audit.start()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""
@@ -91,6 +98,8 @@ class Application:
         self._startup.stop()
         self._cache.stop()
         self._store.close()
+        if self._audit is not None:
+            self._audit.stop()
 
     def _watches(self) -> dict[tuple[str, ...], float]:
         return {(resource,): float(count) for resource, count in self._hub.counts().items()}
@@ -119,6 +128,11 @@ def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
     if accounts is None:
         return None
     return Tokens(backend, KeyFiles(accounts.signing_key, accounts.verification_keys), accounts.issuer)
+
+
+def _audit_log(configured: Settings, metrics: Registry) -> AuditLog | None:
+    audit = configured.audit
+    return AuditLog(lambda: LogFile(audit.path, audit.max_bytes, audit.backups), metrics) if audit else None
 
 
 def make_application(configured: Settings) -> Application:

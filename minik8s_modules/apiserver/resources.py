@@ -40,6 +40,7 @@ from minik8s_modules.apiserver import (
     watching,
     writing,
 )
+from minik8s_modules.apiserver.auditing import NOTES
 from minik8s_modules.apiserver.authorization import Access, Asker
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.hub import Hub
@@ -53,10 +54,6 @@ from minik8s_modules.apiserver.watchers import HEAD, Join, chunk, take_socket
 from minik8s_modules.store.cached import CachedObject
 
 WsgiStart = Callable[..., Any]
-
-
-# where a request's notes for the audit log stand in its environment
-NOTES = "minik8s.notes"
 
 
 class Services(NamedTuple):

@@ -12,6 +12,8 @@ from minik8s_modules.base.errors import ConfigurationError
 # enough that a hundred clients that stall in the middle of a request leave threads for the others;
 # threads start only when they are needed
 DEFAULT_THREADS = 128
+# an event with the largest body it may have (audit.BODY_BYTES) must fit
+LEAST_AUDIT_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,20 @@ class ServiceAccounts:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """The audit log: its file, the size at which it is rotated, and how many former files are kept."""
+
+    path: Path
+    max_bytes: int
+    backups: int
+
+
+@dataclass(frozen=True)
 class Settings:
     """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans.
 
-    Without ``service_accounts`` no tokens are made or accepted.
+    Without ``service_accounts`` no tokens are made or accepted; without ``audit`` no
+    audit log is kept.
     """
 
     listen_address: str
@@ -49,6 +61,7 @@ class Settings:
     reconciler_client: TlsFiles | None
     threads: int
     service_accounts: ServiceAccounts | None = None
+    audit: Audit | None = None
 
 
 def read(configuration: Configuration) -> Settings:
@@ -73,6 +86,7 @@ def read(configuration: Configuration) -> Settings:
         ),
         threads=configuration.number("threads", DEFAULT_THREADS),
         service_accounts=_service_accounts(configuration) if configuration.has("service_accounts") else None,
+        audit=_audit(configuration) if configuration.has("audit") else None,
     )
 
 
@@ -83,6 +97,16 @@ def _service_accounts(configuration: Configuration) -> ServiceAccounts:
         _readable(configuration.text("service_accounts.signing_key"), "service_accounts.signing_key"),
         tuple(_readable(each, key) for each in configuration.texts(key, [])),
     )
+
+
+def _audit(configuration: Configuration) -> Audit:
+    max_bytes, backups = configuration.number("audit.max_bytes", 100_000_000), configuration.number("audit.backups", 5)
+    if max_bytes < LEAST_AUDIT_BYTES or backups < 0:
+        raise ConfigurationError(
+            f"apiserver: audit.max_bytes must be at least {LEAST_AUDIT_BYTES} and audit.backups at least 0, "
+            f"not {max_bytes} and {backups}"
+        )
+    return Audit(Path(configuration.text("audit.path")), max_bytes, backups)
 
 
 def _files(configuration: Configuration, section: str, authority: str) -> TlsFiles:

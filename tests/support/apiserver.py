@@ -51,6 +51,7 @@ class ApiServerProcess:
         serving = self.authority.issue("apiserver", "minik8s-apiserver")
         self.admin = self.authority.issue("admin", "minik8s-admin", ("system:masters",))
         self.log = directory / "apiserver.log"
+        self.audit = directory / "audit.log"
         self._config = directory / "apiserver.yml"
         configuration = {
             "listen_address": "127.0.0.1",
@@ -60,6 +61,7 @@ class ApiServerProcess:
             "etcd": {"endpoints": [etcd_endpoint]},
             "service_cidr": "100.0.0.0/24",
             "service_accounts": {"signing_key": str(self.authority.issue("sa", "service-accounts").key)},
+            "audit": {"path": str(self.audit)},
             **overrides,
         }
         self._config.write_text(yaml.safe_dump(configuration), encoding="utf-8")

@@ -1,0 +1,168 @@
+"""The audit log: what it tells of whom, what it keeps to itself, and that nobody waits for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.apiserver.audit import AuditLog, Entry, LogFile, event, level_of
+from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.target import parse
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.metrics import Registry
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+JANE = User("jane", ("people",))
+
+
+def entry(path: str = "/api/v1/namespaces/default/pods/web", verb: str = "get", **fields: Any) -> Entry:
+    given: dict[str, Any] = {
+        "audit_id": "1", "verb": verb, "uri": path, "target": parse(path), "user": JANE, "acting": JANE,
+        "source": "192.0.2.1", "agent": "test", "code": 200, "message": "", "began": NOW, "ended": NOW, "body": b"",
+        "media": "application/json", "notes": {},
+    }  # fmt: skip
+    return Entry(**{**given, **fields})
+
+
+def told(each: Entry) -> Any:
+    return event(each, level_of(each))
+
+
+def test_an_event_says_who_what_where_and_how_it_ended():
+    found = told(entry(code=404, message="not there", notes={"authorization.k8s.io/decision": "allow"}))
+    assert found["apiVersion"] == "audit.k8s.io/v1"
+    assert (found["stage"], found["level"], found["verb"]) == ("ResponseComplete", "Metadata", "get")
+    assert found["user"] == {"username": "jane", "groups": ["people"]}
+    assert found["objectRef"] == {"resource": "pods", "namespace": "default", "name": "web", "apiVersion": "v1"}
+    assert found["responseStatus"] == {"metadata": {}, "code": 404, "status": "Failure", "message": "not there"}
+    assert found["annotations"] == {"authorization.k8s.io/decision": "allow"}
+    assert found["requestReceivedTimestamp"] == "2026-01-01T00:00:00.000000Z"
+    assert "impersonatedUser" not in found
+
+
+def test_impersonation_is_told():
+    found = told(entry(acting=User("joe", ())))
+    assert (found["user"]["username"], found["impersonatedUser"]["username"]) == ("jane", "joe")
+
+
+BODY = b'{"kind": "Pod",\n "spec": {}}'
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kept"),
+    [
+        ("/api/v1/namespaces/default/pods", BODY, True),
+        ("/api/v1/namespaces/default/secrets", b'{"data": {"a": "canary"}}', False),
+        ("/api/v1/namespaces/default/configmaps", b'{"kind": "Secret", "data": {"a": "canary"}}', False),
+        ("/api/v1/namespaces/default/serviceaccounts/a/token", b"{}", False),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", b'{"spec": {"token": "canary"}}', False),
+        ("/apis/minik8s.io/v1/plans", b'{"spec": {"objects": []}}', False),
+        ("/api/v1/namespaces/default/pods", b"no JSON", False),
+    ],
+)
+def test_bodies_are_told_unless_they_may_hold_a_secret(path: str, body: bytes, *, kept: bool):
+    found = told(entry(path, "create", body=body, message="canary", code=400))
+    assert ("requestObject" in found) is kept
+    assert found["level"] == ("Request" if kept else "Metadata")
+    assert "canary" not in json.dumps({**found, "responseStatus": None}) or kept
+    if "secrets" in path or "token" in path:
+        assert "canary" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        (entry("/healthz"), "None"),
+        (entry("/api/v1/namespaces/default/events", "create"), "None"),
+        (entry(verb="list", user=User("system:kube-scheduler", ())), "None"),
+        (entry(verb="update", user=User("system:kube-scheduler", ())), "Request"),
+        (entry(verb="list"), "Metadata"),
+        (entry("/apis", "get"), "Metadata"),
+        (entry(verb="delete", user=None, code=401), "Request"),
+    ],
+)
+def test_the_policy(given: Entry, level: str):
+    assert level_of(given) == level
+
+
+class Files:
+    """A log's file and its former ones."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self, suffix: str = "") -> list[Any]:
+        """What one of them holds."""
+        return [json.loads(line) for line in Path(f"{self.path}{suffix}").read_text().splitlines()]
+
+
+def test_lines_reach_the_file_and_it_is_rotated(tmp_path: Path):
+    files, metrics = Files(tmp_path / "audit.log"), Registry()
+    log = AuditLog(lambda: LogFile(files.path, 2_000, 2), metrics)
+    log.start()
+    for number in range(30):
+        log.record(entry(audit_id=str(number)))
+    log.stop()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.log", "audit.log.1", "audit.log.2"]
+    kept = [each["auditID"] for suffix in (".2", ".1", "") for each in files.lines(suffix)]
+    assert kept == [str(number) for number in range(30 - len(kept), 30)]
+    assert all(path.stat().st_size <= 2_000 and path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
+
+
+def test_a_log_goes_on_where_the_last_one_ended(tmp_path: Path):
+    for _ in range(2):
+        log = AuditLog(lambda: LogFile(tmp_path / "audit.log", 100_000, 1), Registry())
+        log.start()
+        log.record(entry())
+        log.stop()
+    assert len(Files(tmp_path / "audit.log").lines()) == 2
+
+
+class Stuck(LogFile):
+    """A file on a disk that hangs until it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, 100_000, 0)
+        self.go = threading.Event()
+
+    def write(self, lines: Any) -> None:
+        """Write once the disk goes on."""
+        self.go.wait(10)
+        super().write(lines)
+
+
+def test_requests_do_not_wait_for_a_slow_disk(tmp_path: Path):
+    stuck, metrics = Stuck(tmp_path / "audit.log"), Registry()
+    log = AuditLog(lambda: stuck, metrics, queued=3)
+    log.start()
+    for _ in range(20):
+        log.record(entry())
+    stuck.go.set()
+    log.stop()
+    assert 'apiserver_audit_error_total{reason="queue full"} 1' in metrics.text()
+    assert 3 <= len(Files(tmp_path / "audit.log").lines()) <= 8
+
+
+def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    file = LogFile(tmp_path / "audit.log", 100_000, 0)
+    os.dup2(descriptor, file._file)  # the disk is full from here on
+    os.close(descriptor)
+    metrics = Registry()
+    log = AuditLog(lambda: file, metrics)
+    log.start()
+    log.record(entry())
+    log.stop()
+    assert "audit events are lost" in caplog.text
+    assert 'reason="OSError"' in metrics.text()
+
+
+def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match=r"audit\.path: cannot open .*nothing"):
+        AuditLog(lambda: LogFile(tmp_path / "nothing" / "audit.log", 1, 0), Registry())
