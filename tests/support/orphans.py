@@ -63,8 +63,8 @@ def added(before: Picture, after: Picture) -> Picture:
 
 
 def lost(before: Picture, after: Picture) -> Picture:
-    """Return what ``before`` had and ``after`` has not."""
-    return added(after, before)
+    """Return which rules and processes are gone; the rest of ``before`` may be a pod's that was just ending."""
+    return {kind: gone for kind in ("rules", "processes") if (gone := before[kind] - after[kind])}
 
 
 def descriptors(cluster: Installed) -> dict[str, int]:

@@ -81,7 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif found[1] == "manifests":
             self.server.asked.set()
             self.server.released.wait()
-            self._answer(200, self.server.served["manifest"], MANIFEST)
+            gone = not self.server.served
+            self._answer(404 if gone else 200, b"{}" if gone else self.server.served["manifest"], MANIFEST)
         elif found[1] == "blobs" and found[2] in self.server.served:
             self._answer(200, self.server.served[found[2]], "application/octet-stream")
         else:
@@ -112,6 +113,7 @@ def slow_registry() -> Iterator[Registry]:
     try:
         yield registry
     finally:
+        registry.served = {}  # a pull that still waits gets nothing, so it leaves nothing
         registry.release()
         registry.shutdown()
         thread.join()

@@ -20,6 +20,7 @@ MOST_DELAY_S = 0.5
 HELD_UP_S = 5.0  # whoever waits for one of the slow ones waits longer
 READY_S = 30
 SAMPLES = 8
+ROUNDS = 3  # other load on the machine only ever adds; who waits for a slow pod is late in every round
 STALL_S = 15.0
 SLEEP = ["sleep", "36000"]
 STUBBORN = ["sh", "-c", "trap '' TERM; while true; do sleep 1; done"]
@@ -67,8 +68,8 @@ def slow_pull(cluster: Installed, namespace: str, registry: Registry) -> Callabl
 
 
 def slow_init(cluster: Installed, namespace: str, _registry: Registry) -> Callable[[], bool]:
-    """Start a pod whose init container takes a minute; return whether it still runs."""
-    init = {"name": "prepare", "image": IMAGE, "command": ["sleep", "60"]}
+    """Start a pod whose init container takes two minutes; return whether it still runs."""
+    init = {"name": "prepare", "image": IMAGE, "command": ["sleep", "120"]}
     cluster.pod("slow-init", namespace, initContainers=[init])
 
     def running() -> bool:
@@ -80,10 +81,10 @@ def slow_init(cluster: Installed, namespace: str, _registry: Registry) -> Callab
 
 
 def slow_grace(cluster: Installed, namespace: str, _registry: Registry) -> Callable[[], bool]:
-    """Delete a pod that does not end by itself within its 30 s; return whether it still lives."""
+    """Delete a pod that does not end by itself within its grace; return whether it still lives."""
     cluster.pod("slow-grace", namespace, STUBBORN)
     cluster.until(lambda: cluster.ready("slow-grace", namespace))
-    pod = cluster.admin.delete(POD, "slow-grace", namespace, grace_s=30)
+    pod = cluster.admin.delete(POD, "slow-grace", namespace, grace_s=120)
     return lambda: len(cluster.containers(pod["metadata"]["uid"], alive=True)) == 2
 
 
@@ -94,13 +95,9 @@ def waiting_for(cluster: Installed, namespace: str, name: str) -> str:
 
 
 def delays_nobody(alone: list[float], beside: list[float]) -> bool:
-    """Return whether pods are no later by more than the bound: the usual one, and all but one in eight.
-
-    The one in eight is for other load on the machine; a pod that waits for the slow one would wait for seconds.
-    """
-    eighth = max(1, len(beside) // 8)
+    """Return whether pods are no later by more than the bound: the usual one, and all but one in eight."""
     usual = statistics.median(beside) - statistics.median(alone)
-    late = sorted(beside)[-1 - eighth] - sorted(alone)[-2]
+    late = sorted(beside)[-2] - sorted(alone)[-2]
     return usual <= MOST_DELAY_S and late <= MOST_DELAY_S and max(beside) < HELD_UP_S
 
 
@@ -110,22 +107,22 @@ def test_a_slow_pod_delays_no_other(
 ) -> None:
     alone = times_s(cluster, namespace, SAMPLES)
     still_slow = slow(cluster, namespace, registry)
-    beside = times_s(cluster, namespace, SAMPLES)
-    if not delays_nobody(alone, beside):  # others' load on this machine hits one of the two: measured once more
-        alone, beside = alone + times_s(cluster, namespace, SAMPLES), times_s(cluster, namespace, SAMPLES)
+    rounds: list[list[float]] = []
+    while not rounds or (len(rounds) < ROUNDS and not delays_nobody(alone, rounds[-1])):
+        rounds.append(times_s(cluster, namespace, SAMPLES))
     assert still_slow()
-    assert delays_nobody(alone, beside), (alone, beside)
+    assert delays_nobody(alone, rounds[-1]), (alone, rounds)
 
 
 def test_all_three_at_once_for_a_quarter_of_a_minute(cluster: Installed, namespace: str) -> None:
     alone = times_s(cluster, namespace, SAMPLES)
     with slow_registry() as registry:
         checks = [slow(cluster, namespace, registry) for slow in (slow_pull, slow_init, slow_grace)]
-        began, beside = time.monotonic(), []
-        while time.monotonic() - began < STALL_S:
-            beside += times_s(cluster, namespace, 1, pause_s=0.5)
+        began, rounds = time.monotonic(), [False]
+        while time.monotonic() - began < STALL_S or not (any(rounds) or len(rounds) > ROUNDS):
+            rounds.append(delays_nobody(alone, times_s(cluster, namespace, SAMPLES, pause_s=0.2)))
         assert all(check() for check in checks)
-        assert delays_nobody(alone, beside), (alone, beside)
+        assert any(rounds)
         registry.release()
         cluster.until(lambda: cluster.ready("slow-pull", namespace))
         uid = cluster.admin.delete(POD, "slow-pull", namespace, grace_s=0)["metadata"]["uid"]

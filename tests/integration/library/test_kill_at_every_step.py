@@ -117,7 +117,9 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
         "sandboxes": {uid: pod},
         "containers": {f"{uid}/app": app},
     }
+    (bridge,) = node.network().items()
     second: dict[str, Any] = {
+        "network": {bridge[0]: {**bridge[1], "mtu": 1400, "cidr": f"{node.range}.0/25"}},
         "secrets": {"default/database": {"hmac": "a2", "keys": ["token"]}},
         "volumes": volumes_of(uid, "two"),
         "sandboxes": {uid: {**pod, "attempt": 1}},
@@ -140,7 +142,7 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
     "name",
     [
         *(f"{section} made" for section in ("network", "secrets", "volumes", "sandboxes", "containers")),
-        *(f"{section} changed" for section in ("secrets", "volumes", "sandboxes", "containers")),
+        *(f"{section} changed" for section in ("network", "secrets", "volumes", "sandboxes", "containers")),
         *(f"{section} removed" for section in ("network", "secrets", "volumes", "sandboxes", "containers")),
         "containers stopped",
     ],
