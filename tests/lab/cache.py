@@ -27,6 +27,12 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
+def digest_of(path: Path) -> str:
+    """Return 12 hexadecimal characters that name a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
 def contained(*argv: str | Path) -> list[str]:
     """Return the command line that leaves neither processes nor mounts behind."""
     return [*CONTAINED, *(str(word) for word in argv)]

@@ -102,26 +102,22 @@ def _named(host: Host, places: Places, path: Path) -> Kernel:
         return _unpacked(host, places, path)
     if not (path / "linux").is_file() or not (path / "modules").is_dir():
         raise LabUsage(f"{path} is no kernel: neither an archive nor a folder with linux and modules/")
-    status = (path / "linux").stat()
 
     def make(folder: Path) -> None:
         shutil.copy(path / "linux", folder / "linux")
         shutil.copytree(path / "modules", folder / "modules", symlinks=True)
         _finish(host, folder)
 
-    name = cache.digest(str(path), str(status.st_mtime_ns), str(status.st_size))
+    name = cache.digest(cache.digest_of(path / "linux"), *sorted(str(file) for file in (path / "modules").rglob("*")))
     return Kernel(cache.once(host, places.cache / f"uml-{name}", f"copying the kernel {path}", make))
 
 
 def _unpacked(host: Host, places: Places, archive: Path) -> Kernel:
-    status = archive.stat()
-
     def make(folder: Path) -> None:
         host.run(["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", folder])
         _finish(host, folder)
 
-    name = cache.digest(str(archive), str(status.st_mtime_ns), str(status.st_size))
-    return Kernel(cache.once(host, places.cache / f"uml-{name}", f"unpacking {archive.name}", make))
+    return Kernel(cache.once(host, places.cache / f"uml-{cache.digest_of(archive)}", f"unpacking {archive.name}", make))
 
 
 def debian(host: Host, places: Places) -> Kernel:
