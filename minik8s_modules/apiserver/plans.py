@@ -27,7 +27,7 @@ from minik8s_modules.api import objects, strategy
 from minik8s_modules.api.apply import next_object
 from minik8s_modules.api.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
-from minik8s_modules.api.kinds import KINDS, LEASE, NAMESPACE, Kind
+from minik8s_modules.api.kinds import KINDS, LEASE, NAMESPACE, NODE, Kind
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.apiserver import incoming, writing
 from minik8s_modules.apiserver.backend import Backend
@@ -110,7 +110,9 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
     ]
     question = {"objects": operations, "nodes": wanted.get("nodes") or []}
     if not operations and (wanted.get("objects") or wanted.get("deleted")):
-        status = _merged([], [])  # nothing would change; asked without operations, a reconciler answers with the drift
+        # nothing would change anywhere; asked without operations, a reconciler answers with the drift
+        nodes, _ = backend.cache.list(NODE.prefix)
+        status = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
     else:
         status = _ask_all(backend, reconcilers, question)
     status["messages"] = [*messages, *status["messages"]]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.output import YELLOW, Paint
 from minik8s_modules.client.api import ApiClient
 
 ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
@@ -33,4 +35,8 @@ def kubeconfig_path(option: str, environ: Mapping[str, str] = os.environ) -> Pat
 
 def connect(option: str) -> ApiClient:
     """Return a client for the cluster that ``option`` or the environment names."""
-    return ApiClient.from_kubeconfig(kubeconfig_path(option))
+    return ApiClient.from_kubeconfig(kubeconfig_path(option), warn=_warn)
+
+
+def _warn(text: str) -> None:
+    print(Paint(sys.stderr)(f"Warning: {text}", YELLOW), file=sys.stderr)

@@ -6,7 +6,8 @@ its ``Status``. Watches live in ``watches.py``, the cache over them in ``informe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -35,6 +36,7 @@ _JSON = {"Content-Type": "application/json"}
 _WATCH_TIMEOUT_S = 300
 # The server ends a watch at its timeout; silence beyond it means that the server is gone
 _WATCH_GRACE_S = 30.0
+Warn = Callable[[str], None]
 
 
 class ObjectList(NamedTuple):
@@ -55,22 +57,27 @@ class ApiClient:
         key: str | Path | None = None,
         *,
         user_agent: str = "minik8s",
+        warn: Warn | None = None,
     ) -> None:
+        self._warn = warn
         self._use(Access(server.rstrip("/"), _file(ca), _file(cert), _file(key)), user_agent)
 
     @classmethod
-    def from_kubeconfig(cls, path: str | Path, *, user_agent: str = "minik8s") -> ApiClient:
+    def from_kubeconfig(cls, path: str | Path, *, user_agent: str = "minik8s", warn: Warn | None = None) -> ApiClient:
         """Return a client for the current context of the kubeconfig ``path``.
+
+        With ``warn`` it writes for a person: it is called with each warning of the server, and fields that the server
+        does not know are refused, as kubectl has it.
 
         Raises:
             ConfigurationError: the file or its certificates cannot be used.
         """
-        return cls.of(load_kubeconfig(Path(path)), user_agent=user_agent)
+        return cls.of(load_kubeconfig(Path(path)), user_agent=user_agent, warn=warn)
 
     @classmethod
-    def of(cls, access: Access, *, user_agent: str = "minik8s") -> ApiClient:
-        """Return a client for ``access``."""
-        client = cls(access.server, user_agent=user_agent)
+    def of(cls, access: Access, *, user_agent: str = "minik8s", warn: Warn | None = None) -> ApiClient:
+        """Return a client for ``access``; ``warn`` as in ``from_kubeconfig``."""
+        client = cls(access.server, user_agent=user_agent, warn=warn)
         client._use(access, user_agent)
         return client
 
@@ -225,6 +232,8 @@ class ApiClient:
             query["dryRun"] = "All"
         if force:
             query["force"] = "true"
+        if self._warn is not None:
+            query["fieldValidation"] = "Strict"
         return with_query(path, query)
 
     def _call(
@@ -233,6 +242,9 @@ class ApiClient:
         response = self._transport.request(method, path, body, headers)
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise error_of(response)
+        if self._warn is not None:
+            for told in _warnings(response):
+                self._warn(told)
         return _decode(response.data, method, path)
 
 
@@ -262,6 +274,13 @@ def error_of(response: BaseHTTPResponse) -> StatusError:
         status = {"kind": "Status", "status": "Failure", "message": text, "reason": ""}
     status.setdefault("code", response.status)
     return from_status(status)
+
+
+def _warnings(response: BaseHTTPResponse) -> Iterator[str]:
+    """Yield the texts of the Warning headers, each ``299 - "text"`` (RFC 7234, 5.5)."""
+    for header in response.headers.getlist("Warning"):
+        _, _, quoted = header.partition('"')
+        yield re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
 
 
 def _decode(data: bytes, method: str, path: str) -> JsonObject:

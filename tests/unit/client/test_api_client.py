@@ -51,6 +51,27 @@ def test_a_list_reads_every_page_and_names_each_items_kind():
     assert "limit=1" in server.requests[0][1]
 
 
+def test_a_client_of_a_person_is_told_warnings_and_has_unknown_fields_refused(tmp_path):
+    def answer(handler: Handler) -> None:
+        handler.send_response(201)
+        handler.send_header("Warning", '299 - "spec.x: \\"odd\\""')
+        handler.send_header("Warning", '299 - "second"')
+        handler.send_header("Content-Length", "2")
+        handler.end_headers()
+        handler.wfile.write(b"{}")
+
+    with serving(answer) as server:
+        file = tmp_path / "kubeconfig"
+        cluster, context = {"server": server.url}, {"cluster": "c", "user": "u"}
+        named = {"clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "x", "context": context}]}
+        file.write_bytes(orjson.dumps({**named, "users": [{"name": "u", "user": {}}], "current-context": "x"}))
+        told: list[str] = []
+        ApiClient.from_kubeconfig(file, warn=told.append).create(POD, pod("a"))
+        ApiClient.from_kubeconfig(file).create(POD, pod("a"))
+    assert told == ['spec.x: "odd"', "second"]
+    assert ["fieldValidation=Strict" in path for _, path, *_ in server.requests] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("body", "code", "error", "message"),
     [
