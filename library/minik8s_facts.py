@@ -42,7 +42,8 @@ facts:
   description:
     - C(hostname), C(cpus), C(memory_bytes), C(architecture), C(operating_system), C(kernel_version), C(os_image),
       C(boot_id), C(machine_id), C(internal_ip), C(addresses), C(docker_version), C(container_runtime_version),
-      C(docker_root), C(cgroup_version), C(live_restore), C(docker_error), C(token), C(epoch) and C(digests).
+      C(docker_root), C(disk_bytes), C(cgroup_version), C(live_restore), C(docker_error), C(token), C(epoch) and
+      C(digests).
   type: dict
   returned: always
   sample: {cpus: 2, memory_bytes: 8589934592, architecture: amd64, token: [1, 4711]}

@@ -1,7 +1,7 @@
 """A node whose Lease is not renewed any more becomes Unknown.
 
-Registering nodes, and Ready True or False, are the reconciler's; this controller writes only Unknown, and only while
-the Lease is stale, so each state of the condition has one writer. Staleness is measured on our own clock from when a
+Registering nodes, and Ready as the gateway sees it, are the reconciler's; this controller writes only Unknown, and only
+while the Lease is stale: also then nobody says otherwise. Staleness is measured on our own clock from when a
 renewal was *seen*, as Kubernetes does (pkg/controller/nodelifecycle): clocks of other machines do not matter, and a
 controller that has just begun judges nobody for 40 s.
 """

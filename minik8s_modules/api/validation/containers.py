@@ -8,7 +8,7 @@ from typing import Any
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, dig
 from minik8s_modules.api.validation import common
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -310,3 +310,17 @@ def _security(field: str, context: JsonObject) -> list[Cause]:
     if user is not None and not 0 <= user <= 2**31 - 1:
         causes.append(common.invalid(f"{field}.runAsUser", user, "must be between 0 and 2147483647, inclusive"))
     return causes
+
+
+def unbounded(obj: JsonObject) -> list[str]:
+    """Return a text for each container of a pod, or of a template's, whose disk use is limited in words only."""
+    found = []
+    for at, pod in (("spec", obj), ("spec.template.spec", dig(obj, "spec", "template") or {})):
+        for field in ("initContainers", "containers"):
+            for index, container in enumerate(dig(pod, "spec", field) or []):
+                if dig(container, "resources", "limits", "ephemeral-storage"):
+                    found.append(
+                        f"{at}.{field}[{index}].resources.limits.ephemeral-storage: stored, and counted when the pod "
+                        "is placed, but minik8s does not limit what a container writes to disk"
+                    )
+    return found

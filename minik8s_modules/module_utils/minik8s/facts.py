@@ -37,6 +37,15 @@ def parse_memory_bytes(text: str) -> int:
     return 0
 
 
+def disk_bytes(path: str) -> int:
+    """Return the size of the file system that holds ``path``; 0 where that cannot be told."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_blocks * found.f_frsize
+
+
 def machine_id(state_dir: str, *, check: bool = False) -> str:
     """Return the machine's id, 32 hex digits; one is made under ``state_dir`` where the system has none."""
     found = _text("/etc/machine-id") or _text(os.path.join(state_dir, "machine-id"))
@@ -76,6 +85,7 @@ def _docker(docker: Docker) -> dict[str, Any]:
         "docker_version": version["Version"],
         "container_runtime_version": "docker://" + version["Version"],
         "docker_root": info["DockerRootDir"],
+        "disk_bytes": disk_bytes(info["DockerRootDir"]),
         "cgroup_version": info.get("CgroupVersion", "1"),
         "live_restore": info["LiveRestoreEnabled"],
         "docker_error": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,7 @@ def test_the_facts_tell_the_machine_and_where_the_node_stands(node: TestNode, tm
     results, _ = play(tmp_path, [{"name": "facts", "minik8s_facts": options}])
     facts = results[0]["facts"]
     assert facts["cpus"] == os.cpu_count()
+    assert facts["disk_bytes"] == shutil.disk_usage(facts["docker_root"]).total
     assert facts["memory_bytes"] == parse_memory_bytes(Path("/proc/meminfo").read_text())
     assert facts["container_runtime_version"] == "docker://" + facts["docker_version"]
     assert (facts["token"], facts["epoch"]) == ([3, 14], 3)

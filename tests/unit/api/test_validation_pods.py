@@ -69,6 +69,12 @@ def test_the_size_of_a_volume_on_disk_is_warned_about(medium, warned):
     assert [text.partition(":")[0] for text in told] == ["spec.volumes[0].emptyDir.sizeLimit"] * warned
 
 
+def test_a_limit_of_disk_use_is_warned_about():
+    container = {"name": "c", "resources": {"limits": {"ephemeral-storage": "1Gi", "memory": "1Mi"}}}
+    (told,) = warnings(POD, {"spec": {"containers": [{"name": "d"}, container]}})
+    assert told.startswith("spec.containers[1].resources.limits.ephemeral-storage: stored")
+
+
 def test_a_write_of_a_pod_costs_little():
     pod = samples.created(samples.sample(POD))
 

@@ -25,7 +25,7 @@ from minik8s_modules.reconcile.environment import SecretValue, expand
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import hosts_of, load_hosts
 from minik8s_modules.reconcile.images import normalized
-from minik8s_modules.reconcile.nodes import NoCidrLeft, conditions, free_cidr
+from minik8s_modules.reconcile.nodes import NoCidrLeft, conditions, free_cidr, status_from_facts
 from minik8s_modules.reconcile.observed import NodeObservations, observation
 from minik8s_modules.reconcile.values import Sealed
 from tests.unit.reconcile.test_loop import until
@@ -64,6 +64,13 @@ def test_an_end_in_the_future_counts_as_now_and_stays():
     last = seen.pod(UID).last("app")
     assert last is not None
     assert last.finished_at == now
+
+
+def test_a_nodes_capacity_comes_from_its_facts():
+    facts = {"cpus": 2, "memory_bytes": 1 << 30, "disk_bytes": 3 << 30}
+    capacity = status_from_facts("n", facts, "v1")["capacity"]
+    assert capacity == {"cpu": "2", "memory": "1048576Ki", "pods": "110", "ephemeral-storage": "3145728Ki"}
+    assert "ephemeral-storage" not in status_from_facts("n", {"disk_bytes": 0}, "v1")["capacity"]
 
 
 def test_what_could_not_be_started_ended_when_it_was_created():
