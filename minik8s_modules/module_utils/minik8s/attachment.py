@@ -70,14 +70,33 @@ def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) ->
         return Attachment()
 
 
+def observe_address(inspect: Mapping[str, Any]) -> str:
+    """Return the addresses (CIDR) of a running sandbox's eth0, "" for none or where it is not up."""
+    if inspect["HostConfig"]["NetworkMode"] == "host":
+        return ""
+    try:
+        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+            eth0 = inside.link("eth0")
+            return _addresses_of(inside, eth0) if eth0 is not None and eth0.up else ""
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return ""
+
+
+def _addresses_of(inside: Netlink, link: Link) -> str:
+    return " ".join(
+        sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == link.ifindex)
+    )
+
+
 def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
     links = inside.links()
     eth0, loopback = links.get("eth0"), links["lo"].up
     if eth0 is None or not eth0.up:
         return Attachment(host.name if host else "", bridge, loopback=loopback)
-    found = sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == eth0.ifindex)
     gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
-    seen = Attachment(address=" ".join(found), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback)
+    seen = Attachment(
+        address=_addresses_of(inside, eth0), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback
+    )
     if host is None or not host.up:
         return seen
     mtu = seen.mtu if host.mtu == eth0.mtu else f"{eth0.mtu} (outside {host.mtu})"

@@ -15,7 +15,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import labels
-from .attachment import ALIAS, Attachment, attach, declared_attachment, delete_link, link_name, observe_attachment
+from .attachment import (
+    ALIAS,
+    Attachment,
+    attach,
+    declared_attachment,
+    delete_link,
+    link_name,
+    observe_address,
+    observe_attachment,
+)
 from .docker import NOT_FOUND, DockerError
 from .documents import Entries
 from .faults import KeyFault
@@ -185,22 +194,36 @@ class Sandboxes:
 
     def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
         """Return each declared sandbox's observation (None: there is none of its attempt)."""
-        stale = Scope(touched & frozenset(entries))
-        fresh = self.observe(context, entries, stale) if stale.keys else observed
-        status: dict[str, Any] = {}
-        for key, entry in entries.items():
-            source = fresh if key in touched else observed
-            status[key] = None
-            for each in source.containers.get(key, []):
-                if _attempt(each) == entry["attempt"]:
-                    status[key] = _observation(each, entry, source.attachments.get(each["Id"]))
-        return status
+        stale = sorted(touched & frozenset(entries))
+        fresh = dict(zip(stale, context.map(lambda key: _look_again(context, entries[key]), stale)))
+        return {
+            key: fresh[key] if key in fresh else _observed_before(entry, observed, observed.containers.get(key, []))
+            for key, entry in entries.items()
+        }
 
 
-def _observation(inspect: Mapping[str, Any], entry: Mapping[str, Any], attachment: Attachment | None) -> dict[str, Any]:
+def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a status tells of one attempt: much less than a plan must know, and every new pod waits for it."""
+    inspect = context.docker.inspect(labels.sandbox_name(entry["pod"], entry["attempt"]))
+    if inspect is None or inspect["Config"]["Labels"].get(labels.NODE) != context.node:
+        return None
+    return _observation(inspect, entry, observe_address(inspect) if inspect["State"]["Status"] in LIVE else "")
+
+
+def _observed_before(
+    entry: Mapping[str, Any], observed: Observed, found: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    exact = [each for each in found if _attempt(each) == entry["attempt"]]
+    if not exact:
+        return None
+    attachment = observed.attachments.get(exact[-1]["Id"], Attachment())
+    return _observation(exact[-1], entry, attachment.address)
+
+
+def _observation(inspect: Mapping[str, Any], entry: Mapping[str, Any], address: str) -> dict[str, Any]:
     seen = observation_from_inspect(inspect)
     if not entry["host_network"]:
-        seen["ip"] = attachment.address.partition("/")[0] if attachment else ""
+        seen["ip"] = address.partition("/")[0]
     return seen
 
 
