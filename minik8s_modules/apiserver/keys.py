@@ -1,4 +1,4 @@
-"""Makes key files, for the pki role: ``python -m minik8s_modules.apiserver.keys signing-key FILE``.
+"""Makes key files, for the pki role: ``python -m minik8s_modules.apiserver.keys signing-key|key-ring FILE``.
 
 A file that exists is left alone. A new one appears complete, with mode 0600 from the start.
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from minik8s_modules.store import keyring
+
 
 def signing_key() -> bytes:
     """Return a fresh P-256 key in PEM, for service-account tokens."""
@@ -24,7 +26,12 @@ def signing_key() -> bytes:
     )
 
 
-KINDS: Mapping[str, Callable[[], bytes]] = {"signing-key": signing_key}
+def key_ring() -> bytes:
+    """Return a ring of one fresh key, for secrets at rest."""
+    return keyring.dump([keyring.new_key()])
+
+
+KINDS: Mapping[str, Callable[[], bytes]] = {"signing-key": signing_key, "key-ring": key_ring}
 
 
 def write_new(path: Path, data: bytes) -> bool:

@@ -37,8 +37,11 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.compaction import Compactor
 from minik8s_modules.store.connection import Tls
+from minik8s_modules.store.encryption import EncryptedStore
 from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.etcd import EtcdStore
+from minik8s_modules.store.interface import Store
+from minik8s_modules.store.keyring import KeyRing
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class Application:
         metrics = Registry()
         files = configured.etcd_tls
         tls = Tls(files.ca, files.cert, files.key) if files else None
-        self._store = MeteredStore(EtcdStore(configured.etcd_endpoints, tls), metrics)
+        self._store = MeteredStore(_encrypted(EtcdStore(configured.etcd_endpoints, tls), configured), metrics)
         self._cache = WatchCache(self._store)
         clock = SystemClock()
         self._backend = Backend(self._store, self._cache, clock, metrics, configured.service_cidr)
@@ -128,6 +131,10 @@ def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
     if accounts is None:
         return None
     return Tokens(backend, KeyFiles(accounts.signing_key, accounts.verification_keys), accounts.issuer)
+
+
+def _encrypted(store: Store, configured: Settings) -> Store:
+    return EncryptedStore(store, KeyRing(configured.key_ring)) if configured.key_ring else store
 
 
 def _audit_log(configured: Settings, metrics: Registry) -> AuditLog | None:

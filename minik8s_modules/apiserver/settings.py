@@ -48,7 +48,7 @@ class Settings:
     """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans.
 
     Without ``service_accounts`` no tokens are made or accepted; without ``audit`` no
-    audit log is kept.
+    audit log is kept, and without ``key_ring`` secrets are stored plain.
     """
 
     listen_address: str
@@ -62,6 +62,7 @@ class Settings:
     threads: int
     service_accounts: ServiceAccounts | None = None
     audit: Audit | None = None
+    key_ring: Path | None = None
 
 
 def read(configuration: Configuration) -> Settings:
@@ -86,6 +87,7 @@ def read(configuration: Configuration) -> Settings:
         ),
         threads=configuration.number("threads", DEFAULT_THREADS),
         service_accounts=_service_accounts(configuration) if configuration.has("service_accounts") else None,
+        key_ring=_key_ring(configuration) if configuration.has("encryption") else None,
         audit=_audit(configuration) if configuration.has("audit") else None,
     )
 
@@ -97,6 +99,10 @@ def _service_accounts(configuration: Configuration) -> ServiceAccounts:
         _readable(configuration.text("service_accounts.signing_key"), "service_accounts.signing_key"),
         tuple(_readable(each, key) for each in configuration.texts(key, [])),
     )
+
+
+def _key_ring(configuration: Configuration) -> Path:
+    return _readable(configuration.text("encryption.key_ring"), "encryption.key_ring")
 
 
 def _audit(configuration: Configuration) -> Audit:

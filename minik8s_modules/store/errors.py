@@ -7,6 +7,7 @@ base.Minik8sError
 │   ├── StaleWrite         update, delete: the key has a newer revision than the caller expected; read again
 │   ├── Compacted          range, watch: the revision asked for is no longer kept; list again from the latest
 │   ├── FutureRevision     range: the revision asked for does not exist yet
+│   ├── Undecryptable      get: the value's key is not in the ring, or the value was changed
 │   ├── ValueTooLarge      create, update: etcd refuses a request of this size
 │   └── Expired            cache: the ring of events no longer reaches back to the revision; list again
 └── base.TemporaryError
@@ -44,6 +45,10 @@ class FutureRevision(StoreError):
 
 class ValueTooLarge(StoreError):
     """The value does not fit into one request."""
+
+
+class Undecryptable(StoreError):
+    """The value cannot be decrypted."""
 
 
 class Expired(StoreError):

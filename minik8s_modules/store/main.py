@@ -1,4 +1,4 @@
-"""The command ``minik8s-store``: snapshots of the cluster's store, and their restoration."""
+"""The command ``minik8s-store``: snapshots of the cluster's store, their restoration, and keys of secrets at rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minik8s_modules.base import config
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.store import snapshots, tools
+from minik8s_modules.store import secrets_command, snapshots, tools
 from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.snapshots import Adjusted
 from minik8s_modules.store.tools import Member
@@ -41,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="minik8s-store", description=__doc__)
-    snapshot = parser.add_subparsers(required=True, metavar="COMMAND").add_parser(
-        "snapshot", help="save, look at, adjust and restore snapshots"
-    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    secrets_command.add_parser(commands, CONFIGURATION)
+    snapshot = commands.add_parser("snapshot", help="save, look at, adjust and restore snapshots")
     verbs = snapshot.add_subparsers(required=True, metavar="VERB")
     save = _verb(verbs, "save", _save, "write a snapshot of the running store to FILE (holds all Secrets)")
     save.add_argument("--config", type=Path, default=CONFIGURATION, help="API server's file (%(default)s)")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from minik8s_modules.apiserver.keys import key_ring, write_new
 from tests.support.etcd import free_port
 from tests.support.kubectl import kubectl_path
 from tests.support.pki import Authority, Certificate, write_kubeconfig
@@ -52,6 +53,8 @@ class ApiServerProcess:
         self.admin = self.authority.issue("admin", "minik8s-admin", ("system:masters",))
         self.log = directory / "apiserver.log"
         self.audit = directory / "audit.log"
+        self.key_ring = directory / "secrets.keys"
+        write_new(self.key_ring, key_ring())
         self._config = directory / "apiserver.yml"
         configuration = {
             "listen_address": "127.0.0.1",
@@ -61,6 +64,7 @@ class ApiServerProcess:
             "etcd": {"endpoints": [etcd_endpoint]},
             "service_cidr": "100.0.0.0/24",
             "service_accounts": {"signing_key": str(self.authority.issue("sa", "service-accounts").key)},
+            "encryption": {"key_ring": str(self.key_ring)},
             "audit": {"path": str(self.audit)},
             **overrides,
         }

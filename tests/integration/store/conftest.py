@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from minik8s_modules.store import keyring
 from minik8s_modules.store.connection import Tls
+from minik8s_modules.store.encryption import EncryptedStore
 from minik8s_modules.store.etcd import EtcdStore
 from minik8s_modules.store.interface import Store
 from minik8s_modules.store.memory import MemoryStore
@@ -34,11 +36,15 @@ def own_etcd(tmp_path) -> Iterator[EtcdServer]:
     server.stop()
 
 
-@pytest.fixture(params=["etcd", "memory"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """Each of the two stores."""
+@pytest.fixture(params=["etcd", "memory", "encrypted"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Each of the stores."""
     real = request.param == "etcd"
     made: Store = EtcdStore([request.getfixturevalue("etcd").endpoint]) if real else MemoryStore()
+    if request.param == "encrypted":
+        (tmp_path / "ring").touch(mode=0o600)
+        (tmp_path / "ring").write_bytes(keyring.dump([keyring.new_key()]))
+        made = EncryptedStore(made, keyring.KeyRing(tmp_path / "ring"), ("/",))
     yield made
     made.close()
 
