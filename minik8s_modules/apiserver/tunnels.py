@@ -185,7 +185,7 @@ class Tunnels:
 
     def _put(self, item: _Pair | None) -> None:
         self._new.append(item)
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
+        with contextlib.suppress(OSError):  # the pipe is full of wake-ups already, or the thread has ended
             self._wake_write.send(b"x")
 
     # everything below runs in the thread of streams

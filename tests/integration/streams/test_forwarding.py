@@ -1,4 +1,4 @@
-"""kubectl port-forward: over WebSocket (SPDY inside) and over SPDY; several ports, many connections, half-closed ones."""
+"""kubectl port-forward over WebSocket (SPDY inside) and SPDY: several ports, many connections, half-closed ones."""
 
 from __future__ import annotations
 
@@ -71,7 +71,12 @@ def forwarded(streaming: Streaming, pod: str, env: dict[str, str], *ports: int) 
 def talk(port: int, data: bytes) -> bytes:
     """Send ``data``, say that nothing more comes, return all that is answered."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
-        sender = threading.Thread(target=lambda: (peer.sendall(data), peer.shutdown(socket.SHUT_WR)))
+
+        def send() -> None:
+            peer.sendall(data)
+            peer.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
         sender.start()
         answer = b""
         while piece := peer.recv(65536):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from minik8s_modules.api.kinds import POD
 from tests.integration.streams.conftest import Streaming
 
 COUNT = "for i in 1 2 3; do echo line $i; done; sleep 0.2; echo oops >&2; sleep 3600"
@@ -35,3 +36,82 @@ def test_following_ends_with_the_container(streaming: Streaming) -> None:
     done = streaming.kubectl("logs", "-f", "short")
     assert done.stdout == "tick 1\ntick 2\ntick 3\ntick 4\n"
     assert time.monotonic() - began < 10
+
+
+def test_previous_is_the_earlier_attempt(streaming: Streaming) -> None:
+    pod = streaming.pod("again", "echo attempt $(cat /proc/sys/kernel/random/uuid); exit 1")
+    streaming.until(lambda: not streaming.inspect(pod)["State"]["Running"])
+    pod = streaming.report(pod)
+    first = streaming.kubectl("logs", "again").stdout
+    told = streaming.kubectl("logs", "again", "--previous", check=False)
+    assert told.returncode == 1
+    assert 'previous terminated container "app" in pod "again" not found' in told.stderr
+    streaming.restart(pod)
+    assert streaming.kubectl("logs", "again", "--previous").stdout == first
+    assert streaming.until(lambda: streaming.kubectl("logs", "again").stdout) != first
+
+
+def test_a_container_must_be_named_when_there_are_several(streaming: Streaming) -> None:
+    streaming.pod("pair", "echo first; sleep 3600", "echo second; sleep 3600")
+    answer = streaming.server.request("GET", "/api/v1/namespaces/default/pods/pair/log")
+    assert (answer.code, answer.json["reason"]) == (400, "BadRequest")
+    assert answer.json["message"] == "a container name must be specified for pod pair, choose one of: [app app1]"
+    assert streaming.kubectl("logs", "pair", "-c", "app1").stdout == "second\n"
+    everything = streaming.kubectl("logs", "pair", "--all-containers", "--prefix").stdout
+    assert sorted(everything.splitlines()) == ["[pod/pair/app1] second", "[pod/pair/app] first"]
+    wrong = streaming.kubectl("logs", "pair", "-c", "nope", check=False)
+    assert "container nope is not valid for pod pair" in wrong.stderr
+
+
+def test_a_container_that_waits_has_no_log(streaming: Streaming) -> None:
+    pod = streaming.pod("waits", "sleep 3600")
+    waiting = [{"name": "app", "image": "i", "imageID": "", "ready": False, "restartCount": 0,
+                "state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": {}}]  # fmt: skip
+    streaming.admin.patch(POD, "waits", "default", {"status": {"containerStatuses": waiting}}, subresource="status")
+    done = streaming.kubectl("logs", "waits", check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        'Error from server (BadRequest): container "app" in pod "waits" is waiting to start: ContainerCreating\n'
+    )
+    streaming.report(pod)
+
+
+def test_the_log_of_a_terminal_is_plain(streaming: Streaming) -> None:
+    streaming.pod("tty", "echo seen; sleep 3600", tty=True)
+    path = "/api/v1/namespaces/default/pods/tty/log"
+    assert streaming.until(lambda: streaming.server.request("GET", path).body) == b"seen\r\n"
+
+
+def test_one_stream_alone(streaming: Streaming) -> None:
+    streaming.pod("both", "echo out; echo err >&2; sleep 3600")
+    path = "/api/v1/namespaces/default/pods/both/log"
+    streaming.until(lambda: len(streaming.server.request("GET", path).body) == 8)
+    assert streaming.server.request("GET", f"{path}?stream=Stdout").body == b"out\n"
+    assert streaming.server.request("GET", f"{path}?stream=Stderr").body == b"err\n"
+
+
+def test_options_out_of_range_are_refused(streaming: Streaming) -> None:
+    streaming.pod("options", "sleep 3600")
+    path = "/api/v1/namespaces/default/pods/options/log"
+    for query, code, told in (
+        ("tailLines=-1", 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ("limitBytes=0", 422, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ("tailLines=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("sinceSeconds=5&sinceTime=2020-01-01T00:00:00Z", 422, "at most one of `sinceTime` or `sinceSeconds`"),
+        ("insecureSkipTLSVerifyBackend=true", 400, "is not supported"),
+    ):
+        answer = streaming.server.request("GET", f"{path}?{query}")
+        assert answer.code == code, answer
+        assert told in answer.json["message"]
+
+
+def test_who_may_not_read_logs_is_refused(streaming: Streaming) -> None:
+    streaming.pod("closed", "sleep 3600")
+    other = streaming.server.identity("mallory")
+    for what, method in (("log", "GET"), ("exec", "POST"), ("exec", "GET"), ("portforward", "POST")):
+        answer = streaming.server.request(method, f"/api/v1/namespaces/default/pods/closed/{what}", client=other)
+        assert answer.code == 403
+        verb = "create" if method == "POST" else "get"
+        assert f'cannot {verb} resource "pods/{what}"' in answer.json["message"]
+    answer = streaming.server.request("GET", "/api/v1/namespaces/default/pods/closed/exec?command=x&stdout=true")
+    assert (answer.code, answer.json["message"]) == (400, "Upgrade request required")
