@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,23 +27,36 @@ def play(lab: Lab, *options: str, user: str = "") -> subprocess.CompletedProcess
     """Run the plain path over a document with one entry, as ``user`` where one is given."""
     document = lab.home / "document.yml"
     document.write_text(render_document({"first": {"a": EVIL}}))
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    argv = [
-        program,
-        "-i",
-        str(lab.inventory),
-        PLAYBOOK,
-        "-e",
-        f"@{document}",
-        "-e",
-        f"minik8s_directory={lab.files}",
-        *options,
-    ]
-    environment = {**os.environ, **lab.environment, "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg")}
+    argv = ["-i", str(lab.inventory), PLAYBOOK, "-e", f"@{document}", "-e", f"minik8s_directory={lab.files}", *options]
+    if not user:
+        return _ansible(lab, PROJECT, argv)
+    with _entered_by_anybody(PROJECT) as project:
+        return _ansible(lab, project, argv, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+
+
+def _ansible(lab: Lab, project: Path, argv: list[str], *before: str) -> subprocess.CompletedProcess[str]:
+    python = project / Path(sys.executable).relative_to(PROJECT)
+    environment = {**os.environ, **lab.environment, "ANSIBLE_CONFIG": str(project / "ansible.cfg")}
     environment |= {"ANSIBLE_HOME": str(lab.home / "home"), "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3"}
-    if user:
-        argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *argv]
-    return subprocess.run(argv, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+    command = [*before, str(python), "-m", "ansible", "playbook", *argv]
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+
+
+@contextlib.contextmanager
+def _entered_by_anybody(project: Path) -> Iterator[Path]:
+    """Show ``project`` at a path that other users can enter: a checkout may lie below a folder of root's alone."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    shown = place / "project"
+    shown.mkdir()
+    subprocess.run(["mount", "--bind", str(project), str(shown)], check=True)
+    try:
+        yield shown
+    finally:
+        # rmdir and never a tree removal: what is shown here is the project itself
+        subprocess.run(["umount", "--lazy", str(shown)], check=True)
+        shown.rmdir()
+        place.rmdir()
 
 
 @pytest.fixture

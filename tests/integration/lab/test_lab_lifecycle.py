@@ -183,7 +183,7 @@ def test_the_host_does_not_forward_what_a_node_sends_it(outside: str, lab: Lab) 
 
 
 def test_without_root_it_says_so() -> None:
-    program = "import os; os.seteuid(65534)\nfrom tests.lab.__main__ import main\nraise SystemExit(main(['status']))"
+    program = "import os\nfrom tests.lab.__main__ import main\nos.seteuid(65534)\nraise SystemExit(main(['status']))"
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("lab: a lab needs root")
