@@ -82,6 +82,8 @@ def _fetch(client: ApiClient, target: Target, options: argparse.Namespace) -> li
 
 def _print_documents(objects: Sequence[JsonObject], options: argparse.Namespace) -> None:
     single = len(objects) == 1 and len(options.words) > 1
+    for obj in objects:
+        obj["metadata"].pop("managedFields", None)  # as kubectl does: twice the length, and nobody reads it
     value: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     print(output.as_yaml(value) if options.output == "yaml" else output.as_json(value))
 

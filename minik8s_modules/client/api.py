@@ -21,7 +21,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
-from minik8s_modules.client.transport import Transport
+from minik8s_modules.client.transport import READ_TIMEOUT_S, Transport
 from minik8s_modules.client.watches import Watch
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
@@ -36,6 +36,8 @@ _JSON = {"Content-Type": "application/json"}
 _WATCH_TIMEOUT_S = 300
 # The server ends a watch at its timeout; silence beyond it means that the server is gone
 _WATCH_GRACE_S = 30.0
+# a plan may take the API server 45 s, which no other call does
+_PERSONS_PATIENCE_S = 60.0
 Warn = Callable[[str], None]
 
 
@@ -82,7 +84,8 @@ class ApiClient:
         return client
 
     def _use(self, access: Access, user_agent: str) -> None:
-        self._transport = Transport(access, user_agent=user_agent)
+        patience_s = READ_TIMEOUT_S if self._warn is None else _PERSONS_PATIENCE_S
+        self._transport = Transport(access, user_agent=user_agent, read_timeout_s=patience_s)
         self._manager = user_agent
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:

@@ -39,12 +39,19 @@ _REPEATABLE = frozenset({"GET", "HEAD"})
 class Transport:
     """A thread-safe pool of connections to one server."""
 
-    def __init__(self, access: Access, *, user_agent: str = "minik8s", pool_size: int = 16) -> None:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        user_agent: str = "minik8s",
+        pool_size: int = 16,
+        read_timeout_s: float = READ_TIMEOUT_S,
+    ) -> None:
         options = [*HTTPConnection.default_socket_options, *_KEEPALIVE]
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._pool: urllib3.HTTPConnectionPool
         url = urllib3.util.parse_url(access.server)
-        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S)
+        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s)
         if url.scheme == "https":
             self._pool = urllib3.HTTPSConnectionPool(
                 url.host or "",
