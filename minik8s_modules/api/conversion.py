@@ -1,6 +1,7 @@
 """Views: kinds whose objects are kept as another kind's.
 
-``events.k8s.io/v1`` Event over the core Event, and ``autoscaling/v1`` HorizontalPodAutoscaler over v2.
+``events.k8s.io/v1`` Event over the core Event, ``autoscaling/v1`` HorizontalPodAutoscaler over v2, and the original's
+``v1`` ReplicaSet over that of ``apps/v1``.
 
 ``to_storage`` and ``from_storage`` return a new object; for a kind without ``storage`` they return what they were
 given. Source: kubernetes ``pkg/apis/events/v1/conversion.go`` and ``pkg/apis/autoscaling/v1/conversion.go``; what v1 of
@@ -19,6 +20,8 @@ from minik8s_modules.api.kinds import (
     EVENTS_EVENT,
     HORIZONTAL_POD_AUTOSCALER,
     HORIZONTAL_POD_AUTOSCALER_V1,
+    LEGACY_REPLICA_SET,
+    REPLICA_SET,
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject, spec, status
@@ -44,6 +47,7 @@ def stored_kind(kind: Kind) -> Kind:
 _STORED = {
     EVENTS_EVENT.api_version + EVENTS_EVENT.kind: EVENT,
     HORIZONTAL_POD_AUTOSCALER_V1.api_version + HORIZONTAL_POD_AUTOSCALER_V1.kind: HORIZONTAL_POD_AUTOSCALER,
+    LEGACY_REPLICA_SET.api_version + LEGACY_REPLICA_SET.kind: REPLICA_SET,
 }
 
 
@@ -51,6 +55,8 @@ def to_storage(kind: Kind, obj: JsonObject) -> JsonObject:
     """Return the object in the form it is kept in."""
     if kind is HORIZONTAL_POD_AUTOSCALER_V1:
         return to_storage_autoscaler(obj)
+    if kind is LEGACY_REPLICA_SET:
+        return {**obj, "apiVersion": REPLICA_SET.api_version}
     return to_storage_event(obj) if kind is EVENTS_EVENT else obj
 
 
@@ -58,6 +64,8 @@ def from_storage(kind: Kind, obj: JsonObject) -> JsonObject:
     """Return the kept object in the form of ``kind``."""
     if kind is HORIZONTAL_POD_AUTOSCALER_V1:
         return _from_storage_autoscaler(obj)
+    if kind is LEGACY_REPLICA_SET:
+        return {**obj, "apiVersion": LEGACY_REPLICA_SET.api_version}
     return _renamed(obj, _CORE_TO_NEW, EVENTS_EVENT) if kind is EVENTS_EVENT else obj
 
 

@@ -101,8 +101,13 @@ def _only_spec(obj: JsonObject) -> None:
     obj.setdefault("spec", {})
 
 
+def _legacy_autoscaler(autoscaler: JsonObject) -> None:
+    set_missing(autoscaler.setdefault("spec", {}), minReplicas=1, scaleWindowSeconds=15)
+
+
 BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    ("", "HorizontalPodAutoscaler"): _legacy_autoscaler,
     ("", "LimitRange"): _limit_range,
     ("", "ResourceQuota"): _quota,
     ("", "PersistentVolume"): _volume,

@@ -101,6 +101,13 @@ def volume_claim(claim: JsonObject) -> None:
     set_nonempty(claim.setdefault("status", {}), phase="Pending")
 
 
+def _rolling_update(update: JsonObject) -> None:
+    spec: JsonObject = update.setdefault("spec", {})
+    set_missing(spec, minimumAlive=0, interval=0)
+    if "newPodSpec" in spec:
+        pod_template({"spec": spec["newPodSpec"]})
+
+
 BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "ReplicaSet"): _replica_set,
@@ -109,4 +116,6 @@ BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _cron_job,
     ("", "PersistentVolumeClaim"): volume_claim,
+    ("", "ReplicaSet"): _replica_set,
+    ("", "RollingUpdate"): _rolling_update,
 }

@@ -156,15 +156,9 @@ EVENT = Kind("", "v1", "Event", "events", f"{_CORE}Event", short_names=("ev",), 
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", f"{_CORE}ConfigMap", short_names=("cm",), has_spec=False)
 SECRET = Kind("", "v1", "Secret", "secrets", f"{_CORE}Secret", has_spec=False)
 SERVICE_ACCOUNT = Kind(
-    "",
-    "v1",
-    "ServiceAccount",
-    "serviceaccounts",
-    f"{_CORE}ServiceAccount",
-    short_names=("sa",),
-    subresources=("token",),
-    has_spec=False,
-)
+    "", "v1", "ServiceAccount", "serviceaccounts", f"{_CORE}ServiceAccount",
+    short_names=("sa",), subresources=("token",), has_spec=False,
+)  # fmt: skip
 SERVICE = Kind(
     "", "v1", "Service", "services", f"{_CORE}Service",
     short_names=("svc",), categories=("all",), subresources=("status",),
@@ -310,6 +304,30 @@ CERTIFICATE_SIGNING_REQUEST = Kind(
     short_names=("csr",), namespaced=False, subresources=("approval", "status"), has_spec=False,
 )  # fmt: skip
 
+# --- kinds of the original MiniK8s; those whose names Kubernetes uses elsewhere have plurals of their own ------------
+
+_ORIGINAL = "io.minik8s.original.v1."
+DNS = Kind("", "v1", "DNS", "dns", f"{_ORIGINAL}DNS")
+VIRTUAL_SERVICE = Kind("", "v1", "VirtualService", "virtualservices", f"{_ORIGINAL}VirtualService", short_names=("vs",))
+SUBSET = Kind("", "v1", "Subset", "subsets", f"{_ORIGINAL}Subset")
+ROLLING_UPDATE = Kind(
+    "", "v1", "RollingUpdate", "rollingupdates", f"{_ORIGINAL}RollingUpdate",
+    short_names=("ru",), subresources=("status",),
+)  # fmt: skip
+SIDECAR_MAPPING = Kind("", "v1", "SidecarMapping", "sidecarmappings", f"{_ORIGINAL}SidecarMapping")
+LEGACY_REPLICA_SET = Kind(
+    "", "v1", "ReplicaSet", "legacyreplicasets", f"{_ORIGINAL}ReplicaSet", singular="legacyreplicaset",
+    subresources=("status", "scale"), storage=("apps", "replicasets"),
+)  # fmt: skip
+LEGACY_AUTOSCALER = Kind(
+    "", "v1", "HorizontalPodAutoscaler", "legacyhorizontalpodautoscalers", f"{_ORIGINAL}HorizontalPodAutoscaler",
+    singular="legacyhorizontalpodautoscaler",
+)  # fmt: skip
+LEGACY_JOB = Kind(
+    "", "v1", "Job", "legacyjobs", f"{_ORIGINAL}Job", singular="legacyjob", subresources=("status",)
+)  # fmt: skip
+
+
 KINDS = Registry(
     (
         POD,
@@ -356,5 +374,13 @@ KINDS = Registry(
         STORAGE_CLASS,
         PRIORITY_CLASS,
         CERTIFICATE_SIGNING_REQUEST,
+        DNS,
+        VIRTUAL_SERVICE,
+        SUBSET,
+        ROLLING_UPDATE,
+        SIDECAR_MAPPING,
+        LEGACY_REPLICA_SET,
+        LEGACY_AUTOSCALER,
+        LEGACY_JOB,
     )
 )

@@ -43,6 +43,8 @@ _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("", "ResourceQuota"): {},
     ("", "PersistentVolume"): {"phase": "Pending"},
     ("", "PersistentVolumeClaim"): {"phase": "Pending"},
+    ("", "RollingUpdate"): {"phase": "Pending"},
+    ("", "Job"): {"phase": "Pending"},
     ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
     ("certificates.k8s.io", "CertificateSigningRequest"): {},
 }  # fmt: skip
@@ -113,7 +115,7 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
         if kind.id == ("certificates.k8s.io", "CertificateSigningRequest"):
             _keep_decision(new, old, subresource)
         return
-    _keep_metadata(new, old)
+    _keep_metadata(kind, new, old)
     _keep(new, old, "status")
     if kind.id == ("", "Namespace") and subresource != "finalize":
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
@@ -130,10 +132,12 @@ def _keep(new: JsonObject, old: JsonObject, field: str) -> None:
         new.pop(field, None)
 
 
-def _keep_metadata(new: JsonObject, old: JsonObject) -> None:
+def _keep_metadata(kind: Kind, new: JsonObject, old: JsonObject) -> None:
     meta, before = metadata(new), metadata(old)
     for field in _KEPT:
         _keep(meta, before, field)
+    if not kind.namespaced:
+        meta.pop("namespace", None)  # manifests may name one
     for field in ("uid", "name", "namespace"):
         if not meta.get(field):
             _keep(meta, before, field)

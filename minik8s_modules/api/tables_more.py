@@ -270,6 +270,52 @@ def _signing_request(obj: JsonObject, now: datetime) -> list[Any]:
     return [name(obj), age(obj, now), declared.get("signerName") or NONE, requester, duration, ",".join(words)]
 
 
+# --- the original's -------------------------------------------------------------------------------
+
+
+def _virtual_service(obj: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(obj)
+    shares = [
+        f"{s.get('name')}={s.get('url') if s.get('weight') is None else s['weight']}"
+        for s in declared.get("subsets") or []
+    ]
+    return [
+        name(obj),
+        declared.get("serviceRef", ""),
+        declared.get("port") or 0,
+        ",".join(shares) or NONE,
+        age(obj, now),
+    ]
+
+
+def _dns(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), ",".join(str(r.get("host")) for r in spec(obj).get("rules") or []) or NONE, age(obj, now)]
+
+
+def _subset(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), ",".join(map(str, spec(obj).get("pods") or [])) or NONE, age(obj, now)]
+
+
+def _rolling_update(obj: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(obj)
+    return [
+        name(obj), declared.get("serviceRef", ""), declared.get("port") or 0, declared.get("minimumAlive") or 0,
+        status(obj).get("phase", ""), age(obj, now),
+    ]  # fmt: skip
+
+
+def _legacy_autoscaler(obj: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(obj)
+    target = declared.get("scaleTargetRef") or {}
+    bounds = [declared.get(field) or 0 for field in ("minReplicas", "maxReplicas")]
+    metrics = ",".join(str(metric.get("name")) for metric in declared.get("metrics") or []) or NONE
+    return [name(obj), f"{target.get('kind', '')}/{target.get('name', '')}", metrics, *bounds, age(obj, now)]
+
+
+def _legacy_job(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), spec(obj).get("partition", ""), status(obj).get("phase", ""), age(obj, now)]
+
+
 Cells = Callable[[JsonObject, datetime], list[Any]]
 _MADE = columns("Containers+", "Images+", "Selector+")
 
@@ -281,6 +327,19 @@ def _numbers(*names: str) -> list[Column]:
 TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("apps", "Deployment"): ([NAME, *columns("Ready"), *_numbers("Up-to-date", "Available"), AGE, *_MADE], _deployment),
     ("apps", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
+    ("", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
+    ("", "VirtualService"): (
+        [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets"), AGE], _virtual_service,
+    ),
+    ("", "DNS"): ([NAME, *columns("Hosts"), AGE], _dns),
+    ("", "Subset"): ([NAME, *columns("Pods"), AGE], _subset),
+    ("", "RollingUpdate"): (
+        [NAME, *columns("Service"), *_numbers("Port", "Minimum Alive"), *columns("Phase"), AGE], _rolling_update,
+    ),
+    ("", "HorizontalPodAutoscaler"): (
+        [NAME, *columns("Reference", "Metrics"), *_numbers("MinPods", "MaxPods"), AGE], _legacy_autoscaler,
+    ),
+    ("", "Job"): ([NAME, *columns("Partition", "Phase"), AGE], _legacy_job),
     ("apps", "StatefulSet"): ([NAME, *columns("Ready"), AGE, *_MADE[:2]], _stateful_set),
     ("apps", "DaemonSet"): (
         [NAME, *_numbers("Desired", "Current", "Ready", "Up-to-date", "Available"), *columns("Node Selector"), AGE,

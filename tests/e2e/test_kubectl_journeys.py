@@ -348,6 +348,29 @@ def test_signing_requests_are_approved(kubectl: Kubectl):
     kubectl("delete", "csr", name)
 
 
+@samples.cases("original_manifests")
+def test_the_originals_manifests_apply_and_apply_again(kubectl: Kubectl, path):
+    manifest = yaml.safe_load(path.read_text())
+    manifest["metadata"].pop("namespace", None)
+    manifest["metadata"]["name"] += kubectl.namespace  # volumes are the cluster's
+    text = json.dumps(manifest)
+    assert kubectl("apply", "-f", "-", stdin=text).endswith("created\n")
+    version = json.loads(kubectl("get", "-f", "-", "-o", "json", stdin=text))["metadata"]["resourceVersion"]
+    kubectl("apply", "-f", "-", stdin=text)
+    assert json.loads(kubectl("get", "-f", "-", "-o", "json", stdin=text))["metadata"]["resourceVersion"] == version
+    assert kubectl("delete", "--now", "-f", "-", stdin=text).count("deleted") == 1
+
+
+def test_short_names_mean_the_standard_groups(kubectl: Kubectl):
+    replica_set = samples.read(samples.ROOT / "tests/cases/original_manifests/03-replicaset.yml")
+    replica_set["metadata"].pop("namespace")
+    kubectl("apply", "-f", "-", stdin=json.dumps(replica_set))
+    assert kubectl("get", "rs", "-o", "name") == "replicaset.apps/nginx-replicaset\n"
+    assert kubectl("get", "legacyreplicasets", "-o", "name") == "replicaset/nginx-replicaset\n"
+    assert kubectl.json("rs", "nginx-replicaset")["apiVersion"] == "apps/v1"
+    assert kubectl("get", "jobs,hpa") == ""
+
+
 def test_start_up_objects_are_shown(kubectl: Kubectl):
     assert "100.0.0.1" in kubectl("get", "service", "kubernetes", "-n", "default")
     assert f"127.0.0.1:{kubectl.server.port}" in kubectl("get", "endpoints", "kubernetes", "-n", "default")

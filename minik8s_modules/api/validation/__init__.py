@@ -50,11 +50,7 @@ def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with."""
     told = fields.warned(kind, obj) + volumes.unbounded(obj) + containers.unbounded(obj)
     if (obj.get("metadata") or {}).get("annotations", {}).get(dialect.ANNOTATION) == dialect.ORIGINAL:
-        told.append(
-            "read in the dialect of the original MiniK8s (a lower-case protocol, a miscased key or the annotation "
-            f"{dialect.ANNOTATION} says so): command is Docker's CMD, containers have a terminal, restartPolicy is "
-            "Never unless given"
-        )
+        told.append(dialect.explanation(kind))
     return told
 
 

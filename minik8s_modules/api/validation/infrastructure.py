@@ -8,9 +8,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from minik8s_modules.api import quantities
+from minik8s_modules.api import dialect, quantities
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, spec, status
+from minik8s_modules.api.objects import JsonObject, dig, spec, status
 from minik8s_modules.api.shapes import shape
 from minik8s_modules.api.validation import common, shared
 from minik8s_modules.api.validation.containers import PROTOCOLS
@@ -64,7 +64,8 @@ def validate_volume(volume: JsonObject) -> list[Cause]:
         "spec.persistentVolumeReclaimPolicy", declared.get("persistentVolumeReclaimPolicy"), policies
     )
     causes += shared.one_of("spec.volumeMode", declared.get("volumeMode"), _VOLUME_MODES)
-    return causes + _source(declared)
+    own = dig(volume, "metadata", "annotations", dialect.ANNOTATION) == dialect.ORIGINAL
+    return causes + (_source(declared) if _sources(declared) or not own else [])  # the original finds the place itself
 
 
 def _sources(declared: JsonObject) -> dict[str, Any]:

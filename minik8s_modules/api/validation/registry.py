@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import infrastructure, others, pods, policies, rbac, services, workloads
+from minik8s_modules.api.validation import infrastructure, originals, others, pods, policies, rbac, services, workloads
 
 CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod,
@@ -49,6 +49,13 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("networking.k8s.io", "Ingress"): infrastructure.validate_ingress,
     ("networking.k8s.io", "IngressClass"): infrastructure.validate_ingress_class,
     ("networking.k8s.io", "NetworkPolicy"): infrastructure.validate_network_policy,
+    ("", "DNS"): originals.validate_dns,
+    ("", "VirtualService"): originals.validate_virtual_service,
+    ("", "Subset"): originals.validate_subset,
+    ("", "RollingUpdate"): originals.validate_rolling_update,
+    ("", "SidecarMapping"): originals.validate_sidecar_mapping,
+    ("", "HorizontalPodAutoscaler"): originals.validate_autoscaler,
+    ("", "Job"): originals.validate_job,
 }
 UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod_update,

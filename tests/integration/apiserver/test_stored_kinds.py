@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, DEPLOYMENT, KINDS
 from tests.integration.apiserver.conftest import Namespace, pod
 from tests.unit.api import samples
 
@@ -16,7 +16,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 def deployment(namespace: Namespace):
     """The path of a deployment called web."""
     base = f"{APPS}/{namespace.name}/deployments"
-    made = namespace.server.request("POST", base, samples.sample(KINDS.by_resource("apps", "v1", "deployments")))
+    made = namespace.server.request("POST", base, samples.sample(DEPLOYMENT))
     assert made.code == 201
     return f"{base}/web"
 
@@ -110,7 +110,8 @@ def test_eviction_deletes_unless_the_budget_says_no(namespace: Namespace):
 def test_a_signing_request_says_who_asks_and_is_approved_apart(namespace: Namespace):
     server, base = namespace.server, "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     sample = samples.merged(
-        samples.sample(KINDS.by_name("csr")), {"metadata": {"name": namespace.name}, "spec": {"username": "root"}}
+        samples.sample(CERTIFICATE_SIGNING_REQUEST),
+        {"metadata": {"name": namespace.name}, "spec": {"username": "root"}},
     )
     made = server.request("POST", base, sample)
     assert made.json["spec"]["username"] == "minik8s-admin"

@@ -147,4 +147,22 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("certificates.k8s.io", "CertificateSigningRequest"): {
         "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },
+    ("", "DNS"): {
+        "spec": {
+            "rules": [{"host": "a.b", "paths": [{"path": "/", "backend": {"service": {"name": "s", "port": 80}}}]}]
+        }
+    },
+    ("", "VirtualService"): {
+        "spec": {"serviceRef": "web", "port": 80, "subsets": [{"name": "a", "weight": 1}, {"name": "b", "weight": 2}]}
+    },
+    ("", "Subset"): {"spec": {"pods": ["web-1"]}},
+    ("", "RollingUpdate"): {"spec": {"serviceRef": "web", "port": 80, "newPodSpec": _TEMPLATE["spec"]}},
+    ("", "SidecarMapping"): {
+        "spec": {"100.0.0.5:80": [{"weight": 1, "endpoints": [{"ip": "10.244.0.7", "targetPort": 8080}]}]}
+    },
+    ("", "ReplicaSet"): {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}},
+    ("", "HorizontalPodAutoscaler"): {
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "ReplicaSet", "name": "web"}}
+    },
+    ("", "Job"): {"spec": {"partition": "dgx2", "file": "result", "codePath": "/root/add.cu"}},
 }

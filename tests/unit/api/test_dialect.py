@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from minik8s_modules.api import schema
+from minik8s_modules.api.conversion import stored_kind, to_storage
 from minik8s_modules.api.dialect import to_canonical
 from minik8s_modules.api.kinds import KINDS, POD
 from minik8s_modules.api.validation import validate_create, warnings
@@ -18,7 +19,7 @@ from tests.unit.api import samples
 @samples.cases("to_canonical")
 def test_to_canonical(path: Path):
     case = samples.read(path)
-    kind = KINDS.by_name(case["object"]["kind"])
+    kind = KINDS.by_name(case.get("resource", case["object"]["kind"]))
     assert kind is not None
     before = copy.deepcopy(case["object"])
     canonical = to_canonical(kind, case["object"])
@@ -56,3 +57,14 @@ def test_reading_in_the_dialect_is_told():
     told = warnings(POD, samples.created(to_canonical(POD, pod)))
     assert len(told) == 1
     assert told[0].startswith("read in the dialect of the original MiniK8s")
+
+
+@samples.cases("original_manifests")
+def test_the_originals_manifests_are_valid_and_canonical_when_stored(path: Path):
+    manifest = yaml.safe_load(path.read_text())
+    kind = samples.kind_of(manifest)
+    obj = to_canonical(kind, manifest)
+    assert not schema.unknown_fields(kind, obj)
+    stored = to_storage(kind, samples.created(obj))
+    assert validate_create(stored_kind(kind), stored) == []
+    assert to_canonical(stored_kind(kind), stored) == stored

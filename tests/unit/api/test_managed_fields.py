@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -130,7 +129,7 @@ def test_managers_of_two_versions_are_compared_each_in_its_own():
     record_update(EVENT, EVENT, event, None, Writer("core"), samples.NOW)
     new = copy.deepcopy(event) | {"message": "two"}
     record_update(EVENTS_EVENT, EVENT, new, event, Writer("new"), samples.NOW)
-    fields: dict[str, Any] = dict(entries(new))
+    fields = dict(entries(new))
     assert "f:message" not in fields["core"]
     assert fields["new"] == {"f:note": {}}
 
@@ -161,7 +160,7 @@ def test_the_algebra_of_sets(left, right, joined, less, common):
 
 
 def test_paths_are_shown_as_messages_name_them():
-    fields = {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {}, 'v:"x"': {}}, "f:n": {}}}
+    fields: fieldsets.Fields = {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {}, 'v:"x"': {}}, "f:n": {}}}
     assert [fieldsets.shown(path) for path in fieldsets.paths(fields)] == [
         ".spec.n",
         '.spec.ports[port=80,protocol="TCP"]',
