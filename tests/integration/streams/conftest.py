@@ -36,7 +36,7 @@ JsonObject = dict[str, Any]
 class Streaming:
     """One node with an API server and a gateway in front of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: Any) -> None:
         self.folder = folder
         self.node = TestNode(folder)
         self.etcd = EtcdServer(folder / "etcd").start()
@@ -47,16 +47,16 @@ class Streaming:
         self.server = ApiServerProcess(folder / "api", self.etcd.endpoint, reconciler_client=client).start()
         self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
         self.port = free_port()
-        self._config = self._write_config()
+        self._config = self._write_config(variables)
         self.log = folder / "gateway.log"
         self.gateway: subprocess.Popen[bytes] | None = None
         self._sandboxes: JsonObject = {}
         self._containers: JsonObject = {}
         self._number = 10
 
-    def _write_config(self) -> Path:
+    def _write_config(self, given: JsonObject) -> Path:
         inventory = self.folder / "hosts.yml"
-        variables = {"ansible_connection": "warm_local", "minik8s_docker_socket": SOCKET}
+        variables = {"ansible_connection": "warm_local", "minik8s_docker_socket": SOCKET, **given}
         inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.node.name: variables}}}))
         identity = self.server.identity("system:minik8s:gateway")
         kubeconfig = write_kubeconfig(

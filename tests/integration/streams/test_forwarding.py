@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,21 @@ second.serve_forever()
 @pytest.fixture(scope="module")
 def pod(streaming: Streaming) -> Iterator[str]:
     made = streaming.pod("ports", "sleep 3600")
-    argv = ["nsenter", "-t", str(streaming.inspect(made)["State"]["Pid"]), "-n", sys.executable, "-c", SERVERS]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as servers:
-        assert servers.stdout is not None
-        assert servers.stdout.readline() == b"ready\n"
+    with servers(streaming, made):
         yield "ports"
-        servers.kill()
+
+
+@contextmanager
+def servers(streaming: Streaming, made: dict[str, Any]) -> Iterator[None]:
+    """Run the servers in the pod's network."""
+    argv = ["nsenter", "-t", str(streaming.inspect(made)["State"]["Pid"]), "-n", sys.executable, "-c", SERVERS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 @contextmanager

@@ -1,0 +1,58 @@
+"""The same streams to a node behind ssh: Docker's socket is forwarded, port-forward goes through the node's master."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.gateway.conftest import Sshd, _keygen, free_port, start_sshd, user
+from tests.integration.streams.conftest import Streaming
+from tests.integration.streams.test_forwarding import forwarded, servers, talk
+
+
+@pytest.fixture(scope="module")
+def streaming() -> Iterator[Streaming]:
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    ssh = folder / "sshd"
+    ssh.mkdir()
+    host_key, _ = _keygen(ssh / "host"), _keygen(ssh / "client")
+    port = free_port()
+    known_hosts = ssh / "known_hosts"
+    known_hosts.write_text(f"[127.0.0.1]:{port} {' '.join(host_key.split()[:2])}\n")
+    sshd = Sshd(port, ssh / "client", known_hosts, start_sshd(ssh, port))
+    made = Streaming(
+        folder,
+        ansible_connection="warm_ssh",
+        ansible_host="127.0.0.1",
+        ansible_port=sshd.port,
+        ansible_user=user(),
+        ansible_ssh_private_key_file=str(sshd.key),
+        minik8s_known_hosts=str(known_hosts),
+    )
+    try:
+        made.start_gateway()
+        yield made
+    finally:
+        made.close()
+        sshd.process.kill()
+        sshd.process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_logs_and_commands(streaming: Streaming) -> None:
+    streaming.pod("far", "echo from afar; sleep 3600")
+    assert streaming.until(lambda: streaming.kubectl("logs", "far").stdout) == "from afar\n"
+    done = streaming.kubectl("exec", "-i", "far", "--", "sh", "-c", "cat; exit 4", stdin="to and fro", check=False)
+    assert (done.stdout, done.returncode) == ("to and fro", 4)
+
+
+def test_ports(streaming: Streaming) -> None:
+    made = streaming.pod("ports", "sleep 3600")
+    with servers(streaming, made), forwarded(streaming, "ports", {}, 7000, 7001, 7999) as (echo, greeter, nobody):
+        assert talk(greeter, b"") == b"hello\n"
+        assert talk(echo, b"x" * 1_000_000) == b"x" * 1_000_000
+        assert talk(nobody, b"") == b""
