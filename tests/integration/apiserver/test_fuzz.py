@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.kinds import KINDS, Kind
 from tests.integration.apiserver.conftest import Namespace, pod
+from tests.unit.api import samples
 
 ODD: list[Any] = [
     None, True, False, 0, -1, 1.5, 2**31, 2**63, -(2**63), 1e308, "", " ", "x", "x" * 300, "é", "\u0000", "a\nb",
@@ -20,6 +22,12 @@ MEDIA = {
     "PUT": ("application/json",),
     "PATCH": ("application/merge-patch+json", "application/strategic-merge-patch+json"),
 }
+CHANGES = (
+    ("PUT", "application/json"),
+    ("PATCH", "application/merge-patch+json"),
+    ("PATCH", "application/strategic-merge-patch+json"),
+    ("PATCH", "application/apply-patch+yaml"),
+)
 OBJECTS: dict[str, dict[str, Any]] = {
     "pods": pod(
         "p",
@@ -118,3 +126,25 @@ def test_odd_paths_are_answered(namespace: Namespace, method: str, path: str):
     body = {"metadata": {"name": "a"}} if method == "POST" else None
     answer = namespace.server.request(method, path + ("&" if "?" in path else "?") + "dryRun=All", body)
     assert answer.code < 500
+
+
+STORED = [kind for kind in KINDS.all() if kind.stored and kind.namespaced and kind.plural not in OBJECTS]
+
+
+@pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.plural}.{kind.version}.{kind.group}")
+def test_odd_values_of_every_kind_are_answered(namespace: Namespace, kind: Kind):
+    dice, server, sample = random.Random(kind.plural), namespace.server, samples.sample(kind)
+    base = f"{'/apis/' if kind.group else '/api/'}{kind.api_version}/namespaces/{namespace.name}/{kind.plural}"
+    places = _places(sample)
+    assert server.request("POST", base, sample).code == 201
+    for _ in range(25):
+        method, media = dice.choice(CHANGES)
+        body = _replaced(sample, dice.choice(places), dice.choice(ODD))
+        query = "?fieldManager=odd&force=true" if media.endswith("yaml") else ""
+        answer = server.request(method, f"{base}/web{query}", body, headers={"Content-Type": media})
+        assert answer.code < 500, (method, media, body, answer.body)
+        table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        assert server.request("GET", base, headers=table).code == 200
+        stored = server.request("GET", f"{base}/web")
+        assert stored.code == 200
+        assert server.request("PUT", f"{base}/web", stored.json).code == 200  # what is stored is accepted
