@@ -108,13 +108,15 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
         *_located("objects", wanted, lambda obj: _applied(backend, obj, options)),
         *_located("deleted", wanted, lambda obj: _deleted(backend, obj, messages)),
     ]
-    question = {"objects": operations, "nodes": wanted.get("nodes") or []}
+    question: JsonObject = {"objects": operations, "nodes": wanted.get("nodes") or []}
     if not operations and (wanted.get("objects") or wanted.get("deleted")):
         # nothing would change anywhere; asked without operations, a reconciler answers with the drift
         nodes, _ = backend.cache.list(NODE.prefix)
-        status = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
+        status: JsonObject = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
     else:
         status = _ask_all(backend, reconcilers, question)
+        if not operations:
+            status["messages"] += _unseen(backend, question["nodes"], status)
     status["messages"] = [*messages, *status["messages"]]
     return {**plan, "status": status}
 
@@ -198,6 +200,18 @@ def _ask(reconcilers: Reconcilers, shard: Endpoint, question: JsonObject) -> Jso
     except (OSError, ValueError) as error:
         log.warning("reconciler %s at %s did not answer a plan: %s", shard.lease, shard.url, error)
         return {"nodes": {}, "messages": [f"reconciler {shard.lease} at {shard.url} did not answer: {error}"]}
+
+
+def _unseen(backend: Backend, asked: Sequence[str], status: JsonObject) -> list[str]:
+    """Return a message for each node whose drift nobody told: no inventory of a running reconciler has it."""
+    nodes, _ = backend.cache.list(NODE.prefix)
+    names = {name(node.object) for node in nodes}
+    told = " ".join(status["messages"])
+    return [
+        f"node {node} was not looked at: it is in the inventory of no reconciler that answered"
+        for node in sorted(names & set(asked) if asked else names)
+        if node not in status["nodes"] and f"node {node} " not in told
+    ]
 
 
 def _merged(answers: Sequence[JsonObject], messages: list[str]) -> JsonObject:

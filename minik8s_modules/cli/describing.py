@@ -1,14 +1,15 @@
 """``describe``: an object as a person reads it, its Events, and the cause when something is not as wished.
 
-The cause is looked for where it is nearest to the fault: a container that waits or has died, then a condition that is
-not true, then the newest Warning event.
+The cause is looked for where it is nearest to the fault: a pod's node that is gone or not ready, then a container that
+waits or has died, then a condition that is not true, then the newest Warning event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import aligned, as_yaml
@@ -17,11 +18,17 @@ from minik8s_modules.cli.output import aligned, as_yaml
 ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
-def describe(obj: JsonObject, events: Sequence[JsonObject]) -> str:
-    """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first."""
+NodeOf = Callable[[str], JsonObject | None]
+
+
+def describe(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf) -> str:
+    """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first.
+
+    ``node_of(name)`` returns a Node, None when there is none.
+    """
     metadata = obj.get("metadata", {})
     parts = [*_heading(obj, metadata)]
-    if cause := find_cause(obj, events):
+    if cause := find_cause(obj, events, node_of):
         parts.append(f"Cause:        {cause}")
     shown = [title for title in ("spec", "data", "status") if obj.get(title)]
     parts += [f"{title.capitalize()}:\n{_indented(as_yaml(_shown(obj, title)))}" for title in shown]
@@ -29,9 +36,9 @@ def describe(obj: JsonObject, events: Sequence[JsonObject]) -> str:
     return "\n".join(parts)
 
 
-def find_cause(obj: JsonObject, events: Sequence[JsonObject]) -> str:
+def find_cause(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf) -> str:
     """Return why ``obj`` is not as wished in one line; empty when nothing is wrong."""
-    for cause in (*_container_causes(obj), *_condition_causes(obj)):
+    for cause in (*_node_causes(obj, node_of), *_container_causes(obj), *_condition_causes(obj)):
         return cause
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and _unsettled(obj):
@@ -41,6 +48,20 @@ def find_cause(obj: JsonObject, events: Sequence[JsonObject]) -> str:
 
 def _unsettled(obj: JsonObject) -> bool:
     return obj.get("status", {}).get("phase") in ("Pending", "Failed", "Unknown")
+
+
+def _node_causes(obj: JsonObject, node_of: NodeOf) -> Iterator[str]:
+    """Yield what is wrong with the node of a pod: what its status says is then as old as that."""
+    name = objects.spec(obj).get("nodeName")
+    if obj.get("kind") != "Pod" or not name or objects.status(obj).get("phase") in ("Succeeded", "Failed"):
+        return
+    node = node_of(name)
+    if node is None:
+        yield f"node {name} does not exist"
+        return
+    ready = objects.condition(node, "Ready") or {}
+    if ready.get("status") != "True":
+        yield f"node {name} is not ready: {ready.get('message') or 'it has not reported yet'}"
 
 
 def _container_causes(obj: JsonObject) -> Iterator[str]:

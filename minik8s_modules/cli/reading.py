@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.kinds import KINDS, NODE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import describing, output
 from minik8s_modules.cli.errors import UsageError
@@ -46,8 +46,15 @@ def describe(client: ApiClient, options: argparse.Namespace) -> int:
             if not first:
                 print()
             first = False
-            print(describing.describe(obj, events_of(client, obj)))
+            print(describing.describe(obj, events_of(client, obj), lambda name: _node(client, name)))
     return 0
+
+
+def _node(client: ApiClient, name: str) -> JsonObject | None:
+    try:
+        return client.get(NODE, name)
+    except NotFound:
+        return None
 
 
 def events_of(client: ApiClient, obj: JsonObject) -> list[JsonObject]:

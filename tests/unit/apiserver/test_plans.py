@@ -90,6 +90,20 @@ def test_when_nothing_would_change_nobody_is_asked_for_drift(backend: Backend, o
     assert (plan["status"], reconcilers.questions) == ({"nodes": nodes, "messages": []}, {})
 
 
+def test_a_node_that_no_reconciler_has_is_told_in_the_drift(backend: Backend, options: Options):
+    for node in ("n1", "n2", "n3"):
+        writing.create(backend, Target(NODE), {"metadata": {"name": node}}, options)
+    _lease(backend, options, "s0")
+    answers: dict[str, JsonObject | Exception] = {
+        "s0": {"nodes": {"n1": {"diff": {}, "steps": []}}, "messages": ["node n2 does not answer"]}
+    }
+    status = plans.answer(backend, RecordedReconcilers(answers), {"spec": {}}, options)["status"]
+    assert status["messages"] == [
+        "node n2 does not answer",
+        "node n3 was not looked at: it is in the inventory of no reconciler that answered",
+    ]
+
+
 def test_deletions(backend: Backend, options: Options):
     _store(backend, options, POD, _pod())
     _lease(backend, options, "s0")

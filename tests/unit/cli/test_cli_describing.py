@@ -12,13 +12,17 @@ def pod(**status):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": status}
 
 
+def no_node(_name):
+    return None
+
+
 def waiting(reason, message="", **more):
     return {"name": "app", "state": {"waiting": {"reason": reason, "message": message}}, **more}
 
 
 def test_a_container_that_cannot_be_pulled_is_the_cause():
     status = pod(phase="Pending", containerStatuses=[waiting("ErrImagePull", "no such image")])
-    assert find_cause(status, []) == "container app: ErrImagePull: no such image"
+    assert find_cause(status, [], no_node) == "container app: ErrImagePull: no such image"
 
 
 @pytest.mark.parametrize(
@@ -31,13 +35,16 @@ def test_a_container_that_cannot_be_pulled_is_the_cause():
 )
 def test_a_crash_loop_tells_the_end_before(ended, told):
     entry = waiting("CrashLoopBackOff", "back-off 10s", lastState={"terminated": ended})
-    assert find_cause(pod(containerStatuses=[entry]), []) == f"container app: CrashLoopBackOff: back-off 10s {told}"
+    assert (
+        find_cause(pod(containerStatuses=[entry]), [], no_node)
+        == f"container app: CrashLoopBackOff: back-off 10s {told}"
+    )
 
 
 def test_a_container_on_its_way_is_no_cause():
-    assert find_cause(pod(phase="Pending", containerStatuses=[waiting("ContainerCreating")]), []) == ""
+    assert find_cause(pod(phase="Pending", containerStatuses=[waiting("ContainerCreating")]), [], no_node) == ""
     held = waiting("ContainerCreating", "no such volume")
-    assert find_cause(pod(containerStatuses=[held]), []) == "container app: ContainerCreating: no such volume"
+    assert find_cause(pod(containerStatuses=[held]), [], no_node) == "container app: ContainerCreating: no such volume"
 
 
 def test_an_unscheduled_pod_is_explained_by_its_condition():
@@ -47,24 +54,33 @@ def test_an_unscheduled_pod_is_explained_by_its_condition():
         "reason": "Unschedulable",
         "message": "0/1 nodes are available",
     }
-    assert find_cause(pod(phase="Pending", conditions=[condition]), []) == (
+    assert find_cause(pod(phase="Pending", conditions=[condition]), [], no_node) == (
         "PodScheduled: Unschedulable: 0/1 nodes are available"
     )
 
 
 def test_memory_pressure_that_is_false_is_good_news():
     condition = {"type": "MemoryPressure", "status": "False", "reason": "Enough", "message": "enough memory"}
-    assert find_cause(pod(conditions=[condition]), []) == ""
+    assert find_cause(pod(conditions=[condition]), [], no_node) == ""
 
 
 def test_a_warning_explains_a_pending_pod_only():
     event = {"type": "Warning", "reason": "FailedMount", "message": "no such config map"}
-    assert find_cause(pod(phase="Pending"), [event]) == "FailedMount: no such config map"
-    assert find_cause(pod(phase="Running"), [event]) == ""
+    assert find_cause(pod(phase="Pending"), [event], no_node) == "FailedMount: no such config map"
+    assert find_cause(pod(phase="Running"), [event], no_node) == ""
 
 
 def test_a_secret_is_described_without_its_values():
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"password": "aHVudGVyMg=="}}
-    text = describe(secret, [])
+    text = describe(secret, [], no_node)
     assert "7 bytes" in text
     assert "aHVudGVyMg" not in text
+
+
+def test_a_pod_whose_node_does_not_answer_says_so_first():
+    bound = {**pod(phase="Running"), "spec": {"nodeName": "n1"}}
+    lost = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "message": "no lease"}]}}
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    assert find_cause(bound, [], lambda _name: lost) == "node n1 is not ready: no lease"
+    assert find_cause(bound, [], no_node) == "node n1 does not exist"
+    assert find_cause(bound, [], lambda _name: ready) == ""
