@@ -200,6 +200,10 @@ def _flag(*path: str) -> Callable[[JsonObject], str]:
     return lambda obj: "true" if dig(obj, *path) else "false"
 
 
+def _count(*path: str) -> Callable[[JsonObject], str]:
+    return lambda obj: str(dig(obj, *path) or 0)
+
+
 def _fields(*names: str) -> dict[str, Callable[[JsonObject], str]]:
     return {name: _path(*name.split(".")) for name in names}
 
@@ -226,6 +230,10 @@ _FIELDS: Mapping[tuple[str, str], dict[str, Callable[[JsonObject], str]]] = {
     ("", "Secret"): _fields("type"),
     ("", "Namespace"): {**_fields("status.phase"), "name": _path("metadata", "name")},
     ("", "Service"): _fields("spec.clusterIP", "spec.type"),
+    ("apps", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
+    ("", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
+    ("batch", "Job"): {"status.successful": _count("status", "succeeded")},
+    ("certificates.k8s.io", "CertificateSigningRequest"): _fields("spec.signerName"),
 }  # fmt: skip
 
 

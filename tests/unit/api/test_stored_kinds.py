@@ -18,6 +18,7 @@ from minik8s_modules.api.kinds import (
     KINDS,
     LIMIT_RANGE,
 )
+from minik8s_modules.api.selectors import parse_field_selector
 from minik8s_modules.api.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
@@ -119,3 +120,10 @@ def test_annotations_that_are_no_metrics_are_not_taken_for_some(text):
     annotations = {"autoscaling.alpha.kubernetes.io/metrics": text}
     old = samples.merged(samples.sample(HORIZONTAL_POD_AUTOSCALER_V1), {"metadata": {"annotations": annotations}})
     assert "metrics" not in to_storage(HORIZONTAL_POD_AUTOSCALER_V1, old)["spec"]
+
+
+def test_signers_and_controllers_select_by_what_they_look_for():
+    request = samples.sample(CERTIFICATE_SIGNING_REQUEST)
+    chosen = parse_field_selector(CERTIFICATE_SIGNING_REQUEST, "spec.signerName=kubernetes.io/kube-apiserver-client")
+    assert chosen.matches(request)
+    assert parse_field_selector(JOB, "status.successful=0").matches(samples.created(samples.sample(JOB)))
