@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from tests.benchmarks import apiserver, executor, idle, pods, store
 from tests.benchmarks.figures import Figure, load
+from tests.support.node import TestNode
 
 TARGET = Path(__file__).resolve().parents[2] / "BENCHMARKS.md"
 SINGLES, BURSTS = 21, 3
@@ -91,11 +92,16 @@ def measure_all(idle_s: float) -> list[Row]:
         single = rows(lambda: pods.singles(bench, node, SINGLES))
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
         with ThreadPoolExecutor(1) as pool:
-            calm = pool.submit(rows, lambda: idle.measure(bench, idle_s))
+            calm = pool.submit(calm_rows, bench, node, idle_s)
             private = [*rows(store.measure), *rows(apiserver.measure)]
-            calm_rows = calm.result()
-        first = rows(lambda: pods.after_idle(bench, node))
-    return [*single, *burst, *first, *rows(executor.measure), *private, *calm_rows]
+            idled = calm.result()
+    return [*single, *burst, *rows(executor.measure), *private, *idled]
+
+
+def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
+    """Return the rows of an idle cluster, and of the first pod after that."""
+    with idle.ten_pods(bench):
+        return [*rows(lambda: idle.measure(idle_s)), *rows(lambda: pods.after_idle(bench, node, idle_s))]
 
 
 def machine() -> str:

@@ -14,7 +14,7 @@ import math
 import resource
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,13 +147,18 @@ def _listed(by_part: dict[str, float], digits: int) -> str:
     return ", ".join(f"{part} {value:.{digits}f}" for part, value in ours if part not in BESIDE)
 
 
-def measure(bench: Bench, window_s: float = WINDOW_S, settle_s: float = SETTLE_S) -> list[Figure]:
-    """Run ten pods, wait until all is calm, and measure; the pods are gone afterwards."""
+@contextlib.contextmanager
+def ten_pods(bench: Bench) -> Iterator[None]:
+    """Have ten pods running and all calm; they are gone afterwards."""
     _, names = bench.run(PODS)
-    time.sleep(settle_s)
-    found = figures_of(watch(window_s), window_s, timer_cpu_s())
+    time.sleep(SETTLE_S)
+    yield
     bench.remove(names)
-    return found
+
+
+def measure(window_s: float = WINDOW_S) -> list[Figure]:
+    """Measure a window in which nobody asks for anything."""
+    return figures_of(watch(window_s), window_s, timer_cpu_s())
 
 
 def main() -> None:
@@ -162,8 +167,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=WINDOW_S / 60)
     bench = Bench(installed())
     try:
-        for figure in measure(bench, parser.parse_args().minutes * 60):
-            print(figure.line())
+        with ten_pods(bench):
+            for figure in measure(parser.parse_args().minutes * 60):
+                print(figure.line())
     finally:
         bench.close()
 
