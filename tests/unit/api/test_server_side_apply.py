@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 from datetime import timedelta
 
 import pytest
 
-from minik8s_modules.api import managed_fields
+from minik8s_modules.api import managed_fields, server_side_apply
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.server_side_apply import Applier, apply
+from minik8s_modules.api.shapes import Shape
 from tests.unit.api import samples
 
 
@@ -94,3 +97,42 @@ def test_a_stored_object_is_compared_with_nothing(kind):
     obj = samples.created(samples.sample(kind))
     managed_fields.record_update(kind, kind, obj, None, managed_fields.Writer("a"), samples.NOW)
     assert len(managed_fields.decode(obj["metadata"].get("managedFields", []))) <= 1
+
+
+HISTORIES = (samples.ROOT / "tests/cases/apply_histories/structured-merge-diff.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize("number", range(len(HISTORIES)))
+def test_random_histories_end_as_those_of_structured_merge_diff(number, monkeypatch):
+    """Recorded from structured-merge-diff 4.4.2, which knows neither what is the server's nor what Go always writes."""
+    monkeypatch.setattr(Shape, "always", lambda _self, _name, _sub: False)
+    for module in (managed_fields, server_side_apply):
+        monkeypatch.setattr(module, "without_servers", lambda fields: fields)
+        monkeypatch.setattr(module, "counted", lambda _kind, fields, _subresource: fields)
+    history = json.loads(HISTORIES[number])
+    live: JsonObject = {"apiVersion": "v1", "kind": "Pod"}
+    managers: managed_fields.Managers = {}
+    for step, conflicts in zip(history["steps"], history["conflicts"], strict=True):
+        try:
+            live, managers = advanced(live, managers, step)
+        except StatusError as refused:
+            causes = refused.details["causes"]
+            assert sorted(f"{each['message'].split()[2][1:-1]} {each['field']}" for each in causes) == conflicts
+        else:
+            assert not conflicts
+    assert live == history["object"]
+    assert {found.manager: entry.fields for found, entry in managers.items()} == history["owners"]
+
+
+def advanced(live, managers, step):
+    """Return object and managers after one step of a history."""
+    if step["operation"] == "update":
+        versions = managed_fields.Versions(POD, live, step["object"], "")
+        writer = managed_fields.Writer(step["manager"])
+        return step["object"], managed_fields.updated(managers, versions, "v1", writer, samples.NOW)
+    before = copy.deepcopy(live)
+    if managers:
+        before.setdefault("metadata", {})["managedFields"] = managed_fields.encode(managers)
+    applied = apply(POD, before, step["object"], Applier(step["manager"], step.get("force", False)), samples.NOW)
+    managers = managed_fields.decode(applied["metadata"].pop("managedFields", []))
+    return applied, managers
