@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from flask import Request, Response
 
-from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.errors import BadRequest, MethodNotAllowed
 from minik8s_modules.apiserver import gateways, pod_streams, responses
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways
@@ -49,6 +49,8 @@ class TunnelResponse(Response):
 
 def answer(streams: Streams, backend: Backend, target: Target, request: Request) -> Response:
     """Return the answer to a request for one of the streamed subresources."""
+    if request.method == "HEAD":
+        raise MethodNotAllowed(target.kind, "head")
     streams.tunnels.admit()
     pod = backend.get(target).object
     arguments = request.args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -194,6 +195,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration, the kubeconfig or the inventory cannot be used.
     """
+    _raise_file_limit()
     client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-gateway")
     run_dir = Path(configuration.text("run_dir", RUN_DIR))
     shard = configuration.text("shard", DEFAULT_SHARD)
@@ -216,6 +218,12 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         if listener is not None:
             listener.stop()
         gateway.stop()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system lets this user have: a stream is three, and the default is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _follow_inventory(gateway: Gateway, inventory: InventoryFile) -> None:

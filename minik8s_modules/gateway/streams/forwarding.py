@@ -26,6 +26,8 @@ from minik8s_modules.gateway.streams.spdy import SpdyError, SpdySession, SpdyStr
 from minik8s_modules.gateway.streams.websocket import WebSocket
 
 PROTOCOL = "portforward.k8s.io"
+# what the client still sends once the pod has ended its side (containerd waits as long)
+LAST_WORDS_S = 1.0
 TUNNELLED = f"SPDY/3.1+{PROTOCOL}"
 
 
@@ -167,7 +169,9 @@ async def _forward(data: Pipe, errors: Pipe, pod: Pod, port: int) -> None:
             await _tell(data, errors, pod, port, failure)
             return
         await errors.finish()
-        await up
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await up
     finally:
         reached.close()
         for task in (up, down):

@@ -18,7 +18,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from minik8s_modules.api.errors import BadRequest, InternalError, NotFound, ServiceUnavailable, StatusError
+from minik8s_modules.api.errors import (
+    BadRequest,
+    InternalError,
+    NotFound,
+    ServiceUnavailable,
+    StatusError,
+    TooManyRequests,
+)
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.gateway.streams import commands, forwarding, logs
 from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, Connection
@@ -31,6 +38,15 @@ log = logging.getLogger(__name__)
 CALLER = "system:minik8s:apiserver"
 HEAD_S = 10.0
 STOP_S = 5.0
+# each is some file descriptors and up to a megabyte
+MOST = 1000
+# an API server whose machine vanished is noticed after a minute
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 # a reader may take its time with the last bytes of a stream that is over
 _LAST_BYTES_S = 600.0
 
@@ -102,6 +118,8 @@ class StreamServer:
             return
         self._streams.add(task)
         client = Connection(reader, writer)
+        for level, option, value in _KEEPALIVE:
+            writer.get_extra_info("socket").setsockopt(level, option, value)
         try:
             await self._answer(client)
         except (OSError, EOFError) as error:
@@ -133,6 +151,8 @@ class StreamServer:
         if caller != CALLER:
             told = f"streams are for {CALLER}, not for {caller or 'nobody'}"
             raise StatusError(HTTPStatus.FORBIDDEN, "Forbidden", told)
+        if len(self._streams) > MOST:
+            raise TooManyRequests(f"this gateway carries {MOST} streams already; close some, or try again")
         door = self._doors(request.node)
         if door is None:
             raise ServiceUnavailable(f"the gateway has no connection to node {request.node}")
