@@ -29,7 +29,7 @@ from minik8s_modules.api.errors import (
     Unauthorized,
 )
 from minik8s_modules.api.kinds import KINDS, Kind
-from minik8s_modules.apiserver import discovery, health, negotiation, openapi, responses, watching
+from minik8s_modules.apiserver import discovery, health, negotiation, openapi, reading, responses, watching
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, VERB, note_decision
 from minik8s_modules.apiserver.authorization import Access, refusal
@@ -37,8 +37,9 @@ from minik8s_modules.apiserver.backend import Backend, unavailable
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
 from minik8s_modules.apiserver.node_access import NODES
+from minik8s_modules.apiserver.priority import LISTS, level_of
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
-from minik8s_modules.apiserver.target import parse, unserved, verb_of
+from minik8s_modules.apiserver.target import Target, parse, unserved, verb_of
 from minik8s_modules.apiserver.tokens import Tokens
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
@@ -258,6 +259,21 @@ def _openid_routes(app: Flask, tokens: Tokens, address: str) -> None:
         return responses.raw(orjson.dumps(tokens.documents(address)[1]), media="application/jwk-set+json")
 
 
+def _level(user: User, verb: str, target: Target) -> str:
+    arguments = request.args
+    lists_first = arguments.get("resourceVersion", "") in {"", "0"} or arguments.get("sendInitialEvents") == "true"
+    return level_of(user, verb, target, lists_first=lists_first)
+
+
+def _await_revision(backend: Backend) -> None:
+    """Wait for the revision a list asks for, so that nobody waits in the one seat that lists have."""
+    arguments = request.args
+    if not arguments.get("continue") and arguments.get("resourceVersionMatch") != "Exact":
+        revision = reading.revision_of(arguments)
+        if revision:
+            backend.freshen(revision)
+
+
 def _resource_routes(app: Flask, services: Services) -> None:
     def resource(**_parts: str) -> Response:
         target = parse(request.path)
@@ -274,7 +290,14 @@ def _resource_routes(app: Flask, services: Services) -> None:
         _authorize(services.access, user, asked, target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
-        return VERBS[verb](Call(services, request, target, user))
+        call = Call(services, request, target, user)
+        if services.priority is None:
+            return VERBS[verb](call)
+        level = _level(user, verb, target)
+        if level == LISTS:
+            _await_revision(services.backend)
+        with services.priority.seat(level, user):
+            return VERBS[verb](call)
 
     for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
         app.add_url_rule(rule, "resource", resource, methods=_METHODS)

@@ -23,6 +23,7 @@ from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.plans import HttpsReconcilers
 from minik8s_modules.apiserver.policy import Rbac
+from minik8s_modules.apiserver.priority import Priority
 from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.settings import Settings
@@ -71,7 +72,8 @@ class Application:
         tokens = _tokens(self._backend, configured)
         gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways)
-        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams)
+        priority = Priority(configured.threads, metrics)
+        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority)
         authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._flask = make_app(services, authenticate, self._checks(), address)
