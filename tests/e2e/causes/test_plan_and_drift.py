@@ -1,0 +1,59 @@
+"""What `minik8s plan` and `drift` say about pods on the installed cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.installed import IMAGE, Installed
+
+FILE = f"""
+apiVersion: v1
+kind: Secret
+metadata: {{name: s}}
+stringData: {{password: hidden-from-plans}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: web}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: app
+      image: {IMAGE}
+      command: [sleep, "3600"]
+      volumeMounts:
+        - {{name: s, mountPath: /s}}
+        - {{name: e, mountPath: /e}}
+  volumes:
+    - {{name: s, secret: {{secretName: s}}}}
+    - {{name: e, emptyDir: {{}}}}
+"""
+
+
+def test_from_plan_to_apply_to_plan_to_delete(cluster: Installed, namespace: str, tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text(FILE)
+    given = ("-n", namespace, "-f", str(file))
+    planned = cluster.minik8s("plan", *given)
+    assert planned.returncode == 0, planned.stderr
+    assert "hidden-from-plans" not in planned.stdout
+    for step in ("secrets: write", "volumes: make", "sandboxes: create", "containers: create", "containers: start"):
+        assert f"  + {step}" in planned.stdout or f"  ~ {step}" in planned.stdout, planned.stdout
+    assert cluster.minik8s("apply", *given).returncode == 0
+    cluster.until(lambda: cluster.ready("web", namespace))
+    assert cluster.minik8s("plan", *given).stdout.strip() == "no changes"
+    assert cluster.minik8s("drift").stdout.strip() == "no changes"
+    removal = cluster.minik8s("plan", "--delete", *given).stdout
+    for step in ("secrets: remove", "volumes: remove", "sandboxes: remove", "containers: remove"):
+        assert step in removal, removal
+    assert cluster.minik8s("delete", *given).returncode == 0
+    # also the last secret leaves nothing to do
+    assert cluster.minik8s("drift").stdout.strip() == "no changes"
+
+
+def test_what_is_misspelt_is_refused_by_plan_and_apply(cluster: Installed, namespace: str) -> None:
+    manifest = FILE.replace("terminationGracePeriodSeconds", "terminationGracePeriod")
+    for command in ("plan", "apply"):
+        done = cluster.minik8s(command, "-n", namespace, "-f", "-", stdin=manifest)
+        assert done.returncode == 1
+        assert 'unknown field "spec.terminationGracePeriod"' in done.stderr
