@@ -37,6 +37,7 @@ from tests.support.node import TestNode
 BAR_LAND_MS, BAR_WANTED_MS, BAR_BURST = 200.0, 100.0, 1.4
 SINGLES, BURST, BURSTS, IDLE_S = 25, 30, 5, 60.0
 TIMEOUT_S = 60.0
+WATCH_S = 3600
 SETTLE_S = 0.1
 """After a removal, so that what it leaves to do (addresses, statuses, links) is not measured with what comes next."""
 PREFIX = "bench-"
@@ -55,7 +56,7 @@ class Bench:
         self._changed = threading.Condition()
         self.api.create(NAMESPACE, {"metadata": {"name": self.namespace}})
         revision = self.api.list(POD, self.namespace).resource_version
-        self._watch = self.api.watch(POD, self.namespace, resource_version=revision)
+        self._watch = self.api.watch(POD, self.namespace, resource_version=revision, timeout_s=WATCH_S)
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
