@@ -92,12 +92,16 @@ def _probe(probe: JsonObject | None) -> None:
         set_missing(probe["grpc"], service="")
 
 
+def canonical_amounts(amounts: JsonObject | None) -> None:
+    """Write, in place, quantities as Kubernetes writes them, so that equal ones are equal texts."""
+    for resource, amount in (amounts or {}).items():
+        if amounts is not None and quantities.is_quantity(amount):
+            amounts[resource] = quantities.canonical_milli(amount)
+
+
 def _resources(resources: JsonObject) -> None:
     for side in ("limits", "requests"):
-        amounts = resources.get(side) or {}
-        for resource, amount in amounts.items():
-            if quantities.is_quantity(amount):
-                amounts[resource] = quantities.canonical_milli(amount)
+        canonical_amounts(resources.get(side))
     for resource, amount in (resources.get("limits") or {}).items():
         resources.setdefault("requests", {}).setdefault(resource, amount)
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import quantities
-from minik8s_modules.api.defaults_pod import set_missing, set_nonempty
+from minik8s_modules.api.defaults_pod import canonical_amounts, set_missing, set_nonempty
 from minik8s_modules.api.objects import JsonObject
 
 DEFAULT_UTILIZATION = 80  # percent of the CPU requested
@@ -45,16 +44,10 @@ def _autoscaler(autoscaler: JsonObject) -> None:
             set_missing(behavior.setdefault(side, {}), **rules)
 
 
-def _canonical(amounts: JsonObject | None) -> None:
-    for name, amount in (amounts or {}).items():
-        if amounts is not None and quantities.is_quantity(amount):
-            amounts[name] = quantities.canonical_milli(amount)
-
-
 def _limit_range(limit_range: JsonObject) -> None:
     for item in limit_range.setdefault("spec", {}).setdefault("limits", []):
         for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            _canonical(item.get(field))
+            canonical_amounts(item.get(field))
         if item.get("type") == "Container":
             _container_limits(item)
 
@@ -67,13 +60,14 @@ def _container_limits(item: JsonObject) -> None:
 
 
 def _quota(quota: JsonObject) -> None:
-    _canonical(quota.setdefault("spec", {}).get("hard"))
+    canonical_amounts(quota.setdefault("spec", {}).get("hard"))
 
 
 def _volume(volume: JsonObject) -> None:
     spec: JsonObject = volume.setdefault("spec", {})
     set_nonempty(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
     set_nonempty(volume.setdefault("status", {}), phase="Pending")
+    canonical_amounts(spec.get("capacity"))
     if "hostPath" in spec:
         set_missing(spec["hostPath"], type="")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api.defaults_pod import pod_template, set_missing, set_nonempty
+from minik8s_modules.api.defaults_pod import canonical_amounts, pod_template, set_missing, set_nonempty
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata
 
 _LARGEST = 2**31 - 1
@@ -97,7 +97,10 @@ def _cron_job(cron_job: JsonObject) -> None:
 
 def volume_claim(claim: JsonObject) -> None:
     """Fill in, in place, the defaults of a PersistentVolumeClaim, or of a template of one."""
-    set_nonempty(claim.setdefault("spec", {}), volumeMode="Filesystem")
+    spec: JsonObject = claim.setdefault("spec", {})
+    set_nonempty(spec, volumeMode="Filesystem")
+    for side in ("requests", "limits"):
+        canonical_amounts((spec.get("resources") or {}).get(side))
     set_nonempty(claim.setdefault("status", {}), phase="Pending")
 
 
