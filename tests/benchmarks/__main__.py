@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--idle-minutes", type=float, default=idle.WINDOW_S / 60)
     idle_s = parser.parse_args().idle_minutes * 60
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made is removed"))
     head = machine()
     TARGET.write_text(document(measure_all(idle_s), head), encoding="utf-8")
     print(f"written to {TARGET.name}")
