@@ -23,6 +23,10 @@ cluster: $(VENV)/runtime.lock ## Install and start the cluster here, apply an ex
 	$(KUBECTL) wait --for=condition=Ready --timeout=120s -f $(EXAMPLE)
 	$(KUBECTL) get -f $(EXAMPLE) -o wide
 
+.PHONY: renew
+renew: $(VENV)/runtime.lock ## Issue all certificates of the control plane anew, with no request failing
+	$(PLAYBOOK) playbooks/renew.yml
+
 .PHONY: reset
 reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Docker with other containers, stay
 	$(PLAYBOOK) playbooks/reset.yml

@@ -5,12 +5,16 @@ call itself is tried there only if it cannot have had an effect: reads always, w
 came about at all (gRPC then never sent them). A write that may have been done ends in StoreUnavailable and
 the caller reads before it goes on.
 
+When one of the certificate files changes, later calls go over a new connection; what is running on the old one (a
+watch) goes on there, for etcd has accepted it. So certificates are renewed without a restart.
+
 Connections open at the first call, so a store made before a fork is safe as long as nobody has used it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +27,7 @@ from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.stubs import etcd3
 
 CALL_TIMEOUT_S = 5.0
+LOOK_S = 1.0  # between looks at the certificate files
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 # how gRPC's core words a call that failed for want of a connection (client_channel, "failed to connect to all
 # addresses")
@@ -61,6 +66,9 @@ class Connections:
         self._tls = tls
         self._timeout_s = timeout_s
         self._clients: dict[int, Any] = {}
+        self._former: list[Any] = []  # of certificates that were renewed
+        self._stamp = self._seen = _stamp(tls)
+        self._looked_s = 0.0
         self._lock = threading.Lock()
         self._current = 0
         self._closed = False
@@ -92,6 +100,7 @@ class Connections:
         with self._lock:
             if self._closed:
                 raise StoreUnavailable("the connection to etcd has been closed")
+            self._notice_renewal()
             number = self._current
             if number not in self._clients:
                 self._clients[number] = self._connect(number)
@@ -107,9 +116,22 @@ class Connections:
         """Close every connection; running calls end."""
         with self._lock:
             self._closed = True
-            clients = list(self._clients.values())
+            clients = [*self._clients.values(), *self._former]
         for client in clients:
             client.close()
+
+    def _notice_renewal(self) -> None:
+        now_s = time.monotonic()
+        if self._tls is None or now_s - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now_s
+        before, self._seen = self._seen, _stamp(self._tls)
+        stamp = self._seen
+        # twice the same: not in the middle of replacing a pair, whose halves do not fit each other
+        if stamp is not None and stamp == before and stamp != self._stamp:
+            self._stamp = stamp
+            self._former += self._clients.values()
+            self._clients = {}
 
     def _try(self, call: Callable[[Any, float], T], again: Callable[[Any], bool]) -> T:
         for attempt in range(1, len(self._addresses) + 1):
@@ -142,6 +164,15 @@ class Connections:
             )
         except OSError as error:
             raise ConfigurationError(f"cannot read etcd's certificate {error.filename}: {error.strerror}") from error
+
+
+def _stamp(tls: Tls | None) -> tuple[tuple[int, int], ...] | None:
+    """Return what changes when a file does; None while one is missing, or without TLS."""
+    try:
+        found = [path.stat() for path in tls or ()]
+    except OSError:
+        return None
+    return tuple([(status.st_mtime_ns, status.st_ino) for status in found])
 
 
 def _address(endpoint: str, tls: Tls | None) -> tuple[str, int | str]:
