@@ -102,10 +102,15 @@ class Bench:
             list(pool.map(lambda name: self.api.delete(POD, name, self.namespace, grace_s=0), names))
         self.wait(names, "deleted")
         deadline = time.monotonic() + TIMEOUT_S
-        while self._docker.containers({labels.POD_NAMESPACE: self.namespace}):
-            assert time.monotonic() < deadline, f"containers of {self.namespace} are still there"
+        while left := self._on_node().intersection(names):
+            assert time.monotonic() < deadline, f"containers of {sorted(left)} are still there"
             time.sleep(0.05)
         time.sleep(SETTLE_S)
+
+    def _on_node(self) -> set[str]:
+        """Return the pods that Docker has containers of."""
+        found = self._docker.containers({labels.POD_NAMESPACE: self.namespace})
+        return {one["Labels"][labels.POD_NAME] for one in found}
 
     def close(self) -> None:
         """Remove what is left in the namespace, and the namespace."""
