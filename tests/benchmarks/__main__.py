@@ -72,20 +72,20 @@ class Row(NamedTuple):
     load: float
 
 
-def rows(measure: Callable[[], Iterable[Measured]]) -> list[Row]:
-    """Return what ``measure`` finds, with the mean of the loads before and after."""
+def rows(measure: Callable[[], Iterable[Measured]], of: str = "") -> list[Row]:
+    """Return what ``measure`` finds ``of`` something, with the mean of the loads before and after."""
     before = load()
     print(f"{time.strftime('%H:%M:%S')} load {before:.1f}", flush=True)
-    found = [_figure(one) for one in measure()]
+    found = [_figure(of, one) for one in measure()]
     mean = (before + load()) / 2
     for figure in found:
         print(figure.line(), flush=True)
     return [Row(figure, mean) for figure in found]
 
 
-def _figure(found: Measured) -> Figure:
+def _figure(of: str, found: Measured) -> Figure:
     bar: float | None = getattr(found, "bar", None)
-    return Figure(found.name, found.value, found.unit, bar, getattr(found, "told", ""))
+    return Figure(of + found.name, found.value, found.unit, bar, getattr(found, "told", ""))
 
 
 def measure_all(idle_s: float) -> list[Row]:
@@ -95,9 +95,9 @@ def measure_all(idle_s: float) -> list[Row]:
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
         with ThreadPoolExecutor(1) as pool:
             calm = pool.submit(calm_rows, bench, node, idle_s)
-            private = [*rows(store.measure), *rows(apiserver.measure)]
+            private = [*rows(store.measure, "store: "), *rows(apiserver.measure, "API server: ")]
             idled = calm.result()
-    return [*single, *burst, *rows(executor.measure), *private, *idled]
+    return [*single, *burst, *rows(executor.measure, "executor: "), *private, *idled]
 
 
 def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
