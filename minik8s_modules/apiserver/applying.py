@@ -66,6 +66,9 @@ def apply(
             _refuse_absent(target, config)
         try:
             collection = target._replace(name="")
+            if options.asker is not None:  # patching what is not there is creating it
+                asked = collection.attributes("create")
+                options.asker.access.check(options.asker.user, asked, target.kind)
             return writing.create(backend, collection, onto({}), options), True
         except AlreadyExists:
             continue

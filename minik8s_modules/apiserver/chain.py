@@ -11,9 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, POD, ROLE, ROLE_BINDING
+from minik8s_modules.api.kinds import (
+    CERTIFICATE_SIGNING_REQUEST,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+)
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import escalation, node_access, pod_admission
+from minik8s_modules.apiserver import certificate_admission, escalation, node_access, pod_admission
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -42,17 +50,21 @@ _PODS, _WORKLOADS = (
     ),
 )
 _LIMITED = (POD.id, ("", "PersistentVolumeClaim"))
+_SIGNING = (CERTIFICATE_SIGNING_REQUEST.id,)
 _NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
 
 PLUGINS: tuple[Plugin, ...] = (
     Plugin("LimitRanger", "mutate", _CREATE, _PODS, pod_admission.fill_limits),
     Plugin("ServiceAccount", "mutate", _CREATE, _PODS, pod_admission.account),
     Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, pod_admission.priority),
+    Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, certificate_admission.requester),
     Plugin("LimitRanger", "validate", _CREATE, _LIMITED, pod_admission.check_limits),
     Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, node_access.restrict),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, pod_admission.pod_security),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, pod_admission.template_security),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, (NAMESPACE.id,), pod_admission.namespace_security),
+    Plugin("CertificateSubjectRestriction", "validate", _CREATE, _SIGNING, certificate_admission.subject),
+    Plugin("CertificateApproval", "validate", ("update",), _SIGNING, certificate_admission.approval),
     Plugin("RoleEscalation", "validate", _CREATE_UPDATE, (ROLE.id, CLUSTER_ROLE.id), escalation.check_role),
     Plugin(
         "BindEscalation",

@@ -10,7 +10,6 @@ from werkzeug.wsgi import ClosingIterator
 
 from minik8s_modules.api.errors import Invalid, ServiceUnavailable
 from minik8s_modules.api.kinds import (
-    CERTIFICATE_SIGNING_REQUEST,
     LOCAL_SUBJECT_ACCESS_REVIEW,
     PLAN,
     POD,
@@ -175,20 +174,8 @@ def create(call: Call) -> Response:
     if not call.target.kind.stored:
         return _answered(call)
     wanted, options = call.form(), call.options()
-    obj = call.body(options)
-    if call.target.kind is CERTIFICATE_SIGNING_REQUEST:
-        obj = _requested(obj, call.user)
-    item = writing.create(call.backend, call.target, obj, options)
+    item = writing.create(call.backend, call.target, call.body(options), options)
     return call.show(item, 201, options.warnings, wanted)
-
-
-def _requested(obj: JsonObject, user: User) -> JsonObject:
-    """Return a signing request that says who asks; what it says itself does not count."""
-    declared = obj.get("spec")
-    if not isinstance(declared, dict):
-        return obj
-    own = {field: value for field, value in declared.items() if field not in {"username", "uid", "groups", "extra"}}
-    return {**obj, "spec": {**own, **user.info()}}
 
 
 def _stream(call: Call) -> Response:

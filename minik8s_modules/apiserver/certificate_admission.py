@@ -1,0 +1,53 @@
+"""Signing requests: who asks is what the server saw, not what the client says; who approves must hold the signer.
+
+Source: kubernetes ``plugin/pkg/admission/certificates`` (approval, signing, subjectrestriction) and the strategy of
+``certificates/certificates``.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.objects import name, spec, status
+from minik8s_modules.apiserver.attributes import Attributes
+from minik8s_modules.apiserver.identity import MASTERS
+from minik8s_modules.apiserver.write import Write
+
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+_ASKER = ("username", "uid", "groups", "extra")
+
+
+def requester(write: Write) -> None:
+    """Put who asks into a new request, over whatever it says itself."""
+    own = {field: value for field, value in spec(write.new).items() if field not in _ASKER}
+    write.new["spec"] = {**own, **write.asker.user.info()}
+
+
+def subject(write: Write) -> None:
+    """Refuse a request for a client certificate of system:masters."""
+    if spec(write.new).get("signerName") != CLIENT_SIGNER:
+        return
+    request = x509.load_pem_x509_csr(base64.b64decode(spec(write.new)["request"]))
+    groups = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    if any(group.value == MASTERS for group in groups):
+        told = f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
+        raise Forbidden(write.target.kind, name(write.new), told)
+
+
+def approval(write: Write) -> None:
+    """Refuse an approval, or a certificate, of who has no right to the signer."""
+    verb = {"approval": "approve", "status": "sign"}.get(write.target.subresource, "")
+    old = write.old or {}
+    if not verb or (verb == "sign" and status(old).get("certificate") == status(write.new).get("certificate")):
+        return
+    signer = spec(old).get("signerName") or ""
+    every = f"{signer.partition('/')[0]}/*"
+    asked = Attributes(verb, write.target.kind.group, "signers")
+    access, user = write.asker.access, write.asker.user
+    if not any(access.allowed(user, asked._replace(name=each)) for each in (signer, every)):
+        told = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise Forbidden(write.target.kind, name(old), told)
