@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from minik8s_modules.gateway.streams import finding
 from minik8s_modules.gateway.streams.connections import Connection
 from minik8s_modules.gateway.streams.dockerd import Dockerd
@@ -13,6 +15,10 @@ HEAD = (
     b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
 )
 LAST_CHUNK = b"0\r\n\r\n"
+# Docker sends a followed log line by line; two milliseconds put lines that come fast into one piece.
+# They gather in the reader's buffer: a few hundred short lines fill the socket's, which would stop Docker
+GATHER_S = 0.002
+GATHER_BYTES = 64 * 1024
 
 
 class LogCut(Exception):
@@ -61,4 +67,6 @@ async def _copy(source: Connection, client: Connection, *, tty: bool, limit: int
             await client.write(b"%X\r\n%s\r\n" % (len(text), text))
         if limit and left <= 0:
             return False
+        if len(data) < GATHER_BYTES:
+            await asyncio.sleep(GATHER_S)
     return True
