@@ -235,7 +235,11 @@ class NodeState:
         """Take over the list of all containers and images; return the UIDs of pods that changed."""
         # a list made while an item is at work may lack what the item makes: it only adds, and another is asked for
         self.relist_wanted = self.sent is not None
-        changed = self.observed.replace(seen, now_s, float("inf") if self.sent is not None else FRESH_S)
+        listed = list(seen)
+        changed = self.observed.replace(listed, now_s, float("inf") if self.sent is not None else FRESH_S)
+        if self.sent is None and not self.observed.ids() <= {one.id for one in listed}:
+            # it was kept for being fresh, but its end may be what a dying dockerd never told: looked at once more
+            self._full_at_s = min(self._full_at_s, now_s + FRESH_S)
         first, self.known = not self.known, True
         if self.on_images(images) or first:
             changed |= set(self.decisions)

@@ -195,6 +195,10 @@ class NodeObservations:
         ids = self._by_pod.get(uid)
         return group(self._by_id[one] for one in ids) if ids else NOTHING
 
+    def ids(self) -> set[str]:
+        """Return the ids of all containers known."""
+        return set(self._by_id)
+
     def uids(self) -> set[str]:
         """Return the UIDs of the pods that have containers on the node."""
         return set(self._by_pod)

@@ -83,7 +83,10 @@ def test_containers_outlive_dockerd_and_everything_converges(cluster: Cluster, d
             {one["metadata"]["name"] for one in pods} == wanted and ready and len(running(cluster)) == 2 * len(wanted)
         )
 
-    cluster.until(converged, CONVERGES_S)
+    try:
+        cluster.until(converged, CONVERGES_S)
+    finally:
+        print(f"seed {SEED}, wanted {sorted(wanted)}", *listing(cluster), sep="\n")
     names = [one["Names"][0].rsplit("_", 1)[0] for one in running(cluster)]
     assert len(names) == len(set(names)), f"two live containers of one pod, seed {SEED}: {sorted(names)}"
     assert not doubles, (SEED, doubles)
@@ -100,3 +103,9 @@ def running(cluster: Cluster) -> list[JsonObject]:
     """Return the node's containers that run."""
     listed = cluster.node.docker.containers({labels.NODE: cluster.node.name})
     return [one for one in listed if one["State"] == "running"]
+
+
+def listing(cluster: Cluster) -> list[str]:
+    """Return the node's containers with their states, for a failure's report."""
+    listed = cluster.node.docker.containers({labels.NODE: cluster.node.name})
+    return sorted(f"{one['Names'][0]} {one['State']} {one['Status']}" for one in listed)

@@ -1,0 +1,65 @@
+"""What a list of the gateway means beside what was learned a moment ago."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from minik8s_modules.reconcile.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.nodestate import FRESH_S, NodeState, Sent
+from minik8s_modules.reconcile.observed import ObservedContainer
+from minik8s_modules.reconcile.values import NodeDocument
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+EMPTY: NodeDocument = {section: {} for section in SECTIONS}
+TOLD = {"digest": "", "base_mismatch": False, "fenced": False, "due": [], "errors": {}, "status": {}}
+RUNNING = ObservedContainer(
+    "1",
+    "app",
+    "u",
+    "p",
+    "default",
+    "app",
+    0,
+    "running",
+    0,
+    oom_killed=False,
+    error="",
+    created_at=NOW,
+    started_at=NOW,
+    finished_at=None,
+    image="i",
+    image_id="sha256:1",
+)
+
+
+def observed(state: NodeState, now_s: float) -> bool:
+    """Let the next item run through at ``now_s``; return whether it observed the whole node."""
+    requests = state.next_item(EMPTY, now_s)
+    if not requests:
+        return False
+    state.sent = Sent("item", requests)
+    outcome = Outcome("item", "n", "ok", dict.fromkeys(requests, TOLD), "")
+    state.on_outcome(outcome, NOW, now_s, lambda *_: None)
+    return len(requests) == len(SECTIONS)
+
+
+def test_a_fresh_container_that_a_list_lacks_is_kept_and_looked_for_again():
+    state = NodeState("n", lambda: 300.0)
+    assert observed(state, 0.0)
+    state.on_event("1", RUNNING, 9.0, lambda *_: None)
+    assert state.on_state([], [], 10.0) == set()
+    assert not state.observed.pod("u").empty
+    assert state.next_moment_s(NOW, 10.0) == FRESH_S
+    assert observed(state, 10.0 + FRESH_S)
+    assert state.relist_wanted
+    assert state.on_state([], [], 10.0 + FRESH_S) == {"u"}
+    assert state.observed.pod("u").empty
+    assert state.next_moment_s(NOW, 13.0) == 300.0
+
+
+def test_a_list_that_has_all_that_is_known_asks_for_nothing():
+    state = NodeState("n", lambda: 300.0)
+    assert observed(state, 0.0)
+    state.on_event("1", RUNNING, 9.0, lambda *_: None)
+    state.on_state([RUNNING], [], 10.0)
+    assert state.next_moment_s(NOW, 10.0) == 290.0
