@@ -268,6 +268,8 @@ class Reconciler:
     def _forget(self, state: NodeState, uid: str) -> None:
         state.decisions.pop(uid, None)
         self._node_of.pop(uid, None)
+        if self._pulls.forget(state, uid):
+            self._queue.add(state.name)
         self._claimer.forget(uid)
         self._teller.forget(uid)
         self._shard.references.forget(uid)

@@ -276,6 +276,11 @@ class NodeState:
         else:
             self.pulls[image] = PullState(False, known.failures + 1, now, reason, message)  # noqa: FBT003
 
+    def on_pull_dropped(self, image: str) -> None:
+        """Forget that the gateway was asked to pull; who still wants the image asks again."""
+        self.pulls[image] = self.pulls.get(image, PullState())._replace(active=False)
+        self.dirty |= set(self.decisions)
+
     def on_gateway_lost(self) -> None:
         """The gateway is away: what it told may be outdated, its pulls are broken off."""
         self.known = False

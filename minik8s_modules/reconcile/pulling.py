@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.nodestate import NodeState
@@ -12,13 +12,18 @@ from minik8s_modules.reconcile.telling import Teller
 JsonObject = dict[str, Any]
 
 
+class _Asked(NamedTuple):
+    uid: str
+    image: str
+
+
 class Pulls:
     """One pull per image and node at a time; one caller at a time."""
 
     def __init__(self, gateway: Gateway, teller: Teller) -> None:
         self._gateway = gateway
         self._teller = teller
-        self._under_way: dict[str, str] = {}
+        self._under_way: dict[str, _Asked] = {}
 
     def ask(self, state: NodeState, uid: str, image: str, pull_id: str) -> None:
         """Have ``image`` pulled for a pod unless it is already; without a gateway the loop asks again later."""
@@ -27,15 +32,16 @@ class Pulls:
             message = {"op": "pull", "id": pull_id, "node": state.name, "image": image, "auth": None}
             if not self._gateway.send(message):
                 return
-            self._under_way[pull_id] = image
+            self._under_way[pull_id] = _Asked(uid, image)
             state.on_pull_asked(image)
         self._teller.image(uid, image, "Pulling", f'Pulling image "{image}"')
 
     def on_pulled(self, state: NodeState, message: JsonObject, now: datetime) -> set[str]:
         """Take over the end of a pull; return the UIDs of the pods that use the image."""
-        image = self._under_way.pop(str(message["id"]), None)
-        if image is None:
+        asked = self._under_way.pop(str(message["id"]), None)
+        if asked is None:
             return set()
+        image = asked.image
         ok = bool(message["ok"])
         state.on_pulled(image, ok=ok, reason=str(message["reason"]), message=str(message["message"]), now=now)
         if ok:
@@ -44,6 +50,22 @@ class Pulls:
                     self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
         # every pod uses the pause image, so all look again
         return set(state.decisions)
+
+    def forget(self, state: NodeState, uid: str) -> bool:
+        """Break off what was asked for a pod that is gone and no other pod names; return whether anything was.
+
+        A registry that accepts and stalls would else hold the gateway's slots for that node for ever.
+        """
+        unused = [
+            (pull_id, asked.image)
+            for pull_id, asked in self._under_way.items()
+            if asked.uid == uid and not any(self._teller.uses(other, asked.image) for other in state.decisions)
+        ]
+        for pull_id, image in unused:
+            del self._under_way[pull_id]
+            self._gateway.send({"op": "cancel", "id": pull_id})
+            state.on_pull_dropped(image)
+        return bool(unused)
 
     def lost(self) -> None:
         """Forget all: their ends will never be told."""

@@ -32,6 +32,7 @@ class FakeLink:
     def __init__(self, node: FakeNode, on_message: Callable[[JsonObject], None], on_up: Callable[[bool], None]) -> None:
         self.node, self.on_message, self.on_up = node, on_message, on_up
         self.sent: list[JsonObject] = []
+        self.cancelled: list[str] = []
         self.relists = 0
         self.up = False
 
@@ -57,6 +58,8 @@ class FakeLink:
         """Take a request."""
         if self.up and message["op"] == "pull":
             self.sent.append(dict(message))
+        if self.up and message["op"] == "cancel":
+            self.cancelled.append(message["id"])
         if self.up and message["op"] == "relist":
             self.relists += 1
             threading.Timer(0.01, lambda: self.up and self.on_message(self.node.state())).start()
@@ -323,6 +326,23 @@ def test_a_broken_off_pull_is_asked_for_again(cluster: Cluster):
     cluster.link.cut()
     cluster.link.start()
     until(lambda: len(cluster.link.sent) == 2)
+
+
+def test_a_pull_that_no_pod_waits_for_is_broken_off(cluster: Cluster):
+    def wants(name: str, image: str) -> None:
+        cluster.create(name, containers=[{"name": "app", "image": image}])
+        until(lambda: cluster.waiting(name) == "ContainerCreating")
+
+    wants("first", "example.com/shared:1")
+    wants("second", "example.com/shared:1")
+    wants("alone", "example.com/stalls:1")
+    assert [pull["image"] for pull in cluster.link.sent] == ["example.com/shared:1", "example.com/stalls:1"]
+    cluster.api.delete(POD, "first", "default", grace_s=0)
+    cluster.api.delete(POD, "alone", "default", grace_s=0)
+    until(lambda: cluster.link.cancelled)
+    assert cluster.link.cancelled == [cluster.link.sent[1]["id"]], "second still waits for the shared image"
+    wants("again", "example.com/stalls:1")
+    until(lambda: len(cluster.link.sent) == 3)
 
 
 def test_init_containers_run_in_order(cluster: Cluster):
