@@ -15,6 +15,8 @@ from typing import NamedTuple
 from .mounts import parse_mountinfo, under
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd")
+# the Docker that the installation started is still needed, to remove containers and images; the role stops it after them
+SPARED = "minik8s-dockerd"
 _ORDER = ("process", "container", "image", "link", "table", "mount")
 
 
@@ -36,14 +38,15 @@ def _depth(item: Remain) -> int:
 
 
 def processes(records: str, sockets: str) -> list[Remain]:
-    """Return processes of our users, those that ``launch`` recorded, and warm interpreters.
+    """Return processes of our users, those that ``launch`` recorded (but Docker's), and warm interpreters.
 
     Args:
         records: directory of the files ``<name>.pid`` that ``launch`` writes.
         sockets: a warm interpreter listens on a socket whose path starts so.
     """
     found = {pid: f"of user {user}" for user in USERS for pid in _of_user(user)}
-    for record in Path(records).glob("*.pid") if Path(records).is_dir() else ():
+    recorded = Path(records).glob("*.pid") if Path(records).is_dir() else ()
+    for record in (path for path in recorded if path.stem != SPARED):
         with contextlib.suppress(OSError, ValueError):
             pid, started = record.read_text(encoding="ascii").split()[:2]
             if _start_time(pid) == started:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from minik8s_modules.module_utils.minik8s.remains import Remain, links, mounts, plan_removal, tables
+from minik8s_modules.module_utils.minik8s.remains import Remain, links, mounts, plan_removal, processes, tables
 
 MOUNTS = """\
 22 1 0:20 / / rw - ext4 /dev/vda rw
@@ -40,3 +41,13 @@ def test_only_links_of_ours_are_found(tmp_path: Path) -> None:
     for name in ("lo", "mk8s-br0", "eth0", "docker0"):
         (tmp_path / name).mkdir()
     assert links(str(tmp_path)) == [Remain("link", "mk8s-br0")]
+
+
+def test_recorded_daemons_are_found_but_docker_which_removes_the_containers(tmp_path: Path) -> None:
+    parent = os.getppid()
+    started = Path(f"/proc/{parent}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    for name in ("minik8s-scheduler", "minik8s-dockerd"):
+        (tmp_path / f"{name}.pid").write_text(f"{parent} {started} 0\n", encoding="ascii")
+    assert Remain("process", str(parent), "minik8s-scheduler") in processes(str(tmp_path), "/nowhere/")
+    (tmp_path / "minik8s-scheduler.pid").unlink()
+    assert not [item for item in processes(str(tmp_path), "/nowhere/") if item.id == str(parent)]
