@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .mounts import parse_mountinfo, under
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd")
-# the Docker that the installation started is still needed, to remove containers and images; the role stops it after them
+# the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
 _ORDER = ("process", "container", "image", "link", "table", "mount")
 
