@@ -145,8 +145,7 @@ class Template:
 
     def serve(self) -> None:
         """Fork, learn and reap until the server has gone."""
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # what a collection does not walk through stays shared by all processes
         selector = selectors.DefaultSelector()
         selector.register(self._control, selectors.EVENT_READ, self._take)
         selector.register(self._learn_fd, selectors.EVENT_READ, self._learn)
@@ -173,12 +172,14 @@ class Template:
 
     def _become(self, data: bytes, passed: socket.socket) -> None:
         try:
+            gc.disable()  # a sibling never collects: it would copy the pages it shares
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
             for fd in (self._learn_fd, self._wake_fd, self._woken_fd):
                 os.close(fd)
             if data == b"c":
+                gc.enable()
                 Child(passed, self._teach_fd).run()
             else:
                 os.close(self._teach_fd)
@@ -192,6 +193,7 @@ class Template:
         for line in os.read(self._learn_fd, 1 << 16).splitlines():
             with contextlib.suppress(ValueError):  # cut off
                 import_names(json.loads(line))
+        gc.freeze()
 
     def _reap(self) -> None:
         """Bury children; tell the server of each call that has ended (a sibling is no call)."""

@@ -190,16 +190,12 @@ def test_kill_9_of_the_reconciler_leaves_no_process(new_lab: Callable[..., Any],
     script = CONTROLLER.format(project=str(PROJECT), home=str(lab.home), environment=lab.environment)
     controller = subprocess.Popen([sys.executable, "-c", script])
     try:
-        if moment == "at work":
-            lab.running_module()
-        else:
-            wait_for(lambda: psutil.Process(controller.pid).children(), "the play's process")
-        family = psutil.Process(controller.pid).children(recursive=True)
+        module = [lab.running_module()] if moment == "at work" else []
+        wait_for(lambda: psutil.Process(controller.pid).children(), "the play's process")
+        family = psutil.Process(controller.pid).children(recursive=True) + module
         assert family
         controller.send_signal(signal.SIGKILL)
         controller.wait()
-        if moment == "at work":
-            family.append(lab.running_module())
         wait_for(lambda: all(gone(process) for process in family), "the end of play, workers and module")
         assert not (lab.files / "a").exists()
     finally:
