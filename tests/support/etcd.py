@@ -9,6 +9,7 @@ server.stop()
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,10 +24,16 @@ START_TIMEOUT_S = 30.0
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of loopback nobody listens on.
+
+    It lies below the range that outgoing connections take theirs from (32768 up), so that it is still free when its
+    server starts, and starts again after a kill.
+    """
+    while True:
+        port = random.randint(20000, 32000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
 
 
 class EtcdServer:

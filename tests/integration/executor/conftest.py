@@ -23,6 +23,7 @@ import yaml
 
 from minik8s_modules.reconcile.items import Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.runner import AnsibleRunner
+from tests.support.etcd import free_port
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[2]
@@ -173,9 +174,7 @@ class Sshd:
         for name in ("host_key", "client_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / name)], check=True)
         shutil.copy(home / "client_key.pub", home / "authorized_keys")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         (home / "sshd_config").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {home}/host_key\nPidFile none\n"

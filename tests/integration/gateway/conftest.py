@@ -20,6 +20,7 @@ import orjson
 import pytest
 
 from minik8s_modules.module_utils.minik8s import labels
+from tests.support.etcd import free_port
 
 DOCKER = "/var/run/docker.sock"
 IMAGE = "minik8s/busybox:1"
@@ -128,12 +129,6 @@ class Sshd(NamedTuple):
     key: Path
     known_hosts: Path
     process: subprocess.Popen[bytes]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _keygen(path: Path) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.gateway.conftest import Sshd, _keygen, free_port, start_sshd, user
+from tests.integration.gateway.conftest import Sshd, _keygen, start_sshd, user
 from tests.integration.streams.conftest import Streaming
 from tests.integration.streams.test_forwarding import forwarded, servers, talk
+from tests.support.etcd import free_port
 
 
 @pytest.fixture(scope="module")
