@@ -34,7 +34,7 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 .PHONY: test
 test: lint ## All tests: lint, then unit, integration (root, Docker) and end-to-end; installs the cluster if need be
 	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
-	$(PYTEST) tests/unit tests/integration tests/e2e --junitxml=.cache/junit-all.xml
+	$(PYTEST) tests/unit tests/integration tests/e2e --reruns 1 -rR --junitxml=.cache/junit-all.xml
 
 .PHONY: check
 check: lint test-unit ## What needs neither root nor servers: lint and unit tests

@@ -26,6 +26,7 @@ def cluster():
     made.start()
     until(lambda: made.service is not None and made.service.loop.basis(NAME) is not None)
     until(lambda: ("containers", "full") in made.node.calls)
+    until(lambda: ask(made, ("create", pod()))["messages"] == [])  # the node's readiness has reached the planner
     yield made
     made.stop()
 
