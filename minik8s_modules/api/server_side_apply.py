@@ -13,13 +13,13 @@ Source: structured-merge-diff ``merge/update.go`` (``Apply``, ``prune``), apimac
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from minik8s_modules.api import fieldsets, objects
 from minik8s_modules.api.apply import LAST_APPLIED
-from minik8s_modules.api.conversion import stored_kind, to_storage
+from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.api.fieldsets import Fields, Path
 from minik8s_modules.api.kinds import Kind
@@ -33,6 +33,7 @@ from minik8s_modules.api.managed_fields import (
     counted,
     encode,
     identity,
+    kind_at,
     managers_of,
     plain,
     taken,
@@ -40,7 +41,7 @@ from minik8s_modules.api.managed_fields import (
     without_servers,
 )
 from minik8s_modules.api.objects import JsonObject, metadata, uid
-from minik8s_modules.api.shapes import kind_shape
+from minik8s_modules.api.shapes import Shape, kind_shape
 from minik8s_modules.api.typed_merge import merge
 from minik8s_modules.api.validation.meta import ANNOTATIONS_LIMIT_BYTES
 from minik8s_modules.base.clock import rfc3339
@@ -80,7 +81,7 @@ def apply(kind: Kind, live: JsonObject, config: JsonObject, applier: Applier, no
         raise BadRequest("metadata.managedFields must be nil")
     present = _Live(kind, plain(live), _known(kind, live, now))
     result = _attempt(present, config, applier, now)
-    if applier.name == KUBECTL and objects.annotations(result).get(LAST_APPLIED):
+    if applier.name == KUBECTL and not applier.subresource and objects.annotations(result).get(LAST_APPLIED):
         _remember(result, config)
     return result
 
@@ -145,30 +146,58 @@ def _merged(live: _Live, config: JsonObject) -> JsonObject:
 
 
 def _pruned(kind: Kind, merged: JsonObject, managers: Managers, last: Entry | None) -> JsonObject:
-    """Return ``merged`` without what the applier said last and nobody says now."""
-    if last is None or last.api_version != kind.api_version:
-        return merged  # what was applied in another version cannot be named in this one
-    owned: Fields = {}
-    for entry in managers.values():
-        if entry.api_version == kind.api_version:
-            owned = fieldsets.union(owned, entry.fields)
-    if not fieldsets.difference(last.fields, owned):
+    """Return ``merged`` without what the applier said last and nobody says now.
+
+    What was applied in another version is removed in that version: its sets name nothing in this one. Then what others
+    own is put back, in each version they wrote in.
+    """
+    before = _kind_at(kind, last.api_version) if last else None
+    if last is None or before is None:
         return merged
+    owned = _owned(managers)
+    if last.api_version == kind.api_version and not fieldsets.difference(last.fields, owned[kind.api_version]):
+        return merged
+    shape = kind_shape(before)
+    whole = _shown(merged, kind, before)
+    bare = fieldsets.removed(shape, whole, fieldsets.with_named(shape, last.fields)) or {}
+    for version in sorted(owned, key=lambda it: it != last.api_version):
+        at = _kind_at(kind, version)
+        if at is not None:
+            bare = _shown(
+                _put_back(at, _shown(whole, before, at), _shown(bare, before, at), owned[version]), at, before
+            )
+    everything, kept = _mentioned(shape, whole), _mentioned(shape, bare)
+    gone = fieldsets.intersection(fieldsets.difference(everything, kept), fieldsets.with_named(shape, last.fields))
+    return _shown(fieldsets.removed(shape, whole, gone) or {}, before, kind) if gone else merged
+
+
+def _owned(managers: Managers) -> dict[str, Fields]:
+    """Return what all managers of each version say."""
+    owned: dict[str, Fields] = {}
+    for entry in managers.values():
+        owned[entry.api_version] = fieldsets.union(owned.get(entry.api_version, {}), entry.fields)
+    return owned
+
+
+def _put_back(kind: Kind, whole: JsonObject, bare: JsonObject, owned: Fields) -> JsonObject:
+    """Return ``bare`` with what ``owned`` names in ``whole``."""
     shape = kind_shape(kind)
-
-    def named(fields: Fields) -> Fields:
-        return fieldsets.with_named(shape, fields)
-
-    def mentioned(obj: Any) -> Fields:
-        return named(fieldsets.of_object(shape, obj or {}))
-
-    everything = mentioned(merged)
-    bare = fieldsets.removed(shape, merged, named(last.fields))
-    unowned = fieldsets.difference(everything, fieldsets.union(mentioned(bare), named(owned)))
-    kept = mentioned(fieldsets.removed(shape, merged, unowned))
-    gone = fieldsets.intersection(fieldsets.difference(everything, kept), named(last.fields))
-    result: JsonObject = fieldsets.removed(shape, merged, gone) or {}
+    kept = fieldsets.union(_mentioned(shape, bare), fieldsets.with_named(shape, owned))
+    result: JsonObject = fieldsets.removed(shape, whole, fieldsets.difference(_mentioned(shape, whole), kept)) or {}
     return result
+
+
+def _mentioned(shape: Shape, obj: JsonObject) -> Fields:
+    return fieldsets.with_named(shape, fieldsets.of_object(shape, obj))
+
+
+def _kind_at(kind: Kind, version: str) -> Kind | None:
+    return kind if version == kind.api_version else kind_at(stored_kind(kind), version)
+
+
+def _shown(obj: JsonObject, kind: Kind, other: Kind) -> JsonObject:
+    """Return an object of ``kind`` in the form of ``other``, another version of it."""
+    return obj if other is kind or not obj else from_storage(other, to_storage(kind, obj))
 
 
 # --- conflicts ------------------------------------------------------------------------------------
@@ -186,7 +215,7 @@ def _conflicts(others: Managers, versions: Versions) -> list[_Conflict]:
 
 def _refuse(live: _Live, conflicts: list[_Conflict], applier: Applier) -> None:
     """Raise 409, unless all the conflicts are with kubectl's own client-side past."""
-    if applier.name == KUBECTL:
+    if applier.name == KUBECTL and not applier.subresource:
         own = _from_last_applied(live)
         conflicts = [conflict for conflict in conflicts if not fieldsets.contains(own, conflict.path)]
     if conflicts:

@@ -35,6 +35,13 @@ def refuse_force(arguments: Mapping[str, str]) -> None:
         raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueForbidden", told, "force")])
 
 
+def require_manager(arguments: Mapping[str, str]) -> None:
+    """Raise Invalid when a server-side apply does not say who applies."""
+    if not arguments.get("fieldManager"):
+        told = "Required value: is required for apply patch"
+        raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueRequired", told, "fieldManager")])
+
+
 def apply(
     backend: Backend, target: Target, body: bytes, options: Options, arguments: Mapping[str, str]
 ) -> tuple[CachedObject, bool]:
@@ -46,10 +53,8 @@ def apply(
         StatusError: 409: other managers own what it changes.
         NotFound: it is for a subresource of an object that is not there.
     """
-    if not arguments.get("fieldManager"):
-        told = "Required value: is required for apply patch"
-        raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueRequired", told, "fieldManager")])
-    config = _configuration(target, body, options)
+    require_manager(arguments)
+    config = configuration(target, body, options)
     encoded = orjson.dumps(config)
     options = options._replace(applied=True)
     applier = Applier(options.manager, options.force, target.subresource)
@@ -81,7 +86,12 @@ def _refuse_absent(target: Target, config: JsonObject) -> None:
         raise Conflict(target.kind, target.name, why)
 
 
-def _configuration(target: Target, body: bytes, options: Options) -> JsonObject:
+def configuration(target: Target, body: bytes, options: Options) -> JsonObject:
+    """Return the configuration that ``body`` holds.
+
+    Raises:
+        BadRequest: it is none of the target's kind and place, or has fields the kind does not have.
+    """
     config = bodies.parse_object(body, MEDIA)
     for field in ("apiVersion", "kind"):
         if not config.get(field):

@@ -252,7 +252,11 @@ def patch(call: Call) -> Response:
     wanted, options = call.form(), call.options()
     media, body = bodies.media_type(call.request), bodies.read(call.request)
     if call.target.subresource == "scale":
-        scale = scaling.patched(call.backend, call.target, body, media, options)
+        if media == applying.MEDIA:
+            scale = scaling.applied(call.backend, call.target, body, options, call.arguments)
+        else:
+            applying.refuse_force(call.arguments)
+            scale = scaling.patched(call.backend, call.target, body, media, options)
         return responses.json(scale, 200, options.warnings)
     if media == applying.MEDIA:
         item, created = applying.apply(call.backend, call.target, body, options, call.arguments)

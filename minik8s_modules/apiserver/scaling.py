@@ -1,22 +1,24 @@
 """The ``scale`` subresource: how many copies a workload has, in one form for all kinds (autoscaling/v1 Scale).
 
 Writing a Scale is a change of the workload itself through ``writing.change``, so versions, validation and managedFields
-are those of any other change. Source: kubernetes ``pkg/registry/apps/*/storage`` (``ScaleREST``).
+are those of any other change. An applied Scale is the workload's ``spec.replicas`` applied, owned under the subresource
+``scale``. Source: kubernetes ``pkg/registry/apps/*/storage`` (``ScaleREST``), apimachinery
+``managedfields/scalehandler.go``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import orjson
 
-from minik8s_modules.api import patch
+from minik8s_modules.api import patch, server_side_apply, strategy
 from minik8s_modules.api.errors import BadRequest, Invalid, UnsupportedMediaType
 from minik8s_modules.api.kinds import Kind
-from minik8s_modules.api.objects import JsonObject, metadata, name, spec, status
+from minik8s_modules.api.objects import JsonObject, metadata, name, spec, status, uid
 from minik8s_modules.api.tables_more import selector_text
 from minik8s_modules.api.validation import common
-from minik8s_modules.apiserver import bodies, incoming, patching, writing
+from minik8s_modules.apiserver import applying, bodies, incoming, patching, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -52,10 +54,10 @@ def patched(backend: Backend, target: Target, body: bytes, media: str, options: 
     """Patch the Scale of a workload and return it as it is then.
 
     Raises:
-        UnsupportedMediaType: the patch is of a type that scales do not take (server-side apply is one).
+        UnsupportedMediaType: it is no type of patch (a server-side apply is ``applied``'s).
     """
     if media not in _PATCHES:
-        raise UnsupportedMediaType(_PATCHES)
+        raise UnsupportedMediaType(patching.SUPPORTED)
     wanted = bodies.parse(body, media)
     if media == patching.JSON_PATCH:
         return _change(backend, target, lambda old: patch.json_patch(old, wanted), options)
@@ -64,20 +66,63 @@ def patched(backend: Backend, target: Target, body: bytes, media: str, options: 
     return _change(backend, target, lambda old: patch.merge_patch(old, wanted), options)
 
 
+def applied(
+    backend: Backend, target: Target, body: bytes, options: Options, arguments: Mapping[str, str]
+) -> JsonObject:
+    """Apply a Scale to a workload (server-side apply) and return the Scale as it is then.
+
+    Raises:
+        Invalid: the request names no field manager, or the replicas are negative.
+        BadRequest: the configuration is no Scale of this place.
+        NotFound: there is no such workload: a Scale is never created.
+        StatusError: 409: another manager owns the replicas.
+    """
+    applying.require_manager(arguments)
+    config = applying.configuration(target._replace(kind=SCALE), body, options)
+    _refuse_negative(config)
+    applier = server_side_apply.Applier(options.manager, options.force, target.subresource)
+
+    def onto(live: JsonObject) -> JsonObject:
+        _check_uid(target.kind, live, config)
+        wanted = _workload(target.kind, config)
+        obj = server_side_apply.apply(target.kind, live, wanted, applier, backend.clock.now())
+        obj["spec"].setdefault("replicas", 0)  # given up by its last owner: a Scale's zero, not the workload's default
+        return obj
+
+    return scale_of(writing.change(backend, target, onto, options._replace(applied=True)).object)
+
+
+def _workload(kind: Kind, scale: JsonObject) -> JsonObject:
+    """Return the configuration of a workload that says what ``scale`` says."""
+    wanted: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": dict(metadata(scale))}
+    if "replicas" in spec(scale):
+        wanted["spec"] = {"replicas": spec(scale)["replicas"]}
+    return wanted
+
+
+def _check_uid(kind: Kind, obj: JsonObject, scale: JsonObject) -> None:
+    """Raise Conflict when the Scale names another object of the same name."""
+    if uid(scale):
+        strategy.check_preconditions(kind, obj, {"preconditions": {"uid": uid(scale)}})
+
+
+def _refuse_negative(scale: JsonObject) -> int:
+    replicas = int(spec(scale).get("replicas") or 0)
+    if replicas < 0:
+        raise Invalid(SCALE, name(scale), [common.invalid("spec.replicas", replicas, common.NOT_NEGATIVE)])
+    return replicas
+
+
 def _change(
     backend: Backend, target: Target, mutate: Callable[[JsonObject], JsonObject], options: Options
 ) -> JsonObject:
     def onto(obj: JsonObject) -> JsonObject:
         scale = incoming.readable(SCALE, mutate(scale_of(obj)), options)
         incoming.check_place(target, scale)
-        replicas = spec(scale).get("replicas") or 0
-        if replicas < 0:
-            raise Invalid(SCALE, name(obj), [common.invalid("spec.replicas", replicas, common.NOT_NEGATIVE)])
-        obj["spec"]["replicas"] = replicas
-        asked = metadata(scale)
-        for field in ("uid", "resourceVersion"):
-            if asked.get(field):
-                metadata(obj)[field] = asked[field]
+        obj["spec"]["replicas"] = _refuse_negative(scale)
+        _check_uid(target.kind, obj, scale)
+        if metadata(scale).get("resourceVersion"):
+            metadata(obj)["resourceVersion"] = metadata(scale)["resourceVersion"]
         return obj
 
     return scale_of(writing.change(backend, target, onto, options).object)

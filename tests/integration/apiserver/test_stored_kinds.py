@@ -66,7 +66,8 @@ def test_scale_is_read_and_written(namespace: Namespace, deployment):
         (b'{"spec":{"replicas":"x"}}', "application/merge-patch+json", 400, "cannot unmarshal string"),
         (b"[]", "application/merge-patch+json", 400, "must be a JSON object"),
         (b'{"metadata":{"name":"other"}}', "application/merge-patch+json", 400, "does not match the name on the URL"),
-        (b"{}", "application/apply-patch+yaml", 415, ""),
+        (b"{}", "application/apply-patch+yaml", 422, "fieldManager: Required value"),
+        (b"{}", "text/plain", 415, "accepted media types"),
     ],
 )
 def test_a_scale_that_cannot_be_is_refused(namespace: Namespace, deployment, body, media, code, told):
