@@ -75,10 +75,19 @@ def _version_2(path: str, declared_shares: int) -> Limits:
     return Limits(shares, quota, 0 if limit == b"max" else int(limit) if limit.isdigit() else None)
 
 
+def membership(pid: int) -> dict[str, str]:
+    """Return the cgroups a process is in, by controller; {} when it has ended."""
+    text = (read_bytes(f"/proc/{pid}/cgroup") or b"").decode("utf-8", "replace")
+    return parse_membership(text) if text else {}
+
+
 def limits_of(pid: int, declared_shares: int) -> Limits:
     """Return the limits a process lives under; ``declared_shares`` resolves what version 2 rounds."""
-    text = (read_bytes(f"/proc/{pid}/cgroup") or b"").decode("utf-8", "replace")
-    paths = parse_membership(text) if text else {}
+    return limits_of_paths(membership(pid), declared_shares)
+
+
+def limits_of_paths(paths: Mapping[str, str], declared_shares: int) -> Limits:
+    """Return the limits of the cgroups ``paths``, by controller ("" for version 2)."""
     if "cpu" in paths:
         return _version_1(paths)
     return _version_2(paths[""], declared_shares) if "" in paths else Limits()

@@ -20,6 +20,7 @@ from .faults import KeyFault
 from .paths import component, relative, split_key, volume_path
 from .schema import FLAG, LIST, NONE, OBJECT, POD, TEXT, WHOLE, Field, Schema, check_fields, check_texts, with_defaults
 from .section import Facets
+from .security import OOM_SCORES, check_security, security_text, user_of
 
 ENTRY: Schema = {
     "pod": Field((OBJECT,)),
@@ -39,12 +40,14 @@ ENTRY: Schema = {
     "privileged": Field((FLAG,), required=False, default=False),
     "tty": Field((FLAG,), required=False, default=False),
     "stdin": Field((FLAG,), required=False, default=False),
+    "stdin_once": Field((FLAG,), required=False, default=False),
     "cpu_shares": Field((WHOLE,), required=False, default=2),
     "cpu_quota_us": Field((WHOLE,), required=False, default=0),
     "memory_bytes": Field((WHOLE,), required=False, default=0),
     "oom_score_adj": Field((WHOLE,), required=False, default=0),
     "restart_policy": Field((TEXT, NONE), required=False),
     "mounts": Field((LIST,), required=False, default=()),
+    "security": Field((OBJECT,), required=False, default={}),
 }
 MOUNT: Schema = {
     "volume": Field((TEXT,)),
@@ -89,10 +92,9 @@ def normalized(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
             raise KeyFault("InvalidEntry", f"{key}.{name} is {full[name]!r}; allowed are {allowed}")
     if key != f"{full['pod']['uid']}/{full['name']}":
         raise KeyFault("InvalidEntry", f"key {key} is not <pod uid>/<container name> of its entry")
-    if full["oom_score_adj"] < 0:
-        raise KeyFault(
-            "InvalidEntry", f"{key}.oom_score_adj is {full['oom_score_adj']}; only 0 and above are supported"
-        )
+    if full["oom_score_adj"] not in OOM_SCORES:
+        raise KeyFault("InvalidEntry", f"{key}.oom_score_adj is {full['oom_score_adj']}, not within -1000 to 1000")
+    check_security(key, full["security"])
     if full["stop"] is not None:
         check_fields(f"{key}.stop", full["stop"], STOP)
     _check_lists(key, full)
@@ -152,6 +154,7 @@ def body_of(
         "User": entry["user"] or "",
         "Tty": entry["tty"],
         "OpenStdin": entry["stdin"],
+        "StdinOnce": entry["stdin_once"],
         "HostConfig": _host_config(entry, sandbox, mounts),
     }
     if entry["entrypoint"]:
@@ -235,10 +238,11 @@ def declared_facets(
         "entrypoint": _words(entrypoint),
         "cmd": _words(command),
         "working_dir": entry["working_dir"] or image.get("WorkingDir") or "",
-        "user": entry["user"] or image.get("User") or "",
+        "user": user_of(entry, str(image.get("User") or "")),
         "privileged": str(entry["privileged"]),
         "tty": str(entry["tty"]),
-        "stdin": str(entry["stdin"]),
+        "stdin": str(entry["stdin"]) + (" once" if entry["stdin_once"] else ""),
+        "security": security_text(entry["security"]),
         "oom_score_adj": str(entry["oom_score_adj"]),
         "cpu_shares": str(entry["cpu_shares"] or DEFAULT_CPU_SHARES),
         "cpu_quota_us": str(entry["cpu_quota_us"]),
@@ -269,7 +273,8 @@ def observed_facets(
         "user": config.get("User") or "",
         "privileged": str(host["Privileged"]),
         "tty": str(config["Tty"]),
-        "stdin": str(config["OpenStdin"]),
+        "stdin": str(config["OpenStdin"]) + (" once" if config.get("StdinOnce") else ""),
+        "security": config["Labels"].get(labels.SECURITY, ""),
         "oom_score_adj": str(host.get("OomScoreAdj") or 0),
         **_limit_facets(host, entry, kernel),
         **_env_facets(env, secret, f"{told}:{hashed}"),

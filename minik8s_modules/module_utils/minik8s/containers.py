@@ -24,8 +24,9 @@ from .paths import secret_dir, stopping_path
 from .sandboxes import create_fault
 from .sealing import known_key, node_key
 from .section import Context, Plan, Scope, Step
+from .security import adapted, completed
 
-READ_ONLY_KINDS = frozenset({"configMap", "secret"})  # as in Kubernetes since 1.9.6
+READ_ONLY_KINDS = frozenset({"configMap", "secret", "projected", "downwardAPI"})  # as in Kubernetes since 1.9.6
 
 
 class Observed(NamedTuple):
@@ -53,7 +54,7 @@ class Containers:
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the node's pod containers in scope with their images, sandboxes, mount sources and markers."""
-        ours = {key: normalized(key, entry) for key, entry in entries.items() if scope.covers(key)}
+        ours = {key: adapted(normalized(key, entry)) for key, entry in entries.items() if scope.covers(key)}
         listed, sandboxes = _list(context, scope)
         found = context.map(context.docker.inspect, listed)
         containers: dict[str, list[Inspect]] = {}
@@ -76,7 +77,7 @@ class Containers:
                 plan_removed(plan, key, observed.containers[key])
         for key, entry in entries.items():
             if scope.covers(key):
-                full = normalized(key, entry)
+                full = adapted(normalized(key, entry))
                 plan_container(plan, key, full, _seen(context, key, full, observed))
         return plan
 
@@ -93,7 +94,8 @@ class Containers:
         for mount in mounts:
             _make_sub_path(mount)
         try:
-            context.docker.create(step.detail, body_of(context.node, entry, sandbox, mounts, secrets, key))
+            body = body_of(context.node, entry, sandbox, mounts, secrets, key)
+            context.docker.create(step.detail, completed(context, entry, sandbox, body))
         except DockerError as error:
             raise create_fault(error, entry["image"], "CreateContainerError") from error
 

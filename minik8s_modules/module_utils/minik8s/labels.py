@@ -15,6 +15,8 @@ CONTAINER = PREFIX + "container"
 ATTEMPT = PREFIX + "attempt"
 IP = PREFIX + "ip"
 SECRET_ENV = PREFIX + "secret-env"
+SECURITY = PREFIX + "security"
+HOST_PORTS = PREFIX + "host-ports"
 SANDBOX = "sandbox"
 
 

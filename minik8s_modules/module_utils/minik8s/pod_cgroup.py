@@ -1,0 +1,109 @@
+"""A pod's own cgroup: the parent of its containers' cgroups, with limits for all of them together.
+
+Docker makes it on the way to the pause container (``--cgroup-parent``), with either cgroup driver and version; this
+file finds it through that container's process, writes the limits into it, and removes it after the pod. Pods of a node
+lie flat under ``/minik8s/<8 hex of the node's name>/pod<uid>``: what kubelet's level of QoS classes does there is told
+by each pod's own CPU shares. With the systemd driver the same is a slice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .cgroups import CPU_PERIOD_US, ROOT, Limits, limits_of_paths, membership, same_memory, weight_of
+
+TOP = "minik8s"
+SYSTEMD_WORDS = "should be a valid slice"
+
+
+def _node_part(node: str) -> str:
+    return hashlib.sha256(node.encode()).hexdigest()[:8]
+
+
+def parent_of(node: str, uid: str) -> str:
+    """Return the pod's cgroup for Docker's cgroupfs driver."""
+    return f"/{TOP}/{_node_part(node)}/pod{uid}"
+
+
+def slice_of(node: str, uid: str) -> str:
+    """Return the pod's cgroup for Docker's systemd driver, where a dash is a level."""
+    return f"{TOP}-{_node_part(node)}-pod{uid.replace('-', '_')}.slice"
+
+
+def paths_of(pid: int) -> dict[str, str]:
+    """Return by controller ("" for version 2) the cgroup above the one of ``pid``: the pod's, for a pause container."""
+    above = {name: os.path.dirname(path) for name, path in membership(pid).items()}
+    return {name: path for name, path in above.items() if f"/{TOP}/" in path or f"/{TOP}-" in path}
+
+
+def found(pid: int, declared: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the limits the kernel holds for the pod of ``pid``, in the words of the entry; None without a cgroup."""
+    paths = paths_of(pid)
+    if not paths:
+        return None
+    seen = limits_of_paths(paths, declared["cpu_shares"])
+    memory = seen.memory_bytes
+    if memory is not None and same_memory(declared["memory_bytes"], memory):
+        memory = declared["memory_bytes"]
+    limits = Limits(seen.cpu_shares, seen.cpu_quota_us, memory)._asdict()
+    return {name: declared[name] if value is None else value for name, value in limits.items()}
+
+
+def write(pid: int, declared: Mapping[str, Any]) -> None:
+    """Give the pod of ``pid`` its limits.
+
+    Raises:
+        OSError: the kernel refuses them.
+    """
+    for path, text in _files(paths_of(pid), declared):
+        if os.path.exists(path):
+            with open(path, "w", encoding="ascii") as target:
+                target.write(text)
+
+
+def _files(paths: Mapping[str, str], declared: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    quota, memory = declared["cpu_quota_us"], declared["memory_bytes"]
+    if "cpu" in paths:
+        cpu = f"{ROOT}/cpu{paths['cpu']}"
+        yield f"{cpu}/cpu.shares", str(declared["cpu_shares"])
+        yield f"{cpu}/cpu.cfs_period_us", str(CPU_PERIOD_US)
+        yield f"{cpu}/cpu.cfs_quota_us", str(quota or -1)
+        yield f"{ROOT}/memory{paths.get('memory', '/')}/memory.limit_in_bytes", str(memory or -1)
+    elif "" in paths:
+        base = ROOT + paths[""]
+        yield f"{base}/cpu.weight", str(weight_of(declared["cpu_shares"]))
+        yield f"{base}/cpu.max", f"{quota or 'max'} {CPU_PERIOD_US}"
+        yield f"{base}/memory.max", str(memory or "max")
+
+
+def _directories(node: str, name: str) -> Iterator[str]:
+    """Yield the directories of ``/minik8s/<node>/<name>`` in every hierarchy."""
+    yield from glob.glob(f"{ROOT}/{TOP}/{_node_part(node)}/{name}")
+    yield from glob.glob(f"{ROOT}/*/{TOP}/{_node_part(node)}/{name}")
+
+
+def left_over(node: str, uids: Iterable[str]) -> list[str]:
+    """Return the uids of pods that have a cgroup here and are none of ``uids``."""
+    known = {f"pod{uid}" for uid in uids}
+    names = {os.path.basename(path) for path in _directories(node, "pod*")}
+    return sorted(name.removeprefix("pod") for name in names - known)
+
+
+def is_empty(node: str, uid: str) -> bool:
+    """Return whether no container's cgroup is left in the pod's."""
+    return not any(entry.is_dir() for path in _directories(node, f"pod{uid}") for entry in os.scandir(path))
+
+
+def remove(node: str, uid: str) -> None:
+    """Remove the pod's cgroup where it is empty; one in use stays for the next full pass."""
+    for path in sorted(_directories(node, f"pod{uid}")):
+        with contextlib.suppress(OSError):  # busy: a container is still ending; the kernel keeps it safe
+            os.rmdir(path)
+        for above in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+            with contextlib.suppress(OSError):
+                os.rmdir(above)

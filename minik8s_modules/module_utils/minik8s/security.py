@@ -1,0 +1,194 @@
+"""What a container may do and which namespaces it shares: the ``security`` part of a container's entry.
+
+Everything here is fixed when a container is made, so a container that exists is compared by one label that holds the
+declared part as text; Docker's update cannot change any of it. What only the node knows is settled at creation: the
+image's user (runAsNonRoot, a group without a user), profiles that lie on the node, and what its kernel can do.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from . import labels
+from .documents import canonical
+from .faults import KeyFault
+from .files import read_bytes
+from .paths import relative
+from .schema import FLAG, LIST, NONE, TEXT, WHOLE, Field, Schema, check_fields, check_texts, with_defaults
+from .section import Context
+
+ENTRY: Schema = {
+    "cap_add": Field((LIST,), required=False, default=()),
+    "cap_drop": Field((LIST,), required=False, default=()),
+    "no_new_privileges": Field((FLAG,), required=False, default=False),
+    "read_only_root": Field((FLAG,), required=False, default=False),
+    "seccomp": Field((TEXT,), required=False, default=""),
+    "apparmor": Field((TEXT,), required=False, default=""),
+    "selinux": Field((LIST,), required=False, default=()),
+    "groups": Field((LIST,), required=False, default=()),
+    "group": Field((WHOLE, NONE), required=False),
+    "non_root": Field((FLAG,), required=False, default=False),
+    "unmasked_proc": Field((FLAG,), required=False, default=False),
+    "pid": Field((TEXT,), required=False, default=""),
+    "ipc": Field((TEXT,), required=False, default=""),
+}
+CHOICES = {"pid": ("", "host", "pod"), "ipc": ("", "host")}
+LOCALHOST = "localhost/"
+CONFIG_ERROR = "CreateContainerConfigError"
+APPARMOR = "/sys/module/apparmor/parameters/enabled"
+OOM_SCORE = "/proc/self/oom_score_adj"
+OOM_SCORES = range(-1000, 1001)  # proc(5)
+LEAST_OOM_SCORE = -998  # kubelet's lowest for a pod's processes
+
+
+def check_security(key: str, security: Mapping[str, Any]) -> None:
+    """Raise KeyFault (InvalidEntry, InvalidName) for a ``security`` that cannot be used."""
+    where = f"{key}.security"
+    check_fields(where, security, ENTRY)
+    for name in ("cap_add", "cap_drop", "selinux"):
+        check_texts(f"{where}.{name}", security.get(name, []))
+    for name, allowed in CHOICES.items():
+        if security.get(name, "") not in allowed:
+            raise KeyFault("InvalidEntry", f"{where}.{name} is {security[name]!r}; allowed are {allowed}")
+    if not all(type(group) is int and group >= 0 for group in security.get("groups", [])):
+        raise KeyFault("InvalidEntry", f"{where}.groups must hold numbers from 0")
+    seccomp = security.get("seccomp", "")
+    if seccomp.startswith(LOCALHOST):
+        relative(seccomp.removeprefix(LOCALHOST))
+    elif seccomp not in {"", "unconfined"}:
+        raise KeyFault("InvalidEntry", f"{where}.seccomp is {seccomp!r}; allowed are '', unconfined, localhost/<file>")
+
+
+def security_text(security: Mapping[str, Any]) -> str:
+    """Return the declared part as the label that a container made from it carries; "" for nothing declared."""
+    return canonical(dict(security)).decode() if security else ""
+
+
+def user_of(entry: Mapping[str, Any], image_user: str) -> str:
+    """Return Docker's user: the entry's, else the image's, with the entry's group where only that is given."""
+    group = entry["security"].get("group")
+    if entry["user"] or group is None:
+        return str(entry["user"] or image_user)
+    return f"{image_user.partition(':')[0] or 0}:{group}"
+
+
+def check_non_root(entry: Mapping[str, Any], image_user: str) -> None:
+    """Refuse a container that must not be root and would be, or may be (kubelet's verifyRunAsNonRoot).
+
+    Raises:
+        KeyFault: CreateContainerConfigError, in kubelet's words.
+    """
+    if not entry["security"].get("non_root") or entry["user"]:
+        return
+    pod = entry["pod"]
+    where = f'(pod: "{pod["name"]}_{pod["namespace"]}({pod["uid"]})", container: {entry["name"]})'
+    user = image_user.partition(":")[0]
+    if user in {"", "0", "root"}:
+        raise KeyFault(CONFIG_ERROR, f"container has runAsNonRoot and image will run as root {where}")
+    if not re.fullmatch("[0-9]+", user):
+        reason = f"image has non-numeric user ({user}), cannot verify user is non-root"
+        raise KeyFault(CONFIG_ERROR, f"container has runAsNonRoot and {reason} {where}")
+
+
+def host_config(security: Mapping[str, Any], sandbox: str, state_dir: str, *, privileged: bool) -> dict[str, Any]:
+    """Return the part of Docker's HostConfig that ``security`` asks for.
+
+    Raises:
+        KeyFault: CreateContainerConfigError, a profile is not on this node or its kernel does not know it.
+    """
+    full = with_defaults(security, ENTRY)
+    config: dict[str, Any] = {
+        "CapAdd": list(full["cap_add"]),
+        "CapDrop": list(full["cap_drop"]),
+        "ReadonlyRootfs": full["read_only_root"],
+        "GroupAdd": [str(group) for group in full["groups"]],
+        "SecurityOpt": _options(full, state_dir, privileged=privileged),
+        "IpcMode": "host" if full["ipc"] == "host" else f"container:{sandbox}",
+    }
+    if full["pid"]:
+        config["PidMode"] = "host" if full["pid"] == "host" else f"container:{sandbox}"
+    if full["unmasked_proc"]:
+        config["MaskedPaths"], config["ReadonlyPaths"] = [], []
+    return config
+
+
+def _options(full: Mapping[str, Any], state_dir: str, *, privileged: bool) -> list[str]:
+    options = ["no-new-privileges"] if full["no_new_privileges"] else []
+    if full["seccomp"] and not privileged:
+        options.append("seccomp=" + _seccomp(full["seccomp"], state_dir))
+    if full["apparmor"]:
+        options.append("apparmor=" + _apparmor(full["apparmor"]))
+    return options + [f"label={each}" for each in full["selinux"]]
+
+
+def _seccomp(profile: str, state_dir: str) -> str:
+    if not profile.startswith(LOCALHOST):
+        return profile
+    path = os.path.join(state_dir, "seccomp", profile.removeprefix(LOCALHOST))
+    data = read_bytes(path)
+    if data is None:
+        raise KeyFault(CONFIG_ERROR, f"cannot load seccomp profile {path}: it is not on this node; put it there")
+    try:
+        return json.dumps(json.loads(data))
+    except ValueError as error:
+        raise KeyFault(CONFIG_ERROR, f"cannot load seccomp profile {path}: {error}") from None
+
+
+def _apparmor(profile: str) -> str:
+    enabled = (read_bytes(APPARMOR) or b"").strip() == b"Y"
+    if profile != "unconfined" and not enabled:
+        raise KeyFault(CONFIG_ERROR, f"Cannot enforce AppArmor profile {profile}: AppArmor is not enabled on the host")
+    return profile
+
+
+@functools.cache
+def least_oom_score() -> int:
+    """Return the lowest oom_score_adj this machine lets root give (0 in many containers and sandboxes), by trying."""
+    try:
+        with open(OOM_SCORE, "r+", encoding="ascii") as file:
+            before = file.read().strip()
+            file.seek(0)
+            file.write(str(LEAST_OOM_SCORE))
+            file.flush()
+            file.seek(0)
+            file.write(before)
+    except OSError:
+        return 0
+    return OOM_SCORES.start
+
+
+def adapted(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a normalized container entry with the oom_score_adj that this machine can give."""
+    return {**entry, "oom_score_adj": max(entry["oom_score_adj"], least_oom_score())}
+
+
+def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return Docker's create request with what ``security`` asks for and with the cgroup of the pod.
+
+    Raises:
+        KeyFault: CreateContainerConfigError.
+        DockerError: Docker did not tell of the image or the sandbox.
+    """
+    security, parent = entry["security"], _cgroup_parent(context, sandbox)
+    image_user = ""
+    if security.get("non_root") or (security.get("group") is not None and not entry["user"]):
+        image = context.docker.image(entry["image"]) or {}
+        image_user = str((image.get("Config") or {}).get("User") or "")
+    check_non_root(entry, image_user)
+    more = host_config(security, sandbox, context.state_dir, privileged=entry["privileged"])
+    if parent:
+        more["CgroupParent"] = parent
+    if security:
+        body["Labels"][labels.SECURITY] = security_text(security)
+    return {**body, "User": user_of(entry, image_user), "HostConfig": {**body["HostConfig"], **more}}
+
+
+def _cgroup_parent(context: Context, sandbox: str) -> str:
+    """Return the pod's cgroup: the one its pause container was made in."""
+    inspect = context.docker.inspect(sandbox)
+    return str(inspect["HostConfig"].get("CgroupParent") or "") if inspect else ""
