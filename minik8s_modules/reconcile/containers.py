@@ -113,7 +113,7 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
     if last.image != container["image"] and not last.image.startswith("sha256:"):
         return stop(context, container, kind, f"Container {name} definition changed, will be restarted")
     if _configured_from_objects(container):
-        # the node compares what is declared with what runs; a changed ConfigMap or Secret must not replace it
+        # the node compares what is declared with what runs; a changed ConfigMap, Secret or label must not replace it
         return _untouched(context, container, kind, last.attempt)
     return declare(context, container, kind, last.attempt)._replace(waiting=None, events=())
 
@@ -127,7 +127,11 @@ def _untouched(context: PodContext, container: JsonObject, kind: str, attempt: i
 def _configured_from_objects(container: JsonObject) -> bool:
     sources = [variable.get("valueFrom") or {} for variable in container.get("env") or []]
     return bool(container.get("envFrom")) or any(
-        source.get("configMapKeyRef") or source.get("secretKeyRef") for source in sources
+        source.get("configMapKeyRef")
+        or source.get("secretKeyRef")
+        or source.get("resourceFieldRef")
+        or "['" in str(objects.dig(source, "fieldRef", "fieldPath"))
+        for source in sources
     )
 
 

@@ -164,7 +164,7 @@ def _phase(pod: JsonObject, steps: Steps) -> str:
 
 def _decision(context: PodContext, sandbox: Sandbox, steps: Steps, made: Volumes) -> PodDecision:
     pod, uid = context.pod, objects.uid(context.pod)
-    sealed = Sealed({key: values for step in steps.values() for key, values in step.sealed.items()})
+    sealed = Sealed({key: values for step in steps.values() for key, values in step.sealed.items()} | made.sealed)
     references = made.references.union(*(step.references for step in steps.values()))
     moments = [moment for moment in (sandbox.wake_at, *(step.wake_at for step in steps.values())) if moment]
     return PodDecision(

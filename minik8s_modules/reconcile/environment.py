@@ -59,7 +59,7 @@ def environment(pod: JsonObject, container: JsonObject, inputs: PodInputs) -> En
     Raises:
         ConfigurationMissing: a ConfigMap, Secret or key that is not optional does not exist.
     """
-    variables: dict[str, Value] = {}
+    variables: dict[str, Value] = {**service_variables(inputs.settings.api_address)}
     for source in container.get("envFrom") or []:
         variables.update(_from_source(pod, source, inputs))
     for variable in container.get("env") or []:
@@ -67,6 +67,27 @@ def environment(pod: JsonObject, container: JsonObject, inputs: PodInputs) -> En
         if value is not None:
             variables[variable["name"]] = value
     return _as_environment(own_secret(pod, container["name"]), variables, inputs.settings.hmac_key)
+
+
+def service_variables(address: str) -> dict[str, str]:
+    """Return the variables by which programs find the API server at ``address`` (HOST:PORT), none where it is "".
+
+    Names: pkg/kubelet/envvars/envvars.go, for the Service ``kubernetes``, which every pod has.
+    """
+    host, _, port = address.rpartition(":")
+    if not host:
+        return {}
+    target = f"tcp://{host}:{port}"
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        "KUBERNETES_PORT": target,
+        f"KUBERNETES_PORT_{port}_TCP": target,
+        f"KUBERNETES_PORT_{port}_TCP_PROTO": "tcp",
+        f"KUBERNETES_PORT_{port}_TCP_PORT": port,
+        f"KUBERNETES_PORT_{port}_TCP_ADDR": host,
+    }
 
 
 def _as_environment(own: str, variables: dict[str, Value], hmac_key: bytes) -> Environment:
@@ -221,10 +242,18 @@ def field_value(pod: JsonObject, path: str, inputs: PodInputs) -> str:
 
 
 def _resource(pod: JsonObject, container: JsonObject, wanted: JsonObject, inputs: PodInputs) -> Value | None:
-    name = wanted.get("containerName") or container["name"]
-    target = next((one for _, _, one in objects.all_containers(pod) if one["name"] == name), None)
+    return resource_value(pod, wanted, inputs, wanted.get("containerName") or container["name"])
+
+
+def resource_value(pod: JsonObject, wanted: JsonObject, inputs: PodInputs, container: str) -> str:
+    """Return a container's limit or request as resourceFieldRef names it; a missing limit is what the node has.
+
+    Raises:
+        ConfigurationMissing: the pod has no such container.
+    """
+    target = next((one for _, _, one in objects.all_containers(pod) if one["name"] == container), None)
     if target is None:
-        raise ConfigurationMissing(f"resourceFieldRef: container {name} not found")
+        raise ConfigurationMissing(f"resourceFieldRef: container {container} not found")
     kind, _, resource = str(wanted.get("resource") or "").partition(".")
     amount = objects.dig(target, "resources", kind, resource)
     if amount is None and kind == "limits":

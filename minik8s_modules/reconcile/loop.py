@@ -247,7 +247,8 @@ class Reconciler:
             return None
         self._node_of[uid] = state.name
         self._shard.references.follow(pod)
-        if not self._shard.references.ready(uid):
+        self._shard.tokens.follow(pod)
+        if not self._shard.references.ready(uid) or not self._shard.tokens.ready(pod):
             return None
         inputs = self._inputs(state, node, uid)
         try:
@@ -273,6 +274,7 @@ class Reconciler:
         self._claimer.forget(uid)
         self._teller.forget(uid)
         self._shard.references.forget(uid)
+        self._shard.tokens.forget(uid)
         self._shard.writer.enqueue(uid)
 
     def _inputs(self, state: NodeState, node: JsonObject, uid: str) -> PodInputs:
@@ -286,6 +288,7 @@ class Reconciler:
             errors=state.errors,
             settings=self._shard.settings,
             address_error=self._claimer.refusal(uid),
+            tokens=self._shard.tokens.of(uid),
         )
 
     def _claim(self, state: NodeState, pods: list[JsonObject]) -> None:
@@ -390,6 +393,7 @@ class Reconciler:
                 taken=self._shard.addresses.taken(),
                 addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
                 busy=state.sent is not None or bool(state.dirty),
+                tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
             )
 
 

@@ -77,6 +77,7 @@ def read_options(configuration: Configuration) -> Options:
         bridge=configuration.text("bridge", Settings().bridge),
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
         cluster_dns=tuple(configuration.texts("cluster_dns", [])),
+        api_address=_address(configuration.text("api_address", "")),
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),
@@ -98,6 +99,13 @@ def _plan_options(configuration: Configuration) -> PlanOptions:
         raise ConfigurationError(f"plan.listen must be HOST:PORT, not {listen!r}")
     paths = (Path(configuration.text(f"plan.{name}")) for name in ("cert", "key", "client_ca"))
     return PlanOptions(host, int(port), PlanFiles(*paths))
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if text and (not host or not port.isdecimal()):
+        raise ConfigurationError(f"api_address must be HOST:PORT, not {text!r}")
+    return text
 
 
 def _key(path: Path) -> bytes:

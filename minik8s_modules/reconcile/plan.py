@@ -28,9 +28,10 @@ from minik8s_modules.reconcile.images import default_policy, normalized, present
 from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import retained_volumes
 from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
+from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
 from minik8s_modules.reconcile.sealing import blob, values_of
-from minik8s_modules.reconcile.values import PodDecision, PodInputs, PullState, Settings
+from minik8s_modules.reconcile.values import PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]
@@ -40,6 +41,8 @@ _TRIES = 3
 _PATIENCE_S = 10.0
 """How long a plan waits for an item under way; a pass begins nothing after 2 s."""
 _LOOK_S = 0.02
+_PLANNED_TOKEN = b"planned"
+"""Stands for the token of a pod that does not exist; a check writes nothing."""
 _NODES_AT_ONCE = 16
 
 
@@ -56,6 +59,8 @@ class Basis(NamedTuple):
     addresses: Mapping[str, str]
     busy: bool
     """Whether an item is under way: what the node will have confirmed after it is not known yet."""
+    tokens: Mapping[str, Tokens] = {}
+    """Tokens by the UID of their pod."""
 
 
 class Present(Protocol):
@@ -247,6 +252,7 @@ class Planner:
             errors={},
             settings=self._settings,
             address_error="" if address else f"no free address on node {objects.name(basis.node)}",
+            tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
         )
 
     def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.reconcile.projections import projected_sources
 
 JsonObject = dict[str, Any]
 
@@ -60,12 +61,14 @@ def references(pod: JsonObject) -> frozenset[Reference]:
         for kind, name in _of_container(container):
             found.add(Reference(kind, namespace, name))
     for volume in objects.spec(pod).get("volumes") or []:
-        for kind, name in (
-            ("ConfigMap", objects.dig(volume, "configMap", "name")),
-            ("Secret", objects.dig(volume, "secret", "secretName")),
-        ):
-            found.add(Reference(kind, namespace, str(name or "")))
+        found.update(Reference(kind, namespace, name) for kind, name in _of_volume(volume))
     return frozenset(one for one in found if one.name)
+
+
+def _of_volume(volume: JsonObject) -> Iterator[tuple[str, str]]:
+    for source, secret_field in ((volume, "secretName"), *((one, "name") for one in projected_sources(volume))):
+        yield "ConfigMap", str(objects.dig(source, "configMap", "name") or "")
+        yield "Secret", str(objects.dig(source, "secret", secret_field) or "")
 
 
 def _of_container(container: JsonObject) -> Iterator[tuple[str, str]]:

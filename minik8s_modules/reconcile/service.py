@@ -23,6 +23,7 @@ from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.shard import Objects, Shard
+from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
@@ -77,11 +78,13 @@ class ShardService:
         self._writer = StatusWriter(api, self._view, self._release, clock)
         self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock)
         self._references = ReferencedObjects(self._cache, self._on_references)
+        self._tokens = TokenBook(api, self._on_references, clock)
         self.runner = outside.make_runner(self._on_outcome)
         self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
         shard = Shard(
             Objects(self._pod, self._pods_of, self._node, self._synced),
             self._references,
+            self._tokens,
             AddressBook(api, clock),
             self.runner,
             self._link,
@@ -112,6 +115,7 @@ class ShardService:
         self._recorder.start()
         self._writer.start()
         self._registrar.start()
+        self._tokens.start()
         self.runner.start()
         for informer, _ in informers:
             informer.start()
@@ -129,6 +133,7 @@ class ShardService:
         for informer in (self._pods, self._nodes, self._addresses):
             informer.stop()
         self._references.stop()
+        self._tokens.stop()
         self._recorder.stop()
 
     def _kick_when_synced(self) -> None:

@@ -12,6 +12,7 @@ from minik8s_modules.reconcile.items import Runner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import PodDecision, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
@@ -35,6 +36,7 @@ class Shard(NamedTuple):
 
     objects: Objects
     references: ReferencedObjects
+    tokens: TokenBook
     addresses: AddressBook
     runner: Runner
     gateway: Gateway

@@ -26,6 +26,26 @@ class Settings(NamedTuple):
     hmac_key: bytes = b""
     cluster_domain: str = "cluster.local"
     cluster_dns: tuple[str, ...] = ()
+    api_address: str = ""
+    """HOST:PORT at which pods reach the API server; "" where that is not told."""
+
+
+class TokenNeed(NamedTuple):
+    """A token of the pod's service account: for whom ("" is the API server) and for how many seconds."""
+
+    audience: str
+    expiration_s: int
+
+
+class Tokens(NamedTuple):
+    """The tokens a pod has, and why it has no other ones."""
+
+    values: Mapping[TokenNeed, bytes] = {}
+    errors: Mapping[TokenNeed, str] = {}
+
+    def __repr__(self) -> str:
+        """Return how many there are, not what they are."""
+        return f"<{len(self.values)} tokens>"
 
 
 class PullState(NamedTuple):
@@ -57,6 +77,7 @@ class PodInputs(NamedTuple):
     settings: Settings
     address_error: str = ""
     """Why no address could be claimed, empty when none was refused."""
+    tokens: Tokens = Tokens()
 
 
 class Sealed(dict[str, dict[str, bytes]]):

@@ -15,6 +15,7 @@ from .faults import KeyFault
 
 NAME_LIMIT = 253  # a DNS subdomain, the longest name Kubernetes allows
 SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
+TMPFS_KINDS = frozenset({SECRET_KIND, "projected"})  # kubelet keeps both in memory
 
 
 def component(name: str) -> str:
@@ -82,8 +83,8 @@ def stopping_path(run_dir: str, container_id: str) -> str:
 
 
 def volumes_dir(state_dir: str, run_dir: str, uid: str, kind: str) -> str:
-    """Return the directory of a pod's volumes: on tmpfs for secrets, on disk for the rest."""
-    if kind == SECRET_KIND:
+    """Return the directory of a pod's volumes: on tmpfs for what may hold secrets, on disk for the rest."""
+    if kind in TMPFS_KINDS:
         return os.path.join(secrets_dir(run_dir), ".volumes", component(uid))
     return os.path.join(pod_dir(state_dir, uid), "volumes")
 

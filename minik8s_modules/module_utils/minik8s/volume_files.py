@@ -16,7 +16,17 @@ from typing import Callable, NamedTuple
 
 from .files import TEMPORARY
 
-Files = dict[str, "tuple[bytes, int]"]  # {path in the volume: (content, mode)}
+
+class File(NamedTuple):
+    """One file: content, mode, owner and group."""
+
+    data: bytes
+    mode: int
+    uid: int = 0
+    gid: int = 0
+
+
+Files = dict[str, File]  # by path in the volume
 DATA, DATA_NEXT = "..data", "..data_tmp"
 PUBLIC = 0o755  # the pod's user reads; parents are root's alone
 Checkpoint = Callable[[str], None]
@@ -53,14 +63,16 @@ def _mode(path: str) -> int:
         return 0
 
 
-def _read_file(path: str) -> tuple[bytes, int] | None:
+def _read_file(path: str) -> File | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None  # a link, or gone: no file of ours
     with os.fdopen(descriptor, "rb") as source:
-        mode = os.fstat(source.fileno()).st_mode
-        return (source.read(), stat.S_IMODE(mode)) if stat.S_ISREG(mode) else None
+        found = os.fstat(source.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return File(source.read(), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
 def read_tree(root: str) -> Tree:
@@ -72,7 +84,7 @@ def read_tree(root: str) -> Tree:
         for folder, _, names in os.walk(base):
             for name in names:
                 path = os.path.join(folder, name)
-                files[os.path.relpath(path, base)] = _read_file(path) or (b"", -1)
+                files[os.path.relpath(path, base)] = _read_file(path) or File(b"", -1)
     links, leftovers = {}, []
     for name in _list(root):
         path = os.path.join(root, name)
@@ -118,12 +130,13 @@ def _put_payload(checkpoint: Checkpoint, root: str, files: Files) -> str:
     checkpoint("build payload")
     os.mkdir(building)
     os.chmod(building, PUBLIC)
-    for path, (data, mode) in files.items():
+    for path, file in files.items():
         target = os.path.join(building, path)
         os.makedirs(os.path.dirname(target), mode=PUBLIC, exist_ok=True)
         with open(target, "wb") as out:
-            os.fchmod(out.fileno(), mode)
-            out.write(data)
+            os.fchown(out.fileno(), file.uid, file.gid)
+            os.fchmod(out.fileno(), file.mode)
+            out.write(file.data)
     name = time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()) + f"{time.time_ns() % 10**9:09d}"
     checkpoint("move payload in")
     os.rename(building, os.path.join(root, name))

@@ -1,20 +1,19 @@
 """Section ``volumes``: the directories pods mount.
 
-emptyDir and configMap stand under ``<state_dir>/pods/<uid>/volumes``, secret volumes on the tmpfs under
-``<run_dir>/secrets/.volumes``; a hostPath is checked, made where its type says so, and never removed. Files are
-written as kubelet's atomic writer does (volume_files.py), so a container sees all of an update or nothing of it. A
-volume goes only when no container of its pod runs any more; until then it is due. Removal unmounts first and follows
-no link.
+emptyDir, configMap and downwardAPI stand under ``<state_dir>/pods/<uid>/volumes``, secret and projected volumes on the
+tmpfs under ``<run_dir>/secrets/.volumes``; a hostPath is checked, made where its type says so, and never removed.
+Files (volume_entries.py says which) are written as kubelet's atomic writer does (volume_files.py), so a container sees
+all of an update or nothing of it. A volume goes only when no container of its pod runs any more; until then it is due.
+Removal unmounts first and follows no link.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,26 +21,15 @@ from . import hostpath, labels, mounts, tmpfs
 from .documents import Entries
 from .faults import KeyFault
 from .files import TEMPORARY
-from .paths import SECRET_KIND, component, pod_dir, relative, secret_dir, secrets_dir, split_key, volume_path
-from .schema import NONE, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
-from .secrets import holds_secrets, read_values
+from .paths import TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
+from .secrets import holds_secrets
 from .section import Context, Due, Facets, Plan, Scope, Step
-from .volume_files import Files, Tree, links_for, read_tree, write_tree
+from .volume_entries import FILE_KINDS, Wanted, check_entry, wanted_files
+from .volume_files import File, Tree, links_for, read_tree, write_tree
 
-KINDS: dict[str, Schema] = {
-    "emptyDir": {
-        "kind": Field((TEXT,)),
-        "medium": Field((TEXT,), required=False, default=""),
-        "size_bytes": Field((WHOLE, NONE), required=False),
-    },
-    "hostPath": {"kind": Field((TEXT,)), "path": Field((TEXT,)), "type": Field((TEXT,), required=False, default="")},
-    "configMap": {"kind": Field((TEXT,)), "files": Field((OBJECT,))},
-    "secret": {"kind": Field((TEXT,)), "secret": Field((TEXT,)), "hmac": Field((TEXT,)), "items": Field((OBJECT,))},
-}
-FILE: Schema = {"data": Field((TEXT,)), "mode": Field((WHOLE,))}
-ITEM: Schema = {"key": Field((TEXT,)), "mode": Field((WHOLE,))}
 SHOWN_BYTES = 400  # a longer file is told by its size and digest
 REMOVE_AGAIN_S = 1.0
+GROUP_MODE = 0o2777
 
 
 class Observed(NamedTuple):
@@ -50,7 +38,7 @@ class Observed(NamedTuple):
     facets: dict[str, Facets]
     places: dict[str, str]
     running_pods: frozenset[str]
-    files: dict[str, Any]
+    files: dict[str, Wanted]
     trees: dict[str, Tree]
     tmpfs_ready: bool
     tmpfs_idle: bool
@@ -64,16 +52,7 @@ class Volumes:
 
     def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
         """Raise KeyFault for an entry that cannot be used."""
-        split_key(key)
-        kind = dict(entry).get("kind")
-        if kind not in KINDS:
-            raise KeyFault("InvalidEntry", f"{key}.kind is {kind!r}; known are {sorted(KINDS)}")
-        check_fields(key, entry, KINDS[kind])
-        if kind == "emptyDir" and entry.get("medium", "") not in {"", "Memory"}:
-            raise KeyFault("InvalidEntry", f"{key}.medium is {entry['medium']!r}; allowed are '' and 'Memory'")
-        if kind == "hostPath":
-            hostpath.check(key, entry["path"], entry.get("type", ""))
-        _check_files(key, entry)
+        check_entry(key, entry)
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the volumes on disk and tmpfs, and what the declared ones must hold."""
@@ -90,8 +69,12 @@ class Volumes:
             facets,
             places,
             _running_pods(context) if removed else frozenset(),
-            {key: _wanted_files(context, entry) for key, entry in ours.items()},
-            {key: read_tree(places[key]) for key, entry in ours.items() if key in places and _has_files(entry)},
+            {key: wanted_files(context.run_dir, entry) for key, entry in ours.items()},
+            {
+                key: read_tree(places[key])
+                for key, entry in ours.items()
+                if key in places and entry["kind"] in FILE_KINDS
+            },
             tmpfs.is_ready(context.run_dir),
             tmpfs.can_go(context.run_dir) and not holds_secrets(context.run_dir),
             _on_tmpfs(context, everywhere),
@@ -106,7 +89,7 @@ class Volumes:
         for key, entry in entries.items():
             if scope.covers(key):
                 _plan_volume(plan, context, key, entry, observed)
-        secret = any(entry["kind"] == SECRET_KIND for entry in entries.values())
+        secret = any(entry["kind"] in TMPFS_KINDS for entry in entries.values())
         if not observed.tmpfs_ready and secret:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
         going = {step.data[0] for step in plan.all_steps() if step.action == "remove"}
@@ -148,6 +131,10 @@ class Volumes:
             present = mounts.at(os.path.realpath(path), mounts.mounts())
             context.checkpoint("mount volume")
             mounts.mount_tmpfs(path, "0777", entry.get("size_bytes") or 0, remount=bool(present))
+        if entry.get("fs_group") is not None:
+            context.checkpoint("give volume to its group")
+            os.chown(path, -1, entry["fs_group"])
+            os.chmod(path, GROUP_MODE)
 
     def _write(self, context: Context, step: Step) -> None:
         path, files, secret = step.data
@@ -187,49 +174,6 @@ def _on_tmpfs(context: Context, places: Mapping[str, str]) -> frozenset[str]:
     return frozenset(path for path in places.values() if path.startswith(base))
 
 
-def _check_files(key: str, entry: Mapping[str, Any]) -> None:
-    rows, schema = (entry.get("files"), FILE) if entry["kind"] == "configMap" else (entry.get("items"), ITEM)
-    for path, row in (rows or {}).items():
-        relative(path)
-        if path.startswith(".."):
-            raise KeyFault("InvalidName", f"{key}: file {path!r} must not begin with '..'")
-        check_fields(f"{key}.{path}", row, schema)
-    if entry["kind"] == "configMap":
-        _decoded(key, entry)
-    if entry["kind"] == SECRET_KIND:
-        if entry["secret"] or entry["items"]:  # neither: an optional secret that does not exist
-            split_key(entry["secret"])
-        for row in entry["items"].values():
-            component(row["key"])
-
-
-def _decoded(key: str, entry: Mapping[str, Any]) -> Files:
-    try:
-        return {
-            path: (base64.b64decode(row["data"], validate=True), row["mode"]) for path, row in entry["files"].items()
-        }
-    except (ValueError, binascii.Error):
-        raise KeyFault("InvalidEntry", f"{key}: a file's data is no base64") from None
-
-
-def _wanted_files(context: Context, entry: Mapping[str, Any]) -> Any:
-    """Return the files a volume must hold, None where it holds the pod's own, a KeyFault where a value is missing."""
-    if entry["kind"] == "configMap":
-        return _decoded("", entry)
-    if entry["kind"] != SECRET_KIND:
-        return None
-    values = read_values(context.run_dir, entry["secret"]) if entry["secret"] else {}
-    missing = sorted({row["key"] for row in entry["items"].values()} - set(values))
-    if missing:
-        where = (
-            ""
-            if os.path.isdir(secret_dir(context.run_dir, entry["secret"]))
-            else f" (secret {entry['secret']} is not here)"
-        )
-        return KeyFault("FailedMount", f"references non-existent secret key: {missing[0]}{where}")
-    return {path: (values[row["key"]], row["mode"]) for path, row in entry["items"].items()}
-
-
 def _running_pods(context: Context) -> frozenset[str]:
     listed = context.docker.containers({labels.NODE: context.node})
     busy = [each["Labels"] for each in listed if each["State"] in {"running", "paused", "restarting"}]
@@ -257,14 +201,16 @@ def _places(context: Context) -> dict[str, str]:
     return found
 
 
-def _show_file(data: bytes, mode: int, *, secret: bool) -> str:
+def _show_file(file: File, *, secret: bool) -> str:
+    data, mode = file.data, file.mode
+    owner = f" {file.uid}:{file.gid}" if file.uid or file.gid else ""
     if secret:
-        return f"{mode:04o} (secret)"
+        return f"{mode:04o}{owner} (secret)"
     try:
         text = data.decode() if len(data) <= SHOWN_BYTES else None
     except UnicodeDecodeError:
         text = None
-    return f"{mode:04o} " + (
+    return f"{mode:04o}{owner} " + (
         repr(text) if text is not None else f"{len(data)} bytes {hashlib.sha256(data).hexdigest()}"
     )
 
@@ -273,9 +219,9 @@ def _look(path: str, among: list[mounts.Mount]) -> Facets:
     if not os.path.isdir(path) or os.path.islink(path):
         return {"is": "no directory"}
     memory = mounts.at(os.path.realpath(path), among)
-    if memory:
-        return {"tmpfs": _size_option(memory[-1].options)}
-    return {"directory": "present"}
+    found = {"tmpfs": _size_option(memory[-1].options)} if memory else {"directory": "present"}
+    status = os.stat(path)
+    return {**found, "group": str(status.st_gid)} if status.st_mode & stat.S_ISGID else found
 
 
 def _size_option(options: str) -> str:
@@ -298,21 +244,24 @@ def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any
     if other is not None and other != path:  # it was of another kind
         plan.steps.append(Step("remove", key, other, (other, False)))
     if kind == "emptyDir":
-        wanted = (
-            {"tmpfs": _kilobytes(entry.get("size_bytes"))}
-            if entry.get("medium") == "Memory"
-            else {"directory": "present"}
-        )
         before = observed.facets.get(key) if other == path else None
-        if before != wanted and not _default_tmpfs(before, wanted):
+        wanted = _wanted_directory(entry, before or {})
+        if before != wanted:
             plan.steps.append(Step("make", key, path, (path, entry)))
             plan.differs(key, before, wanted)
     else:
-        _plan_files(plan, key, path, observed, secret=kind == SECRET_KIND)
+        _plan_files(plan, key, path, observed, secret=kind in TMPFS_KINDS)
 
 
-def _default_tmpfs(before: Facets | None, wanted: Facets) -> bool:
-    return wanted.get("tmpfs") == "default" and "tmpfs" in (before or {})
+def _wanted_directory(entry: Mapping[str, Any], before: Facets) -> Facets:
+    """Return an emptyDir's facets; a size or group that nobody asked for is whatever it is."""
+    group = entry.get("fs_group")
+    shown = before.get("group") if group is None else str(group)
+    told = {} if shown is None else {"group": shown}
+    if entry.get("medium") != "Memory":
+        return {"directory": "present", **told}
+    size = _kilobytes(entry.get("size_bytes"))
+    return {"tmpfs": before.get("tmpfs", size) if size == "default" else size, **told}
 
 
 def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
@@ -326,21 +275,18 @@ def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Obs
         plan.errors[key] = fault
 
 
-def _has_files(entry: Mapping[str, Any]) -> bool:
-    return entry["kind"] in {"configMap", SECRET_KIND}
-
-
 def _plan_files(plan: Plan, key: str, path: str, observed: Observed, *, secret: bool) -> None:
     files = observed.files[key]
     if isinstance(files, KeyFault):
         plan.errors[key] = files
         return
+    files = files or {}
     tree = observed.trees.get(key) if observed.places.get(key) == path else None
     if tree is not None and tree.files == files and tree.links == links_for(files) and not tree.leftovers:
         return
     present = tree.files if tree else {}
-    before = {f"file {name}": _show_file(*row, secret=secret) for name, row in sorted(present.items())}
-    after = {f"file {name}": _show_file(*row, secret=secret) for name, row in sorted(files.items())}
+    before = {f"file {name}": _show_file(row, secret=secret) for name, row in sorted(present.items())}
+    after = {f"file {name}": _show_file(row, secret=secret) for name, row in sorted(files.items())}
     for name in set(before) & set(after):
         if secret and present.get(name[5:]) != files[name[5:]]:
             after[name] += " changed"

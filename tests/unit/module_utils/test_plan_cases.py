@@ -16,7 +16,7 @@ from minik8s_modules.module_utils.minik8s.container_spec import Mount, body_of, 
 from minik8s_modules.module_utils.minik8s.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.netlink import Address, Link
 from minik8s_modules.module_utils.minik8s.section import Context, Plan, Request, Scope, context_for
-from minik8s_modules.module_utils.minik8s.volume_files import Tree, links_for
+from minik8s_modules.module_utils.minik8s.volume_files import File, Tree, links_for
 
 CASES = Path(__file__).parents[2] / "cases"
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
@@ -223,8 +223,8 @@ def test_plan_volume(case: dict[str, Any]) -> None:
     there = "facets" in case and (entry or {}).get("kind") != "hostPath"
     files = None
     if entry and entry["kind"] == "configMap":
-        files = {name: (base64.b64decode(row["data"]), row["mode"]) for name, row in entry["files"].items()}
-    tree = {name: (text.encode(), mode) for name, (text, mode) in case.get("tree", {}).items()}
+        files = {name: File(base64.b64decode(row["data"]), row["mode"]) for name, row in entry["files"].items()}
+    tree = {name: File(text.encode(), mode) for name, (text, mode) in case.get("tree", {}).items()}
     observed = volumes.Observed(
         {key: case["facets"]} if "facets" in case else {},
         {key: path} if there else {},
