@@ -222,6 +222,17 @@ SELF_SUBJECT_RULES_REVIEW = Kind(
     f"{_AUTHORIZATION}SelfSubjectRulesReview", namespaced=False, verbs=("create",), stored=False,
 )  # fmt: skip
 
+# what nodes and pods use now; asked of the gateways, never kept (apiserver/metrics_api.py)
+_METRICS = "metrics.k8s.io"
+NODE_METRICS = Kind(
+    _METRICS, "v1beta1", "NodeMetrics", "nodes", "io.k8s.metrics.v1beta1.NodeMetrics",
+    namespaced=False, verbs=("get", "list"), stored=False, has_spec=False,
+)  # fmt: skip
+POD_METRICS = Kind(
+    _METRICS, "v1beta1", "PodMetrics", "pods", "io.k8s.metrics.v1beta1.PodMetrics",
+    verbs=("get", "list"), stored=False, has_spec=False,
+)  # fmt: skip
+
 # --- kinds that are kept and served before anything acts on them -----------------------------------------------------
 
 _APPS, _BATCH, _POLICY = "io.k8s.api.apps.v1.", "io.k8s.api.batch.v1.", "io.k8s.api.policy.v1."
@@ -241,6 +252,11 @@ STATEFUL_SET = Kind(
 DAEMON_SET = Kind(
     "apps", "v1", "DaemonSet", "daemonsets", f"{_APPS}DaemonSet",
     short_names=("ds",), categories=("all",), subresources=("status",),
+)  # fmt: skip
+# Only read, and always empty: `kubectl apply --prune`, `cluster-info dump` and k9s list it and fail without it.
+REPLICATION_CONTROLLER = Kind(
+    "", "v1", "ReplicationController", "replicationcontrollers", f"{_CORE}ReplicationController",
+    short_names=("rc",), verbs=("get", "list", "watch"),
 )  # fmt: skip
 CONTROLLER_REVISION = Kind(
     "apps", "v1", "ControllerRevision", "controllerrevisions", f"{_APPS}ControllerRevision", has_spec=False
@@ -354,10 +370,13 @@ KINDS = Registry(
         LOCAL_SUBJECT_ACCESS_REVIEW,
         SELF_SUBJECT_RULES_REVIEW,
         TOKEN_REVIEW,
+        NODE_METRICS,
+        POD_METRICS,
         REPLICA_SET,
         DEPLOYMENT,
         STATEFUL_SET,
         DAEMON_SET,
+        REPLICATION_CONTROLLER,
         CONTROLLER_REVISION,
         JOB,
         CRON_JOB,

@@ -28,6 +28,7 @@ from minik8s_modules.apiserver import (
     deleting,
     eviction,
     incoming,
+    metrics_api,
     patching,
     plans,
     presenting,
@@ -42,6 +43,7 @@ from minik8s_modules.apiserver import (
 from minik8s_modules.apiserver.auditing import NOTES
 from minik8s_modules.apiserver.authorization import Access, Asker
 from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.gateways import Gateways
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.negotiation import Form, form
@@ -134,6 +136,8 @@ def get(call: Call) -> Response:
     """Answer with one object, or begin a stream."""
     if call.target.subresource in STREAMED:
         return _stream(call)
+    if call.target.kind.group == metrics_api.GROUP:
+        return call.show(metrics_api.one(call.backend, _gateways(call), call.target))
     item = reading.get(call.backend, call.target, call.arguments)
     if call.target.subresource == "scale":
         return responses.json(scaling.scale_of(item.object))
@@ -143,9 +147,16 @@ def get(call: Call) -> Response:
 def list_(call: Call) -> Response:
     """Answer with a list."""
     wanted = call.form()
+    if call.target.kind.group == metrics_api.GROUP:
+        found = metrics_api.listed(call.backend, _gateways(call), call.target, call.arguments)
+        return responses.raw(presenting.many(call.target.kind, wanted, found, {}, call.backend.clock.now()))
     listing = reading.list_objects(call.backend, select(call.target, call.arguments), call.arguments)
     now = call.backend.clock.now()
     return responses.raw(presenting.many(call.target.kind, wanted, listing.items, listing.meta, now))
+
+
+def _gateways(call: Call) -> Gateways | None:
+    return call.services.streams.gateways if call.services.streams is not None else None
 
 
 def watch(call: Call) -> Response:

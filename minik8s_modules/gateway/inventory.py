@@ -40,6 +40,8 @@ class NodeAddress(NamedTuple):
     key_file: str = ""
     known_hosts: str = ""
     control_path: str = ""
+    cadvisor_port: int = 0
+    """Where cAdvisor listens on the node's loopback; 0: there is none."""
 
 
 def inventory_file(path: Path) -> Path:
@@ -133,7 +135,12 @@ def _node(name: str, values: Mapping[str, Any], where: str) -> NodeAddress:
         key_file=text("ansible_ssh_private_key_file"),
         known_hosts=text("minik8s_known_hosts"),
         control_path=text("ansible_control_path"),
+        cadvisor_port=_cadvisor_port(text("minik8s_cadvisor_port", "0"), f"{where}: minik8s_cadvisor_port of {name}"),
     )
+
+
+def _cadvisor_port(value: str, what: str) -> int:
+    return 0 if value == "0" else _port(value, what)
 
 
 def _port(value: str, what: str) -> int:

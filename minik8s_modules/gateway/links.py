@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from minik8s_modules.gateway.errors import NodeUnreachable
 from minik8s_modules.gateway.inventory import NodeAddress
+from minik8s_modules.gateway.metrics import Disk
 from minik8s_modules.gateway.sftp import SftpChannel
 from minik8s_modules.gateway.ssh import SshMaster
 
 ATTENDED = "attended"
+READ_BYTES = 32768
+T = TypeVar("T")
 
 
 class Link(Protocol):
@@ -36,6 +41,23 @@ class Link(Protocol):
         Raises:
             NodeUnreachable: it was not done.
         """
+
+    def read(self, path: str) -> bytes:
+        """Return the first 32 KB of a file of the node; from any thread.
+
+        Raises:
+            NodeUnreachable: it was not read.
+        """
+
+    def disk(self, path: str) -> Disk:
+        """Return the node's file system that holds ``path``; from any thread.
+
+        Raises:
+            NodeUnreachable: it cannot be told.
+        """
+
+    def cadvisor(self) -> str:
+        """Return where the node's cAdvisor answers here: a port, a socket's path, "" for nowhere."""
 
     def close(self) -> None:
         """Give the way up; ends what ``open`` started."""
@@ -63,6 +85,27 @@ class LocalLink:
         except OSError as error:
             raise NodeUnreachable(f"cannot write {path}: {error.strerror}") from error
 
+    def read(self, path: str) -> bytes:
+        """Read the file."""
+        try:
+            with Path(path).open("rb") as file:
+                return file.read(READ_BYTES)
+        except OSError as error:
+            raise NodeUnreachable(f"cannot read {path}: {error.strerror}") from error
+
+    def disk(self, path: str) -> Disk:
+        """Ask the kernel."""
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise NodeUnreachable(f"cannot look at the file system of {path}: {error.strerror}") from error
+        size = found.f_frsize
+        return Disk(found.f_blocks * size, found.f_bavail * size, found.f_files, found.f_ffree)
+
+    def cadvisor(self) -> str:
+        """Return the port."""
+        return str(self._address.cadvisor_port or "")
+
     def close(self) -> None:
         """Do nothing: nothing was opened."""
 
@@ -74,6 +117,7 @@ class SshLink:
         self._address = address
         self._master = SshMaster(address, directory)
         self._sftp: SftpChannel | None = None
+        self._lock = threading.Lock()
 
     def open(self) -> str:
         """Adopt or start the master and return the forwarded socket."""
@@ -81,20 +125,40 @@ class SshLink:
 
     def touch_attended(self) -> None:
         """Write the file through the sftp channel, which is opened when it is not."""
-        if self._sftp is None:
-            self._sftp = SftpChannel(self._master.sftp_argv())
-        try:
-            self._sftp.write_file(f"{self._address.run_dir}/{ATTENDED}", b"%d\n" % time.time())
-        except NodeUnreachable:
-            self._sftp.close()
-            self._sftp = None
-            raise
+        path, data = f"{self._address.run_dir}/{ATTENDED}", b"%d\n" % time.time()
+        self._through(lambda channel: channel.write_file(path, data))
+
+    def read(self, path: str) -> bytes:
+        """Read the file through the sftp channel."""
+        return self._through(lambda channel: channel.read_file(path))
+
+    def disk(self, path: str) -> Disk:
+        """Ask through the sftp channel."""
+        _, size, blocks, _, available, files, free, *_ = self._through(lambda channel: channel.file_system(path))
+        return Disk(blocks * size, available * size, files, free)
+
+    def cadvisor(self) -> str:
+        """Return the socket that ssh forwards to the node's port."""
+        return str(self._master.cadvisor) if self._address.cadvisor_port else ""
+
+    def _through(self, do: Callable[[SftpChannel], T]) -> T:
+        """Return what ``do`` answers; a channel that failed is ended, the next call opens another."""
+        with self._lock:
+            if self._sftp is None:
+                self._sftp = SftpChannel(self._master.sftp_argv())
+            try:
+                return do(self._sftp)
+            except NodeUnreachable:
+                self._sftp.close()
+                self._sftp = None
+                raise
 
     def close(self) -> None:
         """End channel and master."""
-        if self._sftp is not None:
-            self._sftp.close()
-            self._sftp = None
+        with self._lock:
+            if self._sftp is not None:
+                self._sftp.close()
+                self._sftp = None
         self._master.close()
 
 

@@ -20,9 +20,10 @@ from minik8s_modules.gateway.links import link_to
 from minik8s_modules.gateway.messages import Cancel, PullRequest, Relist, Request
 from minik8s_modules.gateway.node import NodeWatcher
 from minik8s_modules.gateway.pulls import Pulls
+from minik8s_modules.gateway.sampling import Sampler
 from minik8s_modules.gateway.server import SocketServer
 from minik8s_modules.gateway.ssh import reach_argv
-from minik8s_modules.gateway.streams.listener import StreamFiles, StreamServer
+from minik8s_modules.gateway.streams.listener import Metrics, StreamFiles, StreamServer
 from minik8s_modules.gateway.streams.reaching import Door, Doors
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Gateway:
         self._directory = directory
         self._lock = threading.Lock()
         self._nodes: dict[str, tuple[NodeAddress, NodeWatcher]] = {}
+        self._samplers: dict[str, Sampler] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
         self._pulls = Pulls(self._server.publish)
         self._leases = NodeLeases(client, self._living, endpoint=endpoint)
@@ -60,14 +62,18 @@ class Gateway:
         wanted = {address.name: address for address in addresses}
         with self._lock:
             gone = [name for name, (address, _) in self._nodes.items() if wanted.get(name) != address]
-            stopped = [self._nodes.pop(name)[1] for name in gone]
+            stopped: list[NodeWatcher | Sampler] = [self._nodes.pop(name)[1] for name in gone]
+            stopped += [self._samplers.pop(name) for name in gone]
             new = [address for name, address in wanted.items() if name not in self._nodes]
         _stop_all(stopped)
         for address in new:
             watcher = NodeWatcher(address.name, link_to(address, self._directory), self._publish)
+            sampler = Sampler(address.name, watcher.source, self._publish)
             with self._lock:
                 self._nodes[address.name] = (address, watcher)
+                self._samplers[address.name] = sampler
             watcher.start()
+            sampler.start()
 
     def door(self, node: str) -> Door | None:
         """Return the way to a node for streams, None when it is not connected; from any thread."""
@@ -79,6 +85,12 @@ class Gateway:
         if address.connection != "warm_ssh":
             return Door(watcher.socket_path, None)
         return Door(watcher.socket_path, lambda host, port: reach_argv(address, self._directory, host, port))
+
+    def metrics(self, *, history: bool = False) -> dict[str, Any]:
+        """Return what the nodes and their containers use, by node; from any thread."""
+        with self._lock:
+            samplers = [*self._samplers.values()]
+        return {sampler.name: sampler.metrics.shown(history=history) for sampler in samplers}
 
     def handle(self, request: Request) -> None:
         """Do what a client asks; returns at once."""
@@ -108,9 +120,10 @@ class Gateway:
 
     def _greet(self, publish: Callable[[dict[str, Any]], None]) -> None:
         with self._lock:
-            watchers = [watcher for _, watcher in self._nodes.values()]
-        for watcher in watchers:
-            watcher.tell(publish)
+            known: list[NodeWatcher | Sampler] = [watcher for _, watcher in self._nodes.values()]
+            known += self._samplers.values()
+        for each in known:
+            each.tell(publish)
 
     def _watcher(self, node: str) -> NodeWatcher | None:
         with self._lock:
@@ -123,7 +136,7 @@ class Gateway:
         return [watcher.name for watcher in watchers if watcher.answered_within(FRESH_S)]
 
 
-def _stop_all(watchers: Sequence[NodeWatcher]) -> None:
+def _stop_all(watchers: Sequence[NodeWatcher | Sampler]) -> None:
     """Stop all at the same time: a dead node's threads take seconds to end."""
     threads = [threading.Thread(target=watcher.stop) for watcher in watchers]
     for thread in threads:
@@ -166,9 +179,9 @@ class Streams(NamedTuple):
     advertise: str
     files: StreamFiles
 
-    def server(self, doors: Doors) -> StreamServer:
+    def server(self, doors: Doors, metrics: Metrics | None = None) -> StreamServer:
         """Return the listener, not started."""
-        return StreamServer(self.host, self.port, self.files, doors)
+        return StreamServer(self.host, self.port, self.files, doors, metrics)
 
 
 def streams_of(configuration: Configuration) -> Streams | None:
@@ -205,7 +218,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     streams = streams_of(configuration)
     endpoint = f"https://{streams.advertise}" if streams else ""
     gateway = Gateway(client, socket_path, run_dir / "gateway", endpoint)
-    listener = streams.server(gateway.door) if streams else None
+    listener = streams.server(gateway.door, lambda history: gateway.metrics(history=history)) if streams else None
     gateway.start()
     if listener is not None:
         listener.start()

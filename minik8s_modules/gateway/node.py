@@ -20,6 +20,7 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.engine import CONTAINER_ACTIONS, DockerEvent, Engine, EventStream
 from minik8s_modules.gateway.links import Link
+from minik8s_modules.gateway.metrics_sources import Source
 
 log = logging.getLogger(__name__)
 
@@ -135,6 +136,12 @@ class NodeWatcher:
         """Return whether Docker answered a ping within the last ``seconds``."""
         answered = self._answered_at
         return answered is not None and self._clock.monotonic() - answered <= seconds
+
+    def source(self) -> Source | None:
+        """Return what the node's figures are read from; None before the link was first open."""
+        if not self._socket_path:
+            return None
+        return Source(self.name, self._socket_path, self._link.cadvisor(), self._link)
 
     @property
     def socket_path(self) -> str:

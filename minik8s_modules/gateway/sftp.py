@@ -1,8 +1,8 @@
-"""Writing a small file over one open sftp channel: enough of SFTP version 3 for that.
+"""Small files and file systems over one open sftp channel: enough of SFTP version 3 for that.
 
-Source: draft-ietf-secsh-filexfer-02. A channel is a process of ours (``ssh -s … sftp`` through the node's
-    master); each
-file is OPEN, WRITE, CLOSE. Unlike the sftp command it needs no local file, and no process per write.
+Source: draft-ietf-secsh-filexfer-02; file systems: OpenSSH ``PROTOCOL``, section 4.4. A channel is a process of ours
+(``ssh -s … sftp`` through the node's master); each file is OPEN, READ or WRITE, CLOSE. Unlike the sftp command it needs
+no local file, and no process per file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from typing import IO
 from minik8s_modules.gateway.errors import NodeUnreachable
 
 TIMEOUT_S = 10.0
-_INIT, _VERSION, _OPEN, _CLOSE, _WRITE, _MKDIR, _STATUS, _HANDLE = 1, 2, 3, 4, 6, 14, 101, 102
+_INIT, _VERSION, _OPEN, _CLOSE, _READ, _WRITE, _MKDIR, _STATUS, _HANDLE, _DATA = 1, 2, 3, 4, 5, 6, 14, 101, 102, 103
+_EXTENDED, _EXTENDED_REPLY = 200, 201
+_READ_ONLY = 0x01
 _WRITE_CREATE_TRUNCATE = 0x02 | 0x08 | 0x10
 _HAS_PERMISSIONS = 0x04
 _OK, _NO_SUCH_FILE = 0, 2
+_LONGEST_READ = 32768
 _LONGEST_PACKET = 34000  # the draft's limit for what a peer must accept
 
 
 class SftpChannel:
-    """One channel, opened at construction; used by one thread."""
+    """One channel, opened at construction; one request at a time."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -52,14 +55,51 @@ class SftpChannel:
                 directory = _text(path.rpartition("/")[0])
                 self._request(_MKDIR, directory + struct.pack(">II", _HAS_PERMISSIONS, 0o755))
                 kind, answer = self._open(path)
-            if kind != _HANDLE:
-                raise NodeUnreachable(f"sftp: cannot write {path}: status {_code(answer)}")
-            (length,) = struct.unpack_from(">I", answer)
-            handle = _text(answer[4 : 4 + length])
+            handle = self._handle((kind, answer), path)
             self._expect_ok(self._request(_WRITE, handle + struct.pack(">Q", 0) + _text(data)), path)
             self._expect_ok(self._request(_CLOSE, handle), path)
         except (OSError, struct.error) as error:
             raise NodeUnreachable(f"sftp: {error}") from error
+
+    def read_file(self, path: str) -> bytes:
+        """Return the first 32 KB of ``path``, which may lie in /proc.
+
+        Raises:
+            NodeUnreachable: the channel is broken, or the node refused.
+        """
+        try:
+            self._start()
+            handle = self._handle(self._request(_OPEN, _text(path) + struct.pack(">II", _READ_ONLY, 0)), path)
+            kind, answer = self._request(_READ, handle + struct.pack(">QI", 0, _LONGEST_READ))
+            self._expect_ok(self._request(_CLOSE, handle), path)
+            if kind != _DATA:
+                raise NodeUnreachable(f"sftp: cannot read {path}: status {_code(answer)}")
+            return answer[4:]
+        except (OSError, struct.error) as error:
+            raise NodeUnreachable(f"sftp: {error}") from error
+
+    def file_system(self, path: str) -> tuple[int, ...]:
+        """Return f_bsize, f_frsize, f_blocks, f_bfree, f_bavail, f_files, f_ffree, … of statvfs(3).
+
+        Raises:
+            NodeUnreachable: the channel is broken, or the node's server does not know the request.
+        """
+        try:
+            self._start()
+            kind, answer = self._request(_EXTENDED, _text("statvfs@openssh.com") + _text(path))
+            if kind != _EXTENDED_REPLY:
+                raise NodeUnreachable(f"sftp: cannot look at the file system of {path}: status {_code(answer)}")
+            return struct.unpack_from(">11Q", answer)
+        except (OSError, struct.error) as error:
+            raise NodeUnreachable(f"sftp: {error}") from error
+
+    @staticmethod
+    def _handle(answer: tuple[int, bytes], path: str) -> bytes:
+        kind, body = answer
+        if kind != _HANDLE:
+            raise NodeUnreachable(f"sftp: cannot open {path}: status {_code(body)}")
+        (length,) = struct.unpack_from(">I", body)
+        return _text(body[4 : 4 + length])
 
     def close(self) -> None:
         """End the channel's process."""

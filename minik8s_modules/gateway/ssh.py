@@ -55,6 +55,7 @@ class Paths:
             stem = hashlib.sha256(stem.encode()).hexdigest()[:_LONGEST_STEM]
         self.control = Path(address.control_path or directory / f"{stem}.ssh")
         self.docker = directory / f"{stem}.docker"
+        self.cadvisor = directory / f"{stem}.cadvisor"
         self.record = directory / f"{stem}.pid"
         self.log = directory / f"{stem}.log"
 
@@ -74,10 +75,12 @@ def connection_options(address: NodeAddress, control: Path) -> list[str]:
 
 
 def master_argv(address: NodeAddress, paths: Paths) -> list[str]:
-    """Return the command that becomes the master, with the Docker socket forwarded."""
-    forward = f"{paths.docker}:{address.docker_socket}"
+    """Return the command that becomes the master, with the Docker socket and cAdvisor's port forwarded."""
+    forward = ["-L", f"{paths.docker}:{address.docker_socket}"]
+    if address.cadvisor_port:
+        forward += ["-L", f"{paths.cadvisor}:127.0.0.1:{address.cadvisor_port}"]
     options = connection_options(address, paths.control)
-    return ["ssh", "-N", "-T", "-M", *options, "-L", forward, "--", address.host]
+    return ["ssh", "-N", "-T", "-M", *options, *forward, "--", address.host]
 
 
 def reach_argv(address: NodeAddress, directory: Path, host: str, port: int) -> list[str]:
@@ -106,6 +109,11 @@ class SshMaster:
         self._start()
         return self._paths.docker
 
+    @property
+    def cadvisor(self) -> Path:
+        """The local socket that leads to the node's cAdvisor."""
+        return self._paths.cadvisor
+
     def sftp_argv(self) -> list[str]:
         """Return the command that opens an sftp channel through the master."""
         options = connection_options(self._address, self._paths.control)
@@ -126,7 +134,7 @@ class SshMaster:
         return self._paths.control.exists() and self._paths.docker.exists()
 
     def _start(self) -> None:
-        for path in (self._paths.control, self._paths.docker):
+        for path in (self._paths.control, self._paths.docker, self._paths.cadvisor):
             path.unlink(missing_ok=True)
         try:
             # a file, not a pipe: the master outlives a killed gateway and may still have something to say

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import (
     BadRequest,
@@ -36,6 +36,7 @@ from minik8s_modules.gateway.streams.requests import HEAD_BYTES, StreamRequest, 
 log = logging.getLogger(__name__)
 
 CALLER = "system:minik8s:apiserver"
+_METRICS = {b"/metrics": False, b"/metrics?history=true": True}
 HEAD_S = 10.0
 STOP_S = 5.0
 # each is some file descriptors and up to a megabyte
@@ -51,6 +52,10 @@ _KEEPALIVE = (
 _LAST_BYTES_S = 600.0
 
 
+Metrics = Callable[[bool], Mapping[str, Any]]
+"""Returns what nodes and containers use; True asks for all samples."""
+
+
 class StreamFiles(NamedTuple):
     """Certificate, key, and the authority of callers."""
 
@@ -62,9 +67,10 @@ class StreamFiles(NamedTuple):
 class StreamServer:
     """Serves streams on ``host``:``port`` (0: any free one, see ``port``)."""
 
-    def __init__(self, host: str, port: int, files: StreamFiles, doors: Doors) -> None:
+    def __init__(self, host: str, port: int, files: StreamFiles, doors: Doors, metrics: Metrics | None = None) -> None:
         self._context = _context(files)
         self._doors = doors
+        self._metrics = metrics
         try:
             self._socket = socket.create_server((host, port), backlog=128)
         except OSError as error:
@@ -137,7 +143,11 @@ class StreamServer:
         try:
             async with asyncio.timeout(HEAD_S):
                 head = await client.reader.readuntil(b"\r\n\r\n")
-            await self._serve(client, _caller(client), parse(head))
+            target = head.split(b" ", 2)[1] if head.startswith(b"GET /metrics") else b""
+            if target in _METRICS:
+                await self._tell_metrics(client, history=_METRICS[target])
+            else:
+                await self._serve(client, _caller(client), parse(head))
         except StatusError as error:
             await _refuse(client, error)
         except (ValueError, asyncio.LimitOverrunError, TimeoutError) as error:
@@ -147,10 +157,14 @@ class StreamServer:
         except DockerRefused as error:
             await _refuse(client, InternalError(str(error)))
 
+    async def _tell_metrics(self, client: Connection, *, history: bool) -> None:
+        _admit(_caller(client))
+        if self._metrics is None:
+            raise NotFound.path()
+        await _send(client, HTTPStatus.OK, json.dumps(self._metrics(history)).encode())
+
     async def _serve(self, client: Connection, caller: str, request: StreamRequest) -> None:
-        if caller != CALLER:
-            told = f"streams are for {CALLER}, not for {caller or 'nobody'}"
-            raise StatusError(HTTPStatus.FORBIDDEN, "Forbidden", told)
+        _admit(caller)
         if len(self._streams) > MOST:
             raise TooManyRequests(f"this gateway carries {MOST} streams already; close some, or try again")
         door = self._doors(request.node)
@@ -176,13 +190,22 @@ def _caller(client: Connection) -> str:
     return ", ".join(names)
 
 
+def _admit(caller: str) -> None:
+    if caller != CALLER:
+        told = f"streams are for {CALLER}, not for {caller or 'nobody'}"
+        raise StatusError(HTTPStatus.FORBIDDEN, "Forbidden", told)
+
+
 async def _refuse(client: Connection, error: StatusError) -> None:
     if client.started:  # it has its answer; that the stream ends without its proper end says the rest
         log.warning("a stream was cut: %s", error)
         return
-    body = json.dumps(error.status()).encode()
+    await _send(client, HTTPStatus(error.code), json.dumps(error.status()).encode())
+
+
+async def _send(client: Connection, code: HTTPStatus, body: bytes) -> None:
     head = (
-        f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {code.value} {code.phrase}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nCache-Control: no-cache, private\r\nConnection: close\r\n\r\n"
     )
     await client.write(head.encode() + body)

@@ -48,7 +48,7 @@ def test_the_document_of_a_kind_is_closed_and_offers_field_validation(kind):
         for method, operation in path.items()
         if method in {"post", "patch"} and operation["x-kubernetes-group-version-kind"] == wanted
     ]
-    assert writes
+    assert writes or not {"create", "patch"} & set(kind.verbs)
     assert all("fieldValidation" in [p["name"] for p in operation["parameters"]] for operation in writes)
 
 

@@ -1,0 +1,50 @@
+"""What nodes and pods use, by kubectl top: sampled by the gateway, served by the API server."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from minik8s_modules.api.kinds import NODE
+from tests.integration.streams.conftest import Streaming
+
+
+def _register(streaming: Streaming) -> None:
+    names = [one["metadata"]["name"] for one in streaming.admin.list(NODE).items]
+    if streaming.node.name not in names:
+        streaming.admin.create(NODE, {"metadata": {"name": streaming.node.name}})
+    capacity = {"cpu": "2", "memory": "4Gi"}
+    body = {"status": {"capacity": capacity, "allocatable": capacity}}
+    streaming.admin.patch(NODE, streaming.node.name, "", body, subresource="status")
+
+
+def test_kubectl_top_tells_what_nodes_and_pods_use(streaming):
+    _register(streaming)
+    streaming.pod("busy", "while :; do :; done", "sleep 3600", cpu_quota_us=20_000)
+
+    def top():
+        return streaming.kubectl("top", "pod", "busy", "--containers", "--no-headers", check=False)
+
+    streaming.until(lambda: top().returncode == 0, 60)
+    end = time.monotonic() + 60
+    while True:
+        rows = {line.split()[1]: line.split()[2:] for line in top().stdout.splitlines()}
+        if int(rows["app"][0].removesuffix("m")) > 50 or time.monotonic() > end:
+            break
+        time.sleep(1)
+    assert set(rows) == {"app", "app1"}
+    assert 50 < int(rows["app"][0].removesuffix("m")) < 500
+    assert rows["app1"][0] == "0m" or int(rows["app1"][0].removesuffix("m")) < 50
+    node = streaming.kubectl("top", "node", streaming.node.name, "--no-headers").stdout.split()
+    assert node[0] == streaming.node.name
+    assert int(node[1].removesuffix("m")) > 0
+    found = json.loads(streaming.kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods").stdout)
+    assert found["kind"] == "PodMetricsList"
+    assert float(found["items"][0]["window"].removesuffix("s")) > 1
+    assert found["items"][0]["containers"][0]["usage"]["memory"].endswith("Ki")
+
+
+def test_a_pod_without_figures_is_not_found(streaming):
+    gone = streaming.kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none", check=False)
+    assert gone.returncode
+    assert "not found" in gone.stderr

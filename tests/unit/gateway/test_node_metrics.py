@@ -1,0 +1,96 @@
+"""Samples, rings and rates; cAdvisor's, Docker's and the kernel's words for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.gateway.metrics import Disk, Marks, NodeMetrics, Reading, Ring, Usage, machine_of
+from minik8s_modules.gateway.metrics_sources import cadvisor_usage, docker_usage
+
+ID = "2ece966a7e478645488cedbe07bfc5e6165628cdcdcbcd0f49adf9464b61267b"
+PROC = {
+    "stat": b"cpu  100 5 20 1000 50 1 2 3 7 0\ncpu0 1 1 1 1\n",
+    "meminfo": b"MemTotal:       1000 kB\nMemFree:   100 kB\nMemAvailable:    600 kB\nHugePages_Total:       0\n",
+    "loadavg": b"0.10 0.20 0.30 2/345 6789\n",
+    "sys/kernel/pid_max": b"32768\n",
+}
+
+
+def test_a_ring_keeps_sixty_samples():
+    ring = Ring()
+    for at_s in range(100):
+        ring.add(Usage(at_s, at_s * 1000, at_s))
+    assert [each.at_s for each in ring.samples()] == list(range(40, 100))
+
+
+def test_a_rate_is_that_of_the_last_two_samples():
+    ring = Ring()
+    ring.add(Usage(10.0, 1_000_000_000, 5))
+    assert ring.shown() is None
+    ring.add(Usage(20.0, 3_500_000_000, 7))
+    assert ring.shown() == {
+        "timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 250_000_000, "memory_bytes": 7
+    }  # fmt: skip
+
+
+def test_a_counter_that_went_back_begins_anew_and_an_older_sample_is_left_out():
+    ring = Ring()
+    ring.add(Usage(10.0, 500, 1))
+    ring.add(Usage(9.0, 900, 1))
+    ring.add(Usage(20.0, 100, 1))
+    assert ring.samples() == [Usage(20.0, 100, 1)]
+
+
+def test_the_ring_of_a_container_ends_with_it():
+    metrics = NodeMetrics()
+    marks = {ID: Marks("uid", "web", "default", "app")}
+    metrics.add(Reading(None, {ID: Usage(10.0, 0, 1)}, marks, "docker"))
+    metrics.add(Reading(None, {ID: Usage(20.0, 10, 2)}, marks, "docker"))
+    assert [each["container"] for each in metrics.shown()["containers"]] == ["app"]
+    assert len(metrics.shown(history=True)["containers"][0]["samples"]) == 2
+    metrics.add(Reading(None, {}, {}, "docker"))
+    assert metrics.shown() == {"source": "docker", "machine": None, "containers": []}
+
+
+def test_the_machine_is_read_from_proc():
+    machine = machine_of(PROC, Disk(100, 40, 10, 5), 7.0)
+    # all but idle and iowait, at 100 ticks a second
+    assert machine.usage == Usage(7.0, 131 * 10_000_000, 400 * 1024)
+    assert (machine.processes, machine.most_processes) == (345, 32768)
+
+
+@pytest.mark.parametrize("name", PROC)
+def test_proc_that_is_not_the_kernels_is_an_error(name):
+    with pytest.raises(ValueError, match="cannot be read"):
+        machine_of({**PROC, name: b"what\n"}, None, 7.0)
+
+
+def test_cadvisor_names_containers_by_the_end_of_their_cgroup():
+    sample = {"timestamp": "2026-11-20T07:22:59.5Z", "cpu": {"usage": {"total": 7}}, "memory": {"working_set": 9}}
+    answer = {
+        f"/docker/{ID}": [sample],
+        f"/kubepods/burstable/pod1/{'a' * 64}": [sample],
+        f"/system.slice/docker-{'b' * 64}.scope": [sample],
+        "/docker": [sample],
+        f"/docker/{'c' * 64}": [],
+        f"/docker/{'d' * 64}": [{"timestamp": "no time"}],
+    }
+    found = cadvisor_usage(answer)
+    assert set(found) == {ID, "a" * 64, "b" * 64}
+    assert (found[ID].cpu_ns, found[ID].memory_bytes) == (7, 9)
+
+
+@pytest.mark.parametrize("name", ["total_inactive_file", "inactive_file"])
+def test_dockers_working_set_leaves_out_what_the_kernel_may_drop(name):
+    answer = {
+        "read": "2026-11-20T07:22:59Z",
+        "cpu_stats": {"cpu_usage": {"total_usage": 5}},
+        "memory_stats": {"usage": 1000, "stats": {name: 300}},
+    }
+    found = docker_usage(answer)
+    assert found is not None
+    assert (found.cpu_ns, found.memory_bytes) == (5, 700)
+
+
+def test_a_container_that_has_ended_has_no_usage():
+    assert docker_usage({"read": "0001-01-01T00:00:00Z", "memory_stats": {}, "cpu_stats": {}}) is None
