@@ -130,7 +130,7 @@ class TestNode:
         """Remove what is left."""
         for container in self.ids():
             self.docker.remove(container)
-        for section in ("network", "secrets"):
+        for section in ("sandboxes", "network", "secrets"):
             self.run(section, {})
         for folder in (self.run_dir, self.state_dir):
             for mount in mounts.under(folder, mounts.mounts()):

@@ -115,14 +115,13 @@ def _hairpin(link: str) -> bool:
         return False
 
 
-def attach(context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:
+def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mapping[str, Any]) -> None:
     """Give a running sandbox its link, address and default route; what is right already stays.
 
     Raises:
         KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing.
     """
-    inspect = context.docker.inspect(container)
-    pid = inspect["State"]["Pid"] if inspect else 0
+    pid = inspect["State"]["Pid"]
     if not pid:
         raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
     with Netlink() as outside, Netlink(netns_of(pid)) as inside:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import hostpath, labels
+from . import hostpath, labels, pod_cgroup
 from .cgroups import Limits, limits_of
 from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
 from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
@@ -107,6 +107,7 @@ class Containers:
 
     def _remove(self, context: Context, step: Step) -> None:
         context.docker.remove(step.data)
+        pod_cgroup.remove(context.node, step.key.partition("/")[0])  # where this was the last of its pod
         remove_file(stopping_path(context.run_dir, step.data))
 
     def _kill(self, context: Context, step: Step) -> None:

@@ -14,7 +14,8 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import labels
+from . import host_ports, labels
+from . import sandbox_parts as parts
 from .attachment import (
     ALIAS,
     Attachment,
@@ -30,7 +31,20 @@ from .documents import Entries
 from .faults import KeyFault
 from .netlink import Link, Netlink
 from .observations import observation_from_inspect
-from .schema import FLAG, LIST, OBJECT, POD, TEXT, WHOLE, Field, Schema, check_fields, check_texts
+from .schema import (
+    FLAG,
+    LIST,
+    NONE,
+    OBJECT,
+    POD,
+    TEXT,
+    WHOLE,
+    Field,
+    Schema,
+    check_fields,
+    check_texts,
+    with_defaults,
+)
 from .section import Context, Facets, Plan, Scope, Step
 
 ENTRY: Schema = {
@@ -45,8 +59,17 @@ ENTRY: Schema = {
     "bridge": Field((TEXT,)),
     "mtu": Field((WHOLE,)),
     "dns": Field((OBJECT,)),
+    "fqdn": Field((TEXT,), required=False, default=""),
+    "host_aliases": Field((LIST,), required=False, default=()),
+    "host_pid": Field((FLAG,), required=False, default=False),
+    "host_ipc": Field((FLAG,), required=False, default=False),
+    "share_pid": Field((FLAG,), required=False, default=False),
+    "sysctls": Field((LIST,), required=False, default=()),
+    "host_ports": Field((LIST,), required=False, default=()),
+    "cgroup": Field((OBJECT, NONE), required=False),
+    "runtime": Field((TEXT,), required=False, default=""),
 }
-DNS: Schema = {"nameservers": Field((LIST,)), "searches": Field((LIST,)), "options": Field((LIST,))}
+DNS: Schema = {**parts.DNS, "node": Field((FLAG,), required=False, default=False)}
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
 LIVE = ("running", "paused", "restarting")
@@ -58,6 +81,7 @@ class Observed(NamedTuple):
     containers: dict[str, list[dict[str, Any]]]
     attachments: dict[str, Attachment]
     strays: dict[str, list[Link]]
+    parts: parts.Parts = parts.Parts()
 
 
 def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
@@ -78,11 +102,12 @@ def _describe(state: str, attempt: int, image: str, attachment: Attachment) -> F
 
 def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return Docker's create request for a sandbox."""
+    entry = with_defaults(entry, ENTRY)
     pod, dns, host_network = entry["pod"], entry["dns"], entry["host_network"]
     marks = labels.pod_labels(node, pod, labels.SANDBOX, "POD", entry["attempt"])
     host_config: dict[str, Any] = {
         "NetworkMode": "host" if host_network else "none",
-        "IpcMode": "shareable",
+        "IpcMode": "host" if entry["host_ipc"] else "shareable",
         "CpuShares": PAUSE_CPU_SHARES,
         "RestartPolicy": {"Name": "no"},
         "LogConfig": LOG_CONFIG,
@@ -90,6 +115,9 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         "DnsSearch": dns["searches"],
         "DnsOptions": dns["options"],
     }
+    host_config |= parts.host_config(node, entry)
+    if entry["host_ports"]:
+        marks[labels.HOST_PORTS] = str(len(entry["host_ports"]))
     body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config}
     if not host_network:
         marks[labels.IP] = entry["ip"]
@@ -108,7 +136,7 @@ class Sandboxes:
         check_fields(key, entry, ENTRY)
         check_fields(f"{key}.pod", entry["pod"], POD)
         check_fields(f"{key}.dns", entry["dns"], DNS)
-        for name in DNS:
+        for name in parts.DNS:
             check_texts(f"{key}.dns.{name}", entry["dns"][name])
         if entry["pod"]["uid"] != key:
             raise KeyFault(
@@ -116,6 +144,7 @@ class Sandboxes:
             )
         if not entry["host_network"]:
             _check_addresses(key, entry)
+        parts.check(key, with_defaults(entry, ENTRY))
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the node's pause containers, their networks, and (full scope) links nobody declared."""
@@ -128,17 +157,21 @@ class Sandboxes:
             links = netlink.links() if scope.keys is None else _links_of(netlink, scope.keys)
         running = [each for each in inspected if each["State"]["Status"] in LIVE]
         attachments = {each["Id"]: observe_attachment(each, links) for each in running}
-        return Observed(containers, attachments, _strays(context.node, links, containers, scope))
+        strays = _strays(context.node, links, containers, scope)
+        rest = parts.observe(context, entries, containers, attachments, scope)
+        return Observed(containers, attachments, strays, rest)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: undeclared ones go first, then each declared one."""
         plan = Plan()
-        for key in sorted((set(observed.containers) | set(observed.strays)) - set(entries)):
+        rest = observed.parts
+        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.cgroups_left}
+        for key in sorted(seen - set(entries)):
             if scope.covers(key):
                 plan_removal(plan, key, observed)
         for key, entry in entries.items():
             if scope.covers(key):
-                plan_sandbox(plan, context, key, entry, observed)
+                plan_sandbox(plan, context, key, with_defaults(entry, ENTRY), observed)
         return plan
 
     def apply(self, context: Context, step: Step) -> None:
@@ -156,6 +189,7 @@ class Sandboxes:
             link = netlink.link(link_name(step.key))
             if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
                 delete_link(netlink, link)
+        parts.removed(context, step.key)
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete link")
@@ -166,9 +200,8 @@ class Sandboxes:
         entry = step.data
         context.checkpoint("create sandbox")
         try:
-            created = context.docker.create(
-                labels.sandbox_name(entry["pod"], entry["attempt"]), body_of(context.node, entry)
-            )
+            name = labels.sandbox_name(entry["pod"], entry["attempt"])
+            created = parts.create(context, name, body_of(context.node, entry), step.key)
         except DockerError as error:
             raise create_fault(error, entry["image"], "CreatePodSandboxError") from error
         self._bring_up(context, created, step.key, entry)
@@ -182,8 +215,14 @@ class Sandboxes:
             context.docker.start(container)
         except DockerError as error:
             raise KeyFault("CreatePodSandboxError", f"starting the pause container of {key}: {error}") from error
+        inspect = context.docker.inspect(container)
+        if inspect is None or not inspect["State"]["Pid"]:
+            raise KeyFault("SandboxGone", f"the pause container of {key} ended at once")
+        parts.bring_up(context, inspect, key, entry)
         if not entry["host_network"]:
-            attach(context, container, key, entry)
+            attach(context, inspect, key, entry)
+        if entry["host_ports"]:
+            parts.ports(context, key, host_ports.declared(entry), entry)
 
     def _unpause(self, context: Context, step: Step) -> None:
         context.checkpoint("unpause sandbox")
@@ -191,6 +230,21 @@ class Sandboxes:
 
     def _attach(self, context: Context, step: Step) -> None:
         attach(context, step.data[0], step.key, step.data[1])
+
+    def _names(self, context: Context, step: Step) -> None:
+        parts.names(context, *step.data)
+
+    def _limits(self, context: Context, step: Step) -> None:
+        parts.limits(context, step.data[0], step.key, step.data[1])
+
+    def _ports(self, context: Context, step: Step) -> None:
+        parts.ports(context, step.key, host_ports.declared(step.data[1]), step.data[1])
+
+    def _unports(self, context: Context, step: Step) -> None:
+        parts.ports(context, step.key, frozenset(), None)
+
+    def _uncgroup(self, context: Context, step: Step) -> None:
+        parts.removed(context, step.key)
 
     def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
         """Return each declared sandbox's observation (None: there is none of its attempt)."""
@@ -274,6 +328,12 @@ def plan_removal(plan: Plan, key: str, observed: Observed) -> None:
     for link in observed.strays.get(key, []):
         plan.steps.append(Step("unlink", key, link.name, link))
         plan.differs(key, {"link": link.name}, None)
+    if rows := observed.parts.ports.rows.get(key):
+        plan.steps.append(Step("unports", key, ", ".join(sorted(map(str, rows)))))
+        plan.differs(key, {**(plan.before.get(key) or {}), "host ports": plan.steps[-1].detail}, None)
+    if key in observed.parts.cgroups_left:
+        plan.steps.append(Step("uncgroup", key, f"cgroup of pod {key}"))
+        plan.differs(key, {**(plan.before.get(key) or {}), "cgroup": "empty"}, None)
 
 
 def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
@@ -286,9 +346,7 @@ def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any
             plan.steps.append(Step("remove", key, each["Name"].lstrip("/"), each["Id"]))
     for link in observed.strays.get(key, []):
         plan.steps.append(Step("unlink", key, link.name, link))
-    step = _next_step(context, key, entry, current, observed)
-    if step:
-        plan.steps.append(step)
+    plan.steps.extend(_next_steps(context, key, entry, current, observed))
     if plan.steps and plan.steps[-1].key == key:
         _show(plan, key, entry, observed, current)
 
@@ -297,20 +355,23 @@ def _wrong_network(inspect: Mapping[str, Any], entry: Mapping[str, Any]) -> bool
     return bool((inspect["HostConfig"]["NetworkMode"] == "host") != entry["host_network"])
 
 
-def _next_step(
+def _next_steps(
     context: Context, key: str, entry: Mapping[str, Any], current: dict[str, Any] | None, observed: Observed
-) -> Step | None:
+) -> list[Step]:
     if current is None:
-        return Step("create", key, labels.sandbox_name(entry["pod"], entry["attempt"]), entry)
+        return [Step("create", key, labels.sandbox_name(entry["pod"], entry["attempt"]), entry)]
     name, state = current["Name"].lstrip("/"), current["State"]["Status"]
     if state == "paused":
-        return Step("unpause", key, name, current["Id"])
+        return [Step("unpause", key, name, current["Id"])]
     if state == "created" or (state != "running" and context.unattended):
-        return Step("start", key, name, (current["Id"], entry))
+        return [Step("start", key, name, (current["Id"], entry))]
     attached = observed.attachments.get(current["Id"])
-    if attached is not None and attached != declared_attachment(key, entry):
-        return Step("attach", key, f"{link_name(key)} {entry['ip']}", (current["Id"], entry))
-    return None
+    if attached is None:
+        return []
+    steps = [Step(action, key, name, (current, entry)) for action in parts.missing(key, entry, current, observed.parts)]
+    if attached != declared_attachment(key, entry):
+        steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry)))
+    return steps
 
 
 def _show(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, current: dict[str, Any] | None) -> None:
@@ -319,5 +380,7 @@ def _show(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, cu
     if had is not None:
         attachment = observed.attachments.get(had["Id"], Attachment())
         before = _describe(had["State"]["Status"], _attempt(had), had["Config"]["Image"], attachment)
+        before |= parts.facets(had, key, observed.parts)
     image = current["Config"]["Image"] if current else entry["image"]
-    plan.differs(key, before, _describe("running", entry["attempt"], image, declared_attachment(key, entry)))
+    after = _describe("running", entry["attempt"], image, declared_attachment(key, entry))
+    plan.differs(key, before, after | parts.declared_facets(entry))

@@ -38,6 +38,8 @@ ENTRY: Schema = {
     "ipc": Field((TEXT,), required=False, default=""),
 }
 CHOICES = {"pid": ("", "host", "pod"), "ipc": ("", "host")}
+OF_CONTAINER = "container/"
+"""``pid`` of a debugging container: the process namespace of the pod's container of that name."""
 LOCALHOST = "localhost/"
 CONFIG_ERROR = "CreateContainerConfigError"
 APPARMOR = "/sys/module/apparmor/parameters/enabled"
@@ -53,7 +55,8 @@ def check_security(key: str, security: Mapping[str, Any]) -> None:
     for name in ("cap_add", "cap_drop", "selinux"):
         check_texts(f"{where}.{name}", security.get(name, []))
     for name, allowed in CHOICES.items():
-        if security.get(name, "") not in allowed:
+        of_container = name == "pid" and security.get(name, "").startswith(OF_CONTAINER)
+        if security.get(name, "") not in allowed and not of_container:
             raise KeyFault("InvalidEntry", f"{where}.{name} is {security[name]!r}; allowed are {allowed}")
     if not all(type(group) is int and group >= 0 for group in security.get("groups", [])):
         raise KeyFault("InvalidEntry", f"{where}.groups must hold numbers from 0")
@@ -110,7 +113,7 @@ def host_config(security: Mapping[str, Any], sandbox: str, state_dir: str, *, pr
         "SecurityOpt": _options(full, state_dir, privileged=privileged),
         "IpcMode": "host" if full["ipc"] == "host" else f"container:{sandbox}",
     }
-    if full["pid"]:
+    if full["pid"] in {"host", "pod"}:
         config["PidMode"] = "host" if full["pid"] == "host" else f"container:{sandbox}"
     if full["unmasked_proc"]:
         config["MaskedPaths"], config["ReadonlyPaths"] = [], []
@@ -181,11 +184,23 @@ def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: di
         image_user = str((image.get("Config") or {}).get("User") or "")
     check_non_root(entry, image_user)
     more = host_config(security, sandbox, context.state_dir, privileged=entry["privileged"])
+    if security.get("pid", "").startswith(OF_CONTAINER):
+        more["PidMode"] = f"container:{_target(context, entry)}"
     if parent:
         more["CgroupParent"] = parent
     if security:
         body["Labels"][labels.SECURITY] = security_text(security)
     return {**body, "User": user_of(entry, image_user), "HostConfig": {**body["HostConfig"], **more}}
+
+
+def _target(context: Context, entry: Mapping[str, Any]) -> str:
+    """Return the id of the running container that a debugging container looks at."""
+    name = entry["security"]["pid"].removeprefix(OF_CONTAINER)
+    marks = {labels.NODE: context.node, labels.POD_UID: entry["pod"]["uid"], labels.CONTAINER: name}
+    for each in context.docker.containers(marks):
+        if each["State"] == "running" and each["Labels"].get(labels.TYPE) != labels.SANDBOX:
+            return str(each["Id"])
+    raise KeyFault(CONFIG_ERROR, f"target container {name} does not run")
 
 
 def _cgroup_parent(context: Context, sandbox: str) -> str:

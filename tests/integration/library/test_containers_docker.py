@@ -204,7 +204,7 @@ def test_errors_are_each_keys_own(node: TestNode) -> None:
         "tiny": node.container(pod, "tiny", memory_bytes=1),
         "odd": node.container(pod, "odd", colour="red"),
         "bad-type": node.container(pod, "bad-type", cpu_shares="many"),
-        "negative": node.container(pod, "negative", oom_score_adj=-5),
+        "negative": node.container(pod, "negative", oom_score_adj=-1001),
         "secret": node.container(pod, "secret", secret_env=[["P", "default/none", "p", "ab"]]),
         "lost": node.container(lost, "lost"),
     }
