@@ -51,7 +51,7 @@ def to_canonical(kind: Kind, obj: JsonObject) -> JsonObject:
     _storage(kind, canonical)
     if kind.id == ("", "ReplicaSet") and isinstance(canonical.get("spec"), dict):
         canonical["spec"].setdefault("replicas", 0)
-    if kind.id in _SHARED:
+    if kind.id in _SHARED or kind.id == ("", "ReplicaSet"):  # which is kept as one of apps/v1
         _remember(canonical)
     return canonical
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random as random_module
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
@@ -31,7 +31,9 @@ from minik8s_modules.client.watches import EventStream, WatchEvent
 log = logging.getLogger(__name__)
 
 Handler = Callable[[JsonObject | None, JsonObject | None], None]
-Index = Callable[[JsonObject], str]
+Index = Callable[[JsonObject], str | Iterable[str]]
+"""The value, or the values, under which ``by_index`` finds an object."""
+Transform = Callable[[JsonObject], JsonObject]
 
 # client-go spreads its watches over 5 to 10 minutes (reflector.go, minWatchTimeout), so that they do not
 # end at once
@@ -82,6 +84,7 @@ class Informer:
         clock: for waiting between attempts.
         random: returns a number in [0, 1) that jitters those waits.
         indexes: name to function; ``by_index(name, value)`` finds the objects for which it returns ``value``.
+        transform: makes what is kept of what came, such as an object without its managedFields.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Informer:
         clock: Clock | None = None,
         random: Callable[[], float] = random_module.random,
         indexes: Mapping[str, Index] | None = None,
+        transform: Transform | None = None,
     ) -> None:
         self._client = client
         self._kind = kind
@@ -103,6 +107,7 @@ class Informer:
         self._clock = clock or SystemClock()
         self._random = random
         self._index_of = dict(indexes or {})
+        self._transform = transform
         self._lock = threading.RLock()
         self._objects: dict[Key, JsonObject] = {}
         self._indexes: dict[str, dict[str, dict[Key, JsonObject]]] = {name: {} for name in self._index_of}
@@ -139,6 +144,15 @@ class Informer:
             for obj in self._objects.values():
                 handler(None, obj)
 
+    def add_index(self, name: str, index: Index) -> None:
+        """Keep ``index`` too; one that is kept under ``name`` already stays as it is."""
+        with self._lock:
+            if name not in self._index_of:
+                self._index_of[name] = index
+                self._indexes[name] = {}
+                for identity, obj in self._objects.items():
+                    self._put_in_index(name, identity, obj)
+
     def wait_synced(self, timeout_s: float) -> bool:
         """Return whether the first list was complete within ``timeout_s`` seconds."""
         return self._synced.wait(timeout_s)
@@ -164,6 +178,11 @@ class Informer:
         with self._lock:
             return self._revision
 
+    def has_reached(self, revision: int) -> bool:
+        """Return whether this copy shows every change of its kind up to ``revision``."""
+        with self._lock:
+            return self._revision.isdigit() and int(self._revision) >= revision
+
     def healthy_for_s(self) -> float:
         """Return for how many seconds this copy has followed the API without a failure; 0 while it cannot."""
         since = self._healthy_since
@@ -188,7 +207,7 @@ class Informer:
             return
         page = self._client.list(self._kind, self._namespace, self._label_selector, self._field_selector)
         with self._lock:
-            self._replace({key(obj): obj for obj in page.items})
+            self._replace({key(obj): self._kept(obj) for obj in page.items})
             self._revision = page.resource_version
         self._synced.set()
 
@@ -232,7 +251,7 @@ class Informer:
     def _on_event(self, event: WatchEvent) -> None:
         with self._lock:
             if event.type != "BOOKMARK":
-                self._apply(key(event.object), None if event.type == "DELETED" else event.object)
+                self._apply(key(event.object), None if event.type == "DELETED" else self._kept(event.object))
             self._revision = resource_version(event.object)
 
     def _apply(self, identity: Key, new: JsonObject | None) -> None:
@@ -242,18 +261,26 @@ class Informer:
             self._objects[identity] = new
         for name, function in self._index_of.items():
             if old is not None:
-                self._unindex(name, function(old), identity)
+                for value in _values(function(old)):
+                    self._unindex(name, value, identity)
             if new is not None:
-                self._indexes[name].setdefault(function(new), {})[identity] = new
+                self._put_in_index(name, identity, new)
         if old is not None or new is not None:
             for handler in self._handlers:
                 handler(old, new)
+
+    def _put_in_index(self, name: str, identity: Key, obj: JsonObject) -> None:
+        for value in _values(self._index_of[name](obj)):
+            self._indexes[name].setdefault(value, {})[identity] = obj
 
     def _unindex(self, name: str, value: str, identity: Key) -> None:
         bucket = self._indexes[name].get(value, {})
         bucket.pop(identity, None)
         if not bucket:
             self._indexes[name].pop(value, None)
+
+    def _kept(self, obj: JsonObject) -> JsonObject:
+        return self._transform(obj) if self._transform is not None else obj
 
     def _on_refusal(self, error: StatusError) -> None:
         """List again where the revision is the reason (410, or any 4xx), or when nothing else helped."""
@@ -276,3 +303,7 @@ class Informer:
         level = logging.WARNING if self._failures == 1 else logging.DEBUG
         log.log(level, "%s: %s; again in %.1f s", self._kind.plural, error, delay_s)
         self._clock.wait(self._stop, delay_s)
+
+
+def _values(indexed: str | Iterable[str]) -> Iterable[str]:
+    return (indexed,) if isinstance(indexed, str) else indexed

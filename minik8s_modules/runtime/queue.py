@@ -6,21 +6,26 @@ no change is missed.
 
     add ─▶ dirty + ready ─get─▶ processing ─done─▶ ready again if dirty, else gone
     add_after ─▶ heap of due times ─(due)─▶ add
+
+A queue with a name counts itself under Kubernetes' ``workqueue_*`` names (``queue_metrics.py``).
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import random as random_module
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import Minik8sError
+from minik8s_modules.runtime.queue_metrics import UNCOUNTED, QueueCounts
 
+_JITTER = 0.25
 Key = TypeVar("Key", bound=Hashable)
 
 # 5 ms as client-go's per-item limiter (default_rate_limiters.go); capped at 30 s instead of 1000 s, so that
@@ -33,9 +38,25 @@ class QueueShutDown(Minik8sError):
 
 
 class WorkQueue(Generic[Key]):
-    """Keys to work on; thread-safe."""
+    """Keys to work on; thread-safe.
 
-    def __init__(self, clock: Clock | None = None, backoff: Backoff = FAILURES) -> None:
+    Args:
+        clock: tells when delayed keys are due.
+        backoff: of keys that failed; a quarter more at most is added by ``random``, so that what failed together does
+            not come back together.
+        random: returns a number in [0, 1).
+        counts: counts and times what happens to keys.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        backoff: Backoff = FAILURES,
+        random: Callable[[], float] = random_module.random,
+        counts: QueueCounts = UNCOUNTED,
+    ) -> None:
+        self._random = random
+        self._counts = counts
         self._clock = clock or SystemClock()
         self._backoff = backoff
         self._changed = threading.Condition()
@@ -71,7 +92,8 @@ class WorkQueue(Generic[Key]):
         """Queue ``key`` after a back-off that grows with each call until ``forget``; return its seconds."""
         with self._changed:
             self._failures[key] = self._failures.get(key, 0) + 1
-            delay_s = self._backoff.delay_s(self._failures[key])
+            delay_s = self._backoff.delay_s(self._failures[key]) * (1.0 + _JITTER * self._random())
+            self._counts.retried()
         self.add_after(key, delay_s)
         return delay_s
 
@@ -101,6 +123,7 @@ class WorkQueue(Generic[Key]):
                     return None
                 self._changed.wait(wait_s)
             key = self._ready.popleft()
+            self._counts.taken(key, self._clock.monotonic())
             self._processing.add(key)
             self._dirty.discard(key)
             if self._ready or self._heap:
@@ -113,6 +136,7 @@ class WorkQueue(Generic[Key]):
         """Give ``key`` back; if it was added meanwhile, it is ready again."""
         with self._changed:
             self._processing.discard(key)
+            self._counts.done(key, self._clock.monotonic())
             if key in self._dirty:
                 self._ready.append(key)
                 self._changed.notify()
@@ -134,6 +158,7 @@ class WorkQueue(Generic[Key]):
         if self._down or key in self._dirty:
             return
         self._dirty.add(key)
+        self._counts.added(key, self._clock.monotonic())
         if key not in self._processing:
             self._ready.append(key)
             self._changed.notify()

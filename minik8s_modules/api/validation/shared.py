@@ -33,6 +33,13 @@ def not_negative(at: str, declared: JsonObject, *fields: str) -> list[Cause]:
     ]
 
 
+def at_most(field: str, value: int | None, most: int) -> list[Cause]:
+    """Return a cause if ``value`` is above ``most``."""
+    if value is None or value <= most:
+        return []
+    return [common.invalid(field, value, f"must be less than or equal to {most}")]
+
+
 def one_of(field: str, value: str | None, allowed: tuple[str, ...]) -> list[Cause]:
     """Return what is wrong with a value that must be one of a few; absent is none of them."""
     if not value:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from minik8s_modules.api import objects
+from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, name, spec
+from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.api.validation import common, shared
 
+# the pods that Kubernetes is made for (its "considerations for large clusters"): more is a mistake, and would be tried
+MOST_COPIES = 150_000
 _STATEFUL_CHANGES = (
     "replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
 )  # fmt: skip
@@ -19,8 +23,25 @@ def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
     """Return why the replica set may not be kept."""
     declared = spec(replica_set)
     causes = shared.not_negative("spec", declared, "replicas", "minReadySeconds")
+    causes += shared.at_most("spec.replicas", declared.get("replicas"), MOST_COPIES)
     causes += shared.required_selector(declared, "deployment")
-    return causes + shared.matching_template(declared)
+    causes += shared.matching_template(declared)
+    return causes + _original_template(replica_set)
+
+
+def _original_template(replica_set: JsonObject) -> list[Cause]:
+    """Return what is wrong with an original's template: it may name a namespace, which must be the set's own."""
+    if objects.annotations(replica_set).get(ANNOTATION) != ORIGINAL:
+        return []
+    meta = (spec(replica_set).get("template") or {}).get("metadata") or {}
+    causes: list[Cause] = []
+    if meta.get("namespace") not in {None, "", namespace(replica_set)}:
+        told = "pods are made in the namespace of their replica set"
+        causes.append(common.invalid("spec.template.metadata.namespace", meta["namespace"], told))
+    if meta.get("name"):
+        wrong = common.dns1123_subdomain(meta["name"])
+        causes += common.all_invalid("spec.template.metadata.name", meta["name"], wrong)
+    return causes
 
 
 def validate_deployment(deployment: JsonObject) -> list[Cause]:
@@ -29,6 +50,7 @@ def validate_deployment(deployment: JsonObject) -> list[Cause]:
     causes = shared.not_negative(
         "spec", declared, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
     )
+    causes += shared.at_most("spec.replicas", declared.get("replicas"), MOST_COPIES)
     causes += shared.required_selector(declared, "deployment")
     causes += shared.matching_template(declared)
     causes += _deployment_strategy(declared.get("strategy") or {})

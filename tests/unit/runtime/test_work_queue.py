@@ -20,7 +20,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> WorkQueue[str]:
-    return WorkQueue(clock, Backoff(initial_s=1.0, maximum_s=4.0))
+    return WorkQueue(clock, Backoff(initial_s=1.0, maximum_s=4.0), random=lambda: 0.0)
 
 
 def test_keys_come_in_order_and_once(queue):

@@ -1,0 +1,109 @@
+"""One copy of each kind for all controllers of a process, with the indexes they look things up by.
+
+A controller asks for its informers in its constructor, adds handlers and indexes, and never starts or stops them: the
+``Informers`` that made them does. What is kept of an object is what controllers read: managedFields and the manifest
+kubectl remembers are dropped (40 % of a pod's memory).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.apply import LAST_APPLIED
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.selectors import LabelSelector
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.informer import Index, Informer, Source
+
+BY_NAMESPACE, BY_CONTROLLER, BY_LABEL = "namespace", "controller", "label"
+_LOOK_S = 1.0
+
+
+def without_bookkeeping(obj: JsonObject) -> JsonObject:
+    """Return ``obj`` without managedFields and last-applied-configuration; ``obj`` is changed."""
+    meta = obj.get("metadata") or {}
+    meta.pop("managedFields", None)
+    (meta.get("annotations") or {}).pop(LAST_APPLIED, None)
+    return obj
+
+
+def by_namespace(obj: JsonObject) -> str:
+    """Return the namespace."""
+    return objects.namespace(obj)
+
+
+def by_controller(obj: JsonObject) -> str:
+    """Return the uid of the controlling owner; ``<namespace>/`` for an object that has none."""
+    controller = objects.controller_of(obj)
+    return str(controller.get("uid", "")) if controller else f"{objects.namespace(obj)}/"
+
+
+def by_label(obj: JsonObject) -> Iterable[str]:
+    """Return ``<namespace>/<key>=<value>`` of each label."""
+    namespace = objects.namespace(obj)
+    return [f"{namespace}/{key}={value}" for key, value in objects.labels(obj).items()]
+
+
+INDEXES: dict[str, Index] = {BY_NAMESPACE: by_namespace, BY_CONTROLLER: by_controller, BY_LABEL: by_label}
+
+
+class Informers:
+    """The shared informers of one process, for as long as it leads."""
+
+    def __init__(self, client: Source, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._informers: dict[Kind, Informer] = {}
+        self._started = False
+
+    def of(self, kind: Kind, *indexes: str) -> Informer:
+        """Return the informer of ``kind`` over all namespaces, with ``indexes`` of ``INDEXES``."""
+        informer = self._informers.get(kind)
+        if informer is None:
+            informer = Informer(self._client, kind, clock=self._clock, transform=without_bookkeeping)
+            self._informers[kind] = informer
+            if self._started:
+                informer.start()
+        for name in indexes:
+            informer.add_index(name, INDEXES[name])
+        return informer
+
+    def start(self) -> None:
+        """Begin to list and watch; returns at once."""
+        self._started = True
+        for informer in self._informers.values():
+            informer.start()
+
+    def stop(self) -> None:
+        """End all watches."""
+        for informer in self._informers.values():
+            informer.stop()
+
+
+def wait_synced(informers: Iterable[Informer], stop: threading.Event) -> bool:
+    """Return True once every informer holds its first list, False when ``stop`` was set before."""
+    for informer in informers:
+        while not informer.wait_synced(_LOOK_S):
+            if stop.is_set():
+                return False
+    return not stop.is_set()
+
+
+def owned_and_orphans(informer: Informer, owner: JsonObject) -> list[JsonObject]:
+    """Return what ``owner`` controls, and what nobody does in its namespace (needs the index ``controller``)."""
+    owned = informer.by_index(BY_CONTROLLER, objects.uid(owner))
+    return owned + informer.by_index(BY_CONTROLLER, f"{objects.namespace(owner)}/")
+
+
+def selected(informer: Informer, namespace: str, selector: LabelSelector) -> Iterator[JsonObject]:
+    """Yield the objects of a namespace that ``selector`` matches (needs the indexes ``namespace`` and ``label``)."""
+    exact = [
+        informer.by_index(BY_LABEL, f"{namespace}/{each.key}={next(iter(each.values))}")
+        for each in selector.requirements
+        if each.operator == "in" and len(each.values) == 1
+    ]
+    found = min(exact, key=len) if exact else informer.by_index(BY_NAMESPACE, namespace)
+    return (obj for obj in found if selector.matches(objects.labels(obj)))

@@ -1,0 +1,261 @@
+"""ReplicaSets and Deployments: the controllers as a process, kubectl, a real API server; a thread plays the node."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Invalid, NotFound, StatusError
+from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, LEGACY_REPLICA_SET, POD, REPLICA_SET
+from minik8s_modules.base.clock import SystemClock, rfc3339
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.informer import Informer
+from tests.integration.control.conftest import Cluster, Daemon, until
+
+PATIENCE_S = 40.0
+
+
+class Node:
+    """Runs every pod at once: what is created becomes Running and Ready, what is deleted goes."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._informer = Informer(client, POD)
+        self._informer.add_handler(self._changed)
+        self._work: list[dict[str, Any]] = []
+        self._some = threading.Condition()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._over = False
+
+    def start(self) -> Node:
+        """Begin."""
+        self._informer.start()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End."""
+        self._informer.stop()
+        with self._some:
+            self._over = True
+            self._some.notify()
+        self._thread.join(10)
+
+    def _changed(self, _old: Any, new: Any) -> None:
+        if new is not None:
+            with self._some:
+                self._work.append(new)
+                self._some.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._some:
+                while not self._work and not self._over:
+                    self._some.wait()
+                if self._over:
+                    return
+                pod = self._work.pop(0)
+            try:
+                self._attend(pod)
+            except StatusError:
+                continue
+
+    def _attend(self, pod: dict[str, Any]) -> None:
+        name, namespace = objects.name(pod), objects.namespace(pod)
+        if objects.is_deleting(pod):
+            self._client.delete(POD, name, namespace, grace_s=0)
+        elif "stuck" not in objects.labels(pod) and objects.status(pod).get("phase") == "Pending":
+            now = rfc3339(SystemClock().now())
+            ready = [{"type": "Ready", "status": "True", "lastTransitionTime": now}]
+            status = {"phase": "Running", "conditions": ready}
+            self._client.patch(POD, name, namespace, {"status": status}, subresource="status")
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster) -> Iterator[Daemon]:
+    daemon = cluster.daemon("controllers").start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Iterator[Node]:
+    node = Node(cluster.admin).start()
+    yield node
+    node.stop()
+
+
+def workload(kind: str, name: str, space: str, replicas: int = 3, **spec: Any) -> dict[str, Any]:
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]},
+    }
+    selector = {"matchLabels": {"app": name}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"replicas": replicas, "selector": selector, "template": template, **spec},
+    }
+
+
+def pods(cluster: Cluster, space: str) -> list[dict[str, Any]]:
+    return [pod for pod in cluster.admin.list(POD, space).items if not objects.is_deleting(pod)]
+
+
+def ready_replicas(cluster: Cluster, kind: Any, name: str, space: str) -> int:
+    status = objects.status(cluster.admin.get(kind, name, space))
+    return int(status.get("availableReplicas") or 0)
+
+
+def words(cluster: Cluster, space: str, about: str) -> set[tuple[str, str]]:
+    events = cluster.admin.list(EVENT, space).items
+    return {(each["reason"], each["message"]) for each in events if each["involvedObject"]["name"] == about}
+
+
+def test_a_replica_set_makes_replaces_and_deletes_its_pods(cluster: Cluster, daemon: Daemon, node: Node):
+    space = cluster.namespace()
+    cluster.admin.create(REPLICA_SET, workload("ReplicaSet", "web", space))
+    until(lambda: ready_replicas(cluster, REPLICA_SET, "web", space) == 3, PATIENCE_S)
+    first = pods(cluster, space)
+    assert all(each["metadata"]["generateName"] == "web-" for each in first)
+    gone = objects.name(first[0])
+    cluster.admin.delete(POD, gone, space)
+    until(lambda: len([p for p in pods(cluster, space) if objects.name(p) != gone]) == 3, PATIENCE_S)
+    cluster.server.kubectl("-n", space, "scale", "rs/web", "--replicas=1")
+    until(lambda: len(pods(cluster, space)) == 1, PATIENCE_S)
+    until(lambda: cluster.admin.get(REPLICA_SET, "web", space)["status"]["replicas"] == 1, PATIENCE_S)
+    name = objects.name(first[1])
+    until(lambda: ("SuccessfulCreate", f"Created pod: {name}") in words(cluster, space, "web"), PATIENCE_S)
+    assert any(reason == "SuccessfulDelete" for reason, _ in words(cluster, space, "web"))
+
+
+def test_the_originals_replica_set_names_its_pods_as_the_original_does(cluster: Cluster, daemon: Daemon, node: Node):
+    space = cluster.namespace()
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "shop-rs", "namespace": space},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"tier": "front"}},
+            "template": {
+                "metadata": {"name": "shop-front", "namespace": space, "labels": {"tier": "front"}},
+                "spec": {"containers": [{"name": "web", "image": "minik8s/busybox:1"}]},
+            },
+        },
+    }
+    cluster.admin.create(LEGACY_REPLICA_SET, manifest)
+    until(lambda: len(pods(cluster, space)) == 2, PATIENCE_S)
+    assert all(
+        objects.name(each).startswith("shop-front-") and len(objects.name(each)) == len("shop-front-") + 36
+        for each in pods(cluster, space)
+    )
+    manifest["metadata"]["name"] = "other"  # type: ignore[index]
+    manifest["spec"]["template"]["metadata"]["namespace"] = "default"  # type: ignore[index]
+    with pytest.raises(Invalid, match=r"spec.template.metadata.namespace"):
+        cluster.admin.create(LEGACY_REPLICA_SET, manifest)
+
+
+def test_every_verb_of_kubectl_rollout(cluster: Cluster, daemon: Daemon, node: Node):
+    space = cluster.namespace()
+    kubectl = cluster.server.kubectl
+    cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space))
+    rollout = ("-n", space, "rollout")
+    told = kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s").stdout
+    assert "successfully rolled out" in told
+    kubectl("-n", space, "set", "image", "deployment/web", "app=minik8s/busybox:2")
+    kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s")
+    assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:2"}
+    history = kubectl(*rollout, "history", "deployment/web").stdout
+    assert [line.split()[0] for line in history.splitlines()[2:] if line.strip()] == ["1", "2"]
+    assert "minik8s/busybox:1" in kubectl(*rollout, "history", "deployment/web", "--revision=1").stdout
+    kubectl(*rollout, "undo", "deployment/web", "--to-revision=1")
+    kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s")
+    assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:1"}
+    assert len(cluster.admin.list(REPLICA_SET, space).items) == 2
+    kubectl(*rollout, "pause", "deployment/web")
+    kubectl("-n", space, "set", "image", "deployment/web", "app=minik8s/busybox:3")
+    kubectl("-n", space, "scale", "deployment/web", "--replicas=4")
+    until(lambda: ready_replicas(cluster, DEPLOYMENT, "web", space) == 4, PATIENCE_S)
+    assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:1"}
+    kubectl(*rollout, "resume", "deployment/web")
+    kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s")
+    assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:3"}
+    before = {objects.name(each) for each in pods(cluster, space)}
+    kubectl(*rollout, "restart", "deployment/web")
+    kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s")
+    until(lambda: not before & {objects.name(each) for each in pods(cluster, space)}, PATIENCE_S)
+    assert any(reason == "ScalingReplicaSet" for reason, _ in words(cluster, space, "web"))
+
+
+def test_a_rollout_that_does_not_move_is_told(cluster: Cluster, daemon: Daemon, node: Node):
+    space = cluster.namespace()
+    made = workload("Deployment", "web", space, 2, progressDeadlineSeconds=2)
+    made["spec"]["template"]["metadata"]["labels"]["stuck"] = "yes"
+    cluster.admin.create(DEPLOYMENT, made)
+
+    def reason() -> str:
+        found = objects.condition(cluster.admin.get(DEPLOYMENT, "web", space), "Progressing")
+        return str((found or {}).get("reason"))
+
+    until(lambda: reason() == "ProgressDeadlineExceeded", PATIENCE_S)
+    done = cluster.server.kubectl("-n", space, "rollout", "status", "deployment/web", check=False)
+    assert done.returncode == 1
+    assert "exceeded its progress deadline" in done.stderr
+
+
+def test_killed_in_the_middle_of_a_rollout_it_goes_on(cluster: Cluster, daemon: Daemon, node: Node):
+    space = cluster.namespace()
+    strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space, 6, strategy=strategy))
+    until(lambda: ready_replicas(cluster, DEPLOYMENT, "web", space) == 6, PATIENCE_S)
+    cluster.server.kubectl("-n", space, "set", "image", "deployment/web", "app=minik8s/busybox:2")
+    until(lambda: len(cluster.admin.list(REPLICA_SET, space).items) == 2, PATIENCE_S)
+    daemon.kill9()
+    least = len(pods(cluster, space))
+    daemon.start()
+    cluster.server.kubectl("-n", space, "rollout", "status", "deployment/web", f"--timeout={PATIENCE_S}s")
+    assert least >= 6
+    assert len(pods(cluster, space)) == 6
+
+
+def test_overlapping_selectors_do_not_fight(cluster: Cluster, daemon: Daemon, node: Node):
+    space = cluster.namespace()
+    for name in ("one", "two"):
+        made = workload("ReplicaSet", "shared", space, 2)
+        made["metadata"]["name"] = name
+        cluster.admin.create(REPLICA_SET, made)
+    until(lambda: ready_replicas(cluster, REPLICA_SET, "one", space) == 2, PATIENCE_S)
+    until(lambda: ready_replicas(cluster, REPLICA_SET, "two", space) == 2, PATIENCE_S)
+    owners = sorted((objects.controller_of(each) or {})["name"] for each in pods(cluster, space))
+    assert owners == ["one", "one", "two", "two"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"replicas": -1}, "spec.replicas"),
+        ({"replicas": 10**9}, "spec.replicas"),
+        ({"selector": {"matchLabels": {"app": "other"}}}, "spec.template.metadata.labels"),
+        ({"selector": {}}, "spec.selector"),
+    ],
+)
+@pytest.mark.parametrize("kind", [REPLICA_SET, DEPLOYMENT], ids=lambda kind: kind.kind)
+def test_bad_input_is_refused_with_its_field(cluster: Cluster, kind: Any, change: dict[str, Any], field: str):
+    with pytest.raises(Invalid, match=field):
+        cluster.admin.create(kind, workload(kind.kind, "bad", "default", **change))
+    with pytest.raises(NotFound):
+        cluster.admin.get(kind, "bad", "default")
+
+
+def test_a_scale_beyond_reason_is_refused(cluster: Cluster, daemon: Daemon):
+    space = cluster.namespace()
+    cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space, 0))
+    done = cluster.server.kubectl("-n", space, "scale", "deployment/web", "--replicas=1000000000", check=False)
+    assert done.returncode == 1
+    assert "spec.replicas" in done.stderr
