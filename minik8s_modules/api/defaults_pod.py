@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from minik8s_modules.api import quantities
-from minik8s_modules.api.objects import JsonObject, all_containers
+from minik8s_modules.api.objects import JsonObject, every_container
 
 DEFAULT_MODE = 420  # 0644, of files of configMap and secret volumes
+TOKEN_S = 3600  # of projected service-account tokens
 _VOLUME_SOURCES_WITH_MODE = ("configMap", "secret", "projected", "downwardAPI")
 
 
@@ -37,7 +38,7 @@ def pod_template(pod: JsonObject) -> None:
     set_missing(spec, terminationGracePeriodSeconds=30, securityContext={})
     if spec.get("serviceAccountName"):
         spec["serviceAccount"] = spec["serviceAccountName"]
-    for _, _, container in all_containers(pod):
+    for _, _, container in every_container(pod):
         _container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes") or []:
         _volume_source(volume)
@@ -112,6 +113,11 @@ def _volume_source(volume: JsonObject) -> None:
     for source in _VOLUME_SOURCES_WITH_MODE:
         if source in volume:
             set_missing(volume[source], defaultMode=DEFAULT_MODE)
+    for source in (volume, *((volume.get("projected") or {}).get("sources") or [])):
+        for item in (source.get("downwardAPI") or {}).get("items") or []:
+            _variable_source(item)
+        if source.get("serviceAccountToken") is not None:
+            set_missing(source["serviceAccountToken"], expirationSeconds=TOKEN_S)
     if "hostPath" in volume:
         set_missing(volume["hostPath"], type="")
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import limits, podsecurity
+from minik8s_modules.api import account_volumes, limits, podsecurity
 from minik8s_modules.api.errors import Forbidden, Invalid
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
 from minik8s_modules.apiserver.write import Write
 
+_MIRROR = "kubernetes.io/config.mirror"
 # kinds of other rooms' making, looked at where they exist
 _LIMIT_RANGES = "/registry/core/limitranges/"
 _PRIORITY_CLASSES = "/registry/scheduling.k8s.io/priorityclasses/"
@@ -29,18 +30,25 @@ def _forbid(write: Write, why: str) -> Forbidden:
 
 
 def account(write: Write) -> None:
-    """Refuse a pod of an account that does not exist; give it the account's imagePullSecrets.
+    """Refuse a pod of an account that does not exist; give it the account's token and imagePullSecrets.
 
-    The account ``default`` may be missing: a controller makes it, some time after the namespace.
+    The account ``default`` may be missing: a controller makes it, some time after the namespace. A mirror pod speaks of
+    what its node runs already, and gets nothing.
     """
     pod, space = write.new, write.target.namespace
+    if _MIRROR in (metadata(pod).get("annotations") or {}):
+        return
     called = spec(pod).get("serviceAccountName") or "default"
     found = write.backend.cache.get(SERVICE_ACCOUNT.key(space, called))
     if found is None:
         if called != "default":
             why = f'error looking up service account {space}/{called}: serviceaccount "{called}" not found'
             raise _forbid(write, why)
+        if account_volumes.wants_token(pod, {}):
+            account_volumes.add(pod, write.backend.new_suffix())
         return
+    if account_volumes.wants_token(pod, found.object):
+        account_volumes.add(pod, write.backend.new_suffix())
     secrets = found.object.get("imagePullSecrets") or []
     if secrets and not spec(pod).get("imagePullSecrets"):
         pod["spec"]["imagePullSecrets"] = [dict(each) for each in secrets]

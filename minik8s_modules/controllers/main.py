@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.kubeconfig import load_kubeconfig
+from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.events import EventController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
+from minik8s_modules.controllers.replicasets import ReplicaSetController
+from minik8s_modules.controllers.root_ca import RootCa
+from minik8s_modules.controllers.service_accounts import service_accounts
+from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 log = logging.getLogger(__name__)
@@ -32,13 +40,20 @@ class Controller(Protocol):
         """End."""
 
 
-def controllers(client: ApiClient, recorder: EventRecorder) -> list[Controller]:
-    """Return all controllers; a new one is a line here."""
+def controllers(
+    client: ApiClient, context: Context, authorities: Callable[[], bytes] = lambda: b""
+) -> list[Controller]:
+    """Return all controllers; a new one is a line here. ``authorities`` returns the PEM that pods are to trust."""
+    recorder = context.recorder
     return [
+        ReplicaSetController(context),
+        DeploymentController(context),
         NamespaceController(client),
         NodeController(client, recorder),
         EventController(client),
         OrphanController(client, recorder),
+        service_accounts(client),
+        RootCa(client, authorities),
     ]
 
 
@@ -48,17 +63,20 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration or the kubeconfig cannot be used.
     """
-    client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-controllers")
+    kubeconfig = Path(configuration.text("kubeconfig"))
+    client = ApiClient.from_kubeconfig(kubeconfig, user_agent="minik8s-controllers")
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
 
     def lead(_token: Token, lost: threading.Event) -> None:
-        running = controllers(client, recorder)
-        for controller in running:
-            controller.start()
+        context = Context(client, recorder, Informers(client))
+        running = controllers(client, context, lambda: load_kubeconfig(kubeconfig).ca_pem)
+        for part in (context.informers, *running):
+            part.start()
         lost.wait()
-        for controller in running:
-            controller.stop()
+        for part in (*running, context.informers):
+            part.stop()
+        context.pool.shutdown(wait=False, cancel_futures=True)
 
     try:
         LeaderElector(client, LEASE_NAME).run(stop, lead)

@@ -42,14 +42,19 @@ class Answer(NamedTuple):
 
 
 class ApiServerProcess:
-    """One API server with files below ``directory``; ``admin`` is its system:masters certificate."""
+    """One API server with files below ``directory``; ``admin`` is its system:masters certificate.
 
-    def __init__(self, directory: Path, etcd_endpoint: str, **overrides: Any) -> None:
+    Its certificate is good for ``addresses``, too; ``overrides`` are keys of its configuration.
+    """
+
+    def __init__(
+        self, directory: Path, etcd_endpoint: str, *, addresses: tuple[str, ...] = (), **overrides: Any
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.port = free_port()
         self.authority = Authority(directory / "pki", "cluster")
-        serving = self.authority.issue("apiserver", "minik8s-apiserver")
+        serving = self.authority.issue("apiserver", "minik8s-apiserver", addresses=addresses)
         self.admin = self.authority.issue("admin", "minik8s-admin", ("system:masters",))
         self.log = directory / "apiserver.log"
         self.audit = directory / "audit.log"

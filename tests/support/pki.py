@@ -56,14 +56,23 @@ class Authority:
         self.ca.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(
-        self, file: str, common_name: str, organizations: tuple[str, ...] = (), *, expired: bool = False
+        self,
+        file: str,
+        common_name: str,
+        organizations: tuple[str, ...] = (),
+        *,
+        expired: bool = False,
+        addresses: tuple[str, ...] = (),
     ) -> Certificate:
-        """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1) and clients."""
+        """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients."""
         names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
         subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            [
+                x509.DNSName("localhost"),
+                *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)),
+            ]
         )
         usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         certificate = (

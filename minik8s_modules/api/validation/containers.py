@@ -173,7 +173,8 @@ def _field_reference(at: str, reference: JsonObject) -> list[Cause]:
     return [] if path in _FIELD_PATHS else [common.not_supported(f"{at}.fieldPath", path, _FIELD_PATHS)]
 
 
-def _resource_reference(at: str, reference: JsonObject) -> list[Cause]:
+def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
+    """Return what is wrong with a resourceFieldRef."""
     resource = reference.get("resource") or ""
     if not resource:
         return [common.required(f"{at}.resource")]
@@ -198,7 +199,7 @@ _SOURCE_CHECKS = {
     "configMapKeyRef": _key_reference,
     "secretKeyRef": _key_reference,
     "fieldRef": _field_reference,
-    "resourceFieldRef": _resource_reference,
+    "resourceFieldRef": resource_reference,
 }
 
 

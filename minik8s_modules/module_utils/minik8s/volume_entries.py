@@ -106,8 +106,11 @@ def _decoded(key: str, entry: Mapping[str, Any]) -> Files:
         raise KeyFault("InvalidEntry", f"{key}: a file's data is no base64") from None
 
 
-def wanted_files(run_dir: str, entry: Mapping[str, Any]) -> Wanted:
-    """Return the files a volume must hold, None where it holds the pod's own, a KeyFault where a value is missing."""
+def wanted_files(run_dir: str, entry: Mapping[str, Any], *, check: bool = False) -> Wanted:
+    """Return the files a volume must hold, None where it holds the pod's own, a KeyFault where a value is missing.
+
+    A check takes a missing value for one that the section ``secrets`` would have written by now.
+    """
     if entry["kind"] not in FILE_KINDS:
         return None
     files = _decoded("", entry)
@@ -116,6 +119,8 @@ def wanted_files(run_dir: str, entry: Mapping[str, Any]) -> Wanted:
         secret = row.get("secret") or entry.get("secret", "")
         if secret not in values:
             values[secret] = read_values(run_dir, secret)
+        if check:
+            values[secret].setdefault(row["key"], b"")
         if row["key"] not in values[secret]:
             missing = os.path.isdir(secret_dir(run_dir, secret))
             where = "" if missing else f" (secret {secret} is not here)"

@@ -69,7 +69,7 @@ class Volumes:
             facets,
             places,
             _running_pods(context) if removed else frozenset(),
-            {key: wanted_files(context.run_dir, entry) for key, entry in ours.items()},
+            {key: wanted_files(context.run_dir, entry, check=context.check) for key, entry in ours.items()},
             {
                 key: read_tree(places[key])
                 for key, entry in ours.items()

@@ -218,3 +218,50 @@ def test_a_volume_stays_while_a_container_of_its_pod_runs(node: TestNode) -> Non
     assert held["due"] == [{"key": f"{uid}/data", "after_s": 1.0, "reason": "PodStillRunning"}]
     node.run("containers", {})
     assert node.run("volumes", {})["changed"]
+
+
+def projected(secret: str, hmac: str, **item: Any) -> dict[str, Any]:
+    """Return a projected volume with a clear file and one from ``secret``."""
+    files = {"namespace": {"data": base64.b64encode(b"default").decode(), "mode": 0o644}}
+    items = {"token": {"secret": secret, "key": "k", "mode": 0o600, **item}}
+    return {"kind": "projected", "files": files, "items": items, "hmacs": {secret: hmac}}
+
+
+def test_a_projected_volume_follows_its_token_in_memory(node: TestNode) -> None:
+    secret = f"default/{UID}__api"
+    entries = {f"{UID}/api": projected(secret, "a" * 64, uid=1234)}
+    path = place(node, "api", "projected")
+    for value, hmac in (("first", "a" * 64), ("second", "b" * 64)):
+        node.run("secrets", {secret: {"hmac": hmac, "keys": ["k"]}}, blob=as_blob({secret: {"k": value}}))
+        entries[f"{UID}/api"]["hmacs"] = {secret: hmac}
+        result = node.run("volumes", entries)
+        assert not result["errors"]
+        assert value not in str(result)
+        assert mounts.kind_of(str(path), mounts.mounts()) == "tmpfs"
+        assert (path / "token").read_text() == value
+        assert (path / "namespace").read_text() == "default"
+        found = (path / "token").stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o600, 1234, 0)
+        assert not node.run("volumes", entries)["changed"]
+    (path / "token").chmod(0o644)
+    assert node.run("volumes", entries)["changed"], "a mode changed by hand is put right"
+    node.run("volumes", {})
+    node.run("secrets", {})
+    assert not path.exists()
+
+
+def test_volumes_belong_to_the_group_of_their_pod(node: TestNode) -> None:
+    empty = {"kind": "emptyDir", "medium": "", "size_bytes": None, "fs_group": 4321}
+    memory = {"kind": "emptyDir", "medium": "Memory", "size_bytes": 1 << 20, "fs_group": 4321}
+    entries = {f"{UID}/e": empty, f"{UID}/m": memory, f"{UID}/c": {**config(a="x"), "fs_group": 4321}}
+    assert not node.run("volumes", entries)["errors"]
+    for volume in ("e", "m"):
+        found = place(node, volume, "emptyDir").stat()
+        assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (4321, 0o2777)
+    found = (place(node, "c", "configMap") / "a").stat()
+    assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (4321, 0o640)
+    assert not node.run("volumes", entries)["changed"]
+    os.chown(place(node, "e", "emptyDir"), -1, 0)
+    assert node.run("volumes", entries)["changed"]
+    assert not node.run("volumes", entries)["changed"]
+    node.run("volumes", {})

@@ -22,7 +22,7 @@ from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from tests.support.apiserver import ApiServerProcess
-from tests.support.etcd import EtcdServer
+from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode
 from tests.support.pki import Authority, write_kubeconfig
 
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "minik8s/busybox:1"
 IDENTITIES = {
     "scheduler": "system:kube-scheduler",
+    "controllers": "system:kube-controller-manager",
     "gateway": "system:minik8s:gateway",
     "reconcile": "system:minik8s:reconciler",
 }
@@ -83,10 +84,17 @@ class Cluster:
         """Return an API server that may ask this cluster's reconciler for plans."""
         asks = Authority(self.folder / "plans", "plans")
         self.plan_serving = asks.issue("reconciler", "minik8s-reconciler")
+        self.stream_serving = asks.issue("gateway", "minik8s-gateway")
         self.plan_ca = asks.ca
         caller = asks.issue("caller", "system:minik8s:apiserver")
         client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(asks.ca)}
-        return ApiServerProcess(self.folder / "api", self.etcd.endpoint, reconciler_client=client)
+        return ApiServerProcess(
+            self.folder / "api",
+            self.etcd.endpoint,
+            addresses=(f"{self.node.range}.1",),
+            reconciler_client=client,
+            listen_address="0.0.0.0",  # pods reach it through their bridge
+        )
 
     def _configs(self) -> dict[str, JsonObject]:
         inventory = self.folder / "hosts.yml"
@@ -102,7 +110,18 @@ class Cluster:
         socket = self.folder / "gw.sock"
         return {
             "scheduler": {},
-            "gateway": {"inventory": str(inventory), "socket": str(socket), "run_dir": str(self.folder / "gw")},
+            "controllers": {},
+            "gateway": {
+                "inventory": str(inventory),
+                "socket": str(socket),
+                "run_dir": str(self.folder / "gw"),
+                "streams": {
+                    "listen": f"127.0.0.1:{free_port()}",
+                    "cert": str(self.stream_serving.cert),
+                    "key": str(self.stream_serving.key),
+                    "client_ca": str(self.plan_ca),
+                },
+            },
             "reconcile": {
                 "inventory": str(inventory),
                 "gateway_socket": str(socket),
@@ -111,6 +130,7 @@ class Cluster:
                 "hmac_key_file": str(key),
                 "cluster_cidr": f"{self.node.range}.0/24",
                 "bridge": self.node.bridge,
+                "api_address": f"{self.node.range}.1:{self.server.port}",
                 "plan": {
                     "listen": "127.0.0.1:0",
                     "cert": str(self.plan_serving.cert),
@@ -156,6 +176,10 @@ class Cluster:
         container = {"name": "app", "image": IMAGE, "command": command or ["sleep", "3600"]}
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container], **spec}}
         return self.admin.create(POD, body)
+
+    def kubectl(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run kubectl."""
+        return self.server.kubectl(*arguments, **options)
 
     def plan(self, **spec: Any) -> JsonObject:
         """Return the status of a plan with ``objects``, ``deleted``, ``nodes``."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod, group
-from minik8s_modules.reconcile.values import PodInputs, PullState, Settings
+from minik8s_modules.reconcile.values import PodInputs, PullState, Settings, TokenNeed, Tokens
 
 JsonObject = dict[str, Any]
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -113,6 +113,10 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         errors=short.get("errors", {}),
         settings=SETTINGS,
         address_error=short.get("address_error", ""),
+        tokens=Tokens(
+            {TokenNeed(audience, s): token.encode() for audience, s, token in short.get("tokens", [])},
+            {TokenNeed(audience, s): why for audience, s, why in short.get("token_errors", [])},
+        ),
     )
 
 
