@@ -23,6 +23,7 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "scale": ("get", "patch", "update"),
     "approval": ("get", "patch", "update"),
     "eviction": ("create",),
+    "ephemeralcontainers": ("get", "patch", "update"),
     "token": ("create",),
 }
 
@@ -144,7 +145,7 @@ _CORE = "io.k8s.api.core.v1."
 POD = Kind(
     "", "v1", "Pod", "pods", f"{_CORE}Pod",
     short_names=("po",), categories=("all",),
-    subresources=("status", "binding", "eviction", "log", "exec", "attach", "portforward"),
+    subresources=("status", "binding", "ephemeralcontainers", "eviction", "log", "exec", "attach", "portforward"),
 )  # fmt: skip
 NODE = Kind("", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",))
 NAMESPACE = Kind(

@@ -151,3 +151,10 @@ def all_containers(pod: Mapping[str, Any]) -> Iterator[tuple[str, int, JsonObjec
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec(pod).get(field) or []):
             yield field, index, container
+
+
+def every_container(pod: Mapping[str, Any]) -> Iterator[tuple[str, int, JsonObject]]:
+    """Yield what ``all_containers`` does, then ephemeral containers, which have no resources of their own."""
+    yield from all_containers(pod)
+    for index, container in enumerate(spec(pod).get("ephemeralContainers") or []):
+        yield "ephemeralContainers", index, container

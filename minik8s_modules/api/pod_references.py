@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minik8s_modules.api.objects import JsonObject, all_containers, spec
+from minik8s_modules.api.objects import JsonObject, every_container, spec
 
 
 class Reference(NamedTuple):
@@ -39,7 +39,7 @@ def _of_source(source: JsonObject, secret_field: str) -> Iterator[Reference]:
 
 
 def _of_containers(pod: JsonObject) -> Iterator[Reference]:
-    for _, _, container in all_containers(pod):
+    for _, _, container in every_container(pod):
         for variable in container.get("env") or []:
             source = variable.get("valueFrom") or {}
             yield Reference("secrets", (source.get("secretKeyRef") or {}).get("name") or "")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, all_containers, dig, spec
+from minik8s_modules.api.objects import JsonObject, dig, every_container, spec
 from minik8s_modules.api.objects import annotations as annotations_of
 from minik8s_modules.api.validation import common
 
@@ -98,7 +98,7 @@ def _holders(pod: JsonObject, bad: Callable[[JsonObject], bool]) -> tuple[bool, 
 
 
 def _contexts(pod: JsonObject) -> Iterator[tuple[JsonObject, JsonObject]]:
-    for _, _, container in all_containers(pod):
+    for _, _, container in every_container(pod):
         yield container, container.get("securityContext") or {}
 
 
@@ -173,7 +173,7 @@ def _host_paths(pod: JsonObject, _minor: int) -> Iterator[str]:
 
 def _host_ports(pod: JsonObject, _minor: int) -> Iterator[str]:
     names, ports = [], set()
-    for _, _, container in all_containers(pod):
+    for _, _, container in every_container(pod):
         found = {port["hostPort"] for port in container.get("ports") or [] if port.get("hostPort")}
         if found:
             names.append(container["name"])

@@ -117,12 +117,25 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
         return
     _keep_metadata(kind, new, old)
     _keep(new, old, "status")
+    if subresource == "ephemeralcontainers":
+        _keep_all_but_ephemeral(new, old)
     if kind.id == ("", "Namespace") and subresource != "finalize":
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
     if kind.id == ("", "Service"):
         _keep_allocated(new.setdefault("spec", {}), spec(old))
     if kind.has_spec and new.get("spec") != old.get("spec"):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
+
+
+def _keep_all_but_ephemeral(new: JsonObject, old: JsonObject) -> None:
+    """Let only ``spec.ephemeralContainers`` through (``podEphemeralContainersStrategy.PrepareForUpdate``)."""
+    added = spec(new).get("ephemeralContainers")
+    fields = ("uid", "resourceVersion", "managedFields")
+    given = {field: value for field in fields if (value := metadata(new).get(field))}
+    new["metadata"] = {**metadata(old), **given}
+    new["spec"] = dict(spec(old))
+    if added:
+        new["spec"]["ephemeralContainers"] = added
 
 
 def _keep(new: JsonObject, old: JsonObject, field: str) -> None:

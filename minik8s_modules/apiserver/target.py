@@ -69,7 +69,6 @@ _UNSERVED = {
     "exec": f"exec is not served; run `docker exec` on the pod's node ({_ON_THE_NODE})",
     "attach": f"attach is not served; run `docker attach` on the pod's node ({_ON_THE_NODE})",
     "portforward": "port-forward is not served; nodes reach a pod at its address (`kubectl get pod -o wide`)",
-    "ephemeralcontainers": "a pod's containers are fixed when it is made",
     "eviction": "eviction is not served; delete the pod",
     "resize": "resources are fixed when the container is made",
 }

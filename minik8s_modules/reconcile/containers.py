@@ -27,6 +27,7 @@ from minik8s_modules.reconcile.environment import (
 from minik8s_modules.reconcile.images import decide_image
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.sandboxes import RESET_AFTER_S, pod_identity
+from minik8s_modules.reconcile.security import MustNotBeRoot, effective, security, user
 from minik8s_modules.reconcile.values import PodEvent, PodInputs, Sealed, Waiting
 from minik8s_modules.reconcile.volumes import failed_mount, mounts
 
@@ -38,6 +39,8 @@ SANDBOX_MISSING = "SandboxMissing"
 """A node's reason for a container whose sandbox is not up; why that is so is told of the sandbox."""
 FAILED_MOUNT = "FailedMount"
 """A node's reason for a volume it could not make, and for a container that mounts one."""
+EPHEMERAL = "ephemeral"
+"""The kind of a container that ``kubectl debug`` adds: started once, never again."""
 START_ERROR = 128
 """Exit code of a container that could not be started (kubelet's StartError)."""
 
@@ -89,6 +92,8 @@ def _unseen(context: PodContext, container: JsonObject, kind: str) -> Step:
     """Decide about a container of which nothing exists: never made, or removed behind our back."""
     recorded = recorded_status(context.pod, container["name"])
     ended = objects.dig(recorded, "state", "terminated")
+    if kind == EPHEMERAL and recorded.get("containerID"):
+        return Step(finished=True)
     if ended and not _restarts(context.pod, kind, int(ended.get("exitCode") or 0)):
         return Step(finished=True, exit_code=int(ended.get("exitCode") or 0))
     attempt = int(recorded.get("restartCount") or 0) + 1 if recorded.get("containerID") else 0
@@ -102,7 +107,8 @@ _EPOCH = "1970-01-01T00:00:00Z"
 def recorded_status(pod: JsonObject, name: str) -> JsonObject:
     """Return the status the API has of a container, or an empty map."""
     status = objects.status(pod)
-    known = (status.get("initContainerStatuses") or []) + (status.get("containerStatuses") or [])
+    fields = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    known = [one for field in fields for one in status.get(field) or []]
     return next((one for one in known if one.get("name") == name), {})
 
 
@@ -157,6 +163,8 @@ def exit_code_of(ended: ObservedContainer) -> int:
 
 def _restarts(pod: JsonObject, kind: str, exit_code: int) -> bool:
     policy = objects.spec(pod).get("restartPolicy") or "Always"
+    if kind == EPHEMERAL:
+        return False
     if kind == "init":
         return exit_code != 0 and policy != "Never"
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
@@ -265,12 +273,19 @@ def declare(context: PodContext, container: JsonObject, kind: str, attempt: int)
     try:
         variables = environment(pod, container, context.inputs)
         entry = _entry(context, container, kind, attempt) | _configured(pod, container, variables)
+        entry |= _among_processes_of(container, entry)
     except ConfigurationMissing as error:
         event = PodEvent("Warning", "Failed", f"Error: {error}", f"config/{name}/{error}", name)
         waiting = Waiting("CreateContainerConfigError", str(error))
         return Step(kept(context, container, kind), waiting=waiting, events=(event,))
     sealed = Sealed({own_secret(pod, name): dict(variables.made)} if variables.made else {})
     return Step(entry, references=variables.references, sealed=sealed)
+
+
+def _among_processes_of(container: JsonObject, entry: JsonObject) -> JsonObject:
+    """Return the part of the entry that puts a debugging container into the target's process namespace."""
+    target = container.get("targetContainerName")
+    return {"security": {**entry.get("security", {}), "pid": f"container/{target}"}} if target else {}
 
 
 def kept(context: PodContext, container: JsonObject, kind: str) -> JsonObject | None:
@@ -309,13 +324,16 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
         "secret_env": [],
         "working_dir": container.get("workingDir") or None,
         "user": None,
+        "security": security(context.pod, container),
         "privileged": bool(objects.dig(container, "securityContext", "privileged")),
         # init containers have no terminal: a shell or REPL with one would never end, and its pod never start
         "tty": (original and kind == "app") or bool(container.get("tty")),
         "stdin": bool(container.get("stdin")),
+        "stdin_once": bool(container.get("stdinOnce")),
         "cpu_shares": resources.cpu_shares(container),
         "cpu_quota_us": resources.cpu_quota_us(container),
         "memory_bytes": resources.memory_bytes(container),
+        "oom_score_adj": resources.oom_score_adj(context.pod, container, context.inputs.node),
         "mounts": [],
         "restart_policy": str(objects.spec(context.pod).get("restartPolicy") or "Always") if kind == "app" else "Never",
     }
@@ -340,15 +358,9 @@ def _configured(pod: JsonObject, container: JsonObject, variables: Environment) 
 
 
 def _user(pod: JsonObject, container: JsonObject, *, original: bool) -> str | None:
-    own, shared = container.get("securityContext") or {}, objects.spec(pod).get("securityContext") or {}
-    context = shared | {key: value for key, value in own.items() if value is not None}
-    user, group = context.get("runAsUser"), context.get("runAsGroup")
-    if original and context.get("privileged"):
+    if original and effective(pod, container).get("privileged"):
         return None
-    if context.get("runAsNonRoot") and user is None:
-        raise ConfigurationMissing("container has runAsNonRoot and image will run as root; set runAsUser")
-    if context.get("runAsNonRoot") and user == 0:
-        raise ConfigurationMissing("container's runAsUser breaks non-root policy")
-    if user is None:
-        return None if group is None else f"0:{group}"
-    return str(user) if group is None else f"{user}:{group}"
+    try:
+        return user(pod, container)
+    except MustNotBeRoot as error:
+        raise ConfigurationMissing(str(error)) from error

@@ -16,6 +16,7 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.reconcile.containers import (
     CREATING,
+    EPHEMERAL,
     PodContext,
     Step,
     decide_container,
@@ -27,6 +28,7 @@ from minik8s_modules.reconcile.items import SECTIONS
 from minik8s_modules.reconcile.observed import ObservedPod
 from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
+from minik8s_modules.reconcile.security import Refusal, refusal
 from minik8s_modules.reconcile.values import (
     NodeDocument,
     PodDecision,
@@ -50,7 +52,15 @@ def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datet
         return _decide_deleted(pod, seen, inputs, now)
     if (phase := str(objects.status(pod).get("phase") or "")) in TERMINAL:
         return _over(PodContext(pod, seen, inputs, now), phase)
+    if seen.empty and (refused := refusal(pod)):
+        return _refused(refused)
     return _decide_wanted(pod, seen, inputs, now)
+
+
+def _refused(why: Refusal) -> PodDecision:
+    """Return the decision of a pod that the node does not take; it is Failed and will not be tried again."""
+    event = PodEvent("Warning", why.reason, why.message, f"refused/{why.reason}")
+    return PodDecision({}, phase="Failed", reason=why.reason, message=why.message, events=(event,))
 
 
 def _decide_deleted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:
@@ -87,9 +97,12 @@ def _stop_or_keep(context: PodContext, container: JsonObject, kind: str) -> Step
 
 
 def _containers(pod: JsonObject) -> Iterable[tuple[str, JsonObject]]:
-    """Yield (kind, container) of init containers, then app containers."""
-    for field, _, container in objects.all_containers(pod):
-        yield ("init" if field == "initContainers" else "app"), container
+    """Yield (kind, container) of init containers, then app and ephemeral containers."""
+    for field, _, container in objects.every_container(pod):
+        yield _KINDS[field], container
+
+
+_KINDS = {"initContainers": "init", "containers": "app", "ephemeralContainers": EPHEMERAL}
 
 
 def _over(context: PodContext, phase: str) -> PodDecision:
@@ -143,6 +156,9 @@ def _steps(context: PodContext) -> dict[str, Step]:
     for container in apps:
         decide = _held if blocked else decide_container
         steps[container["name"]] = decide(context, container, "app")
+    for container in objects.spec(pod).get("ephemeralContainers") or []:
+        # whatever else waits: they are there to find out why
+        steps[container["name"]] = decide_container(context, container, EPHEMERAL)
     return steps
 
 

@@ -57,7 +57,7 @@ def references(pod: JsonObject) -> frozenset[Reference]:
     """Return what the pod's variables and volumes refer to."""
     namespace = objects.namespace(pod)
     found: set[Reference] = set()
-    for _, _, container in objects.all_containers(pod):
+    for _, _, container in objects.every_container(pod):
         for kind, name in _of_container(container):
             found.add(Reference(kind, namespace, name))
     for volume in objects.spec(pod).get("volumes") or []:

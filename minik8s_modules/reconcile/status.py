@@ -36,6 +36,10 @@ def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place:
     for status in inits:
         status["ready"] = objects.dig(status, "state", "terminated", "exitCode") == 0
         status.pop("started", None)
+    extra = [
+        {**_container_status(pod, one, seen, decision), "ready": False}
+        for one in objects.spec(pod).get("ephemeralContainers") or []
+    ]
     before = objects.status(pod)
     initialized = all(status["ready"] for status in inits) or _any_started(apps)
     phase = _phase(pod, inits, apps, decision, initialized=initialized)
@@ -46,7 +50,9 @@ def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place:
         "qosClass": before.get("qosClass") or qos_class(pod),
         "containerStatuses": apps,
         **({"initContainerStatuses": inits} if inits else {}),
+        **({"ephemeralContainerStatuses": extra} if extra else {}),
         **{key: before[key] for key in ("reason", "message", "nominatedNodeName") if before.get(key)},
+        **({"reason": decision.reason, "message": decision.message} if decision.reason else {}),
     }
     return status | _addresses(pod, before, place)
 

@@ -74,16 +74,18 @@ class Teller:
         pod = self._lookup(uid)
         if pod is not None:
             # the pause image is no container's: the event is the pod's then
-            names = (one["name"] for _, _, one in objects.all_containers(pod) if one["image"] == image)
+            names = (one["name"] for _, _, one in objects.every_container(pod) if one["image"] == image)
             self._record(pod, PodEvent("Normal", reason, message, "", next(names, "")))
 
     def uses(self, uid: str, image: str) -> bool:
         """Return whether a container of the pod names ``image``."""
         pod = self._lookup(uid)
-        return pod is not None and any(one["image"] == image for _, _, one in objects.all_containers(pod))
+        return pod is not None and any(one["image"] == image for _, _, one in objects.every_container(pod))
 
     def _record(self, pod: JsonObject, event: PodEvent) -> None:
         inits = {one["name"] for one in objects.init_containers(pod)}
-        field = "initContainers" if event.container in inits else "containers"
+        extra = {one["name"] for one in objects.spec(pod).get("ephemeralContainers") or []}
+        field = "containers" if event.container not in inits | extra else "initContainers"
+        field = "ephemeralContainers" if event.container in extra else field
         path = f"spec.{field}{{{event.container}}}" if event.container else ""
         self._recorder.event(pod, event.type, event.reason, event.message, field_path=path)

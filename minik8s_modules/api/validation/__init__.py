@@ -12,7 +12,7 @@ from minik8s_modules.api import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common, containers, fields, meta, volumes
+from minik8s_modules.api.validation import common, containers, ephemeral, fields, meta, volumes
 from minik8s_modules.api.validation.registry import CREATE, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
@@ -37,6 +37,8 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
     causes = meta.validate_metadata_update(kind, new, old)
     if subresource == "status":
         return causes
+    if subresource == "ephemeralcontainers":
+        return causes + ephemeral.validate_added(new, old) + fields.newly_refused(kind, new, old)
     check_update = UPDATE.get(kind.id)
     if check_update is not None:
         causes += check_update(new, old)

@@ -44,6 +44,8 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
         "spec.initContainers", init_containers(pod), volumes, host_network=host_network, init=True
     )
     causes += _container_names(declared)
+    if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):
+        causes.append(common.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     causes += _scalars(declared)
     causes += validate_labels("spec.nodeSelector", declared.get("nodeSelector") or {})
     causes += _dns(declared)

@@ -66,7 +66,9 @@ async def serve_attach(client: Connection, docker: Dockerd, request: StreamReque
     async def ended() -> JsonObject:
         return SUCCESS
 
-    await _converse(console, start, ended, _resizer(docker, path), tty=container.tty)
+    # where stdin stays open for the next one who attaches, Docker takes its end for the end of the whole conversation
+    open_end = container.stdin and not container.stdin_once
+    await _converse(console, start, ended, _resizer(docker, path), tty=container.tty, ends=not open_end)
 
 
 def exit_status(code: int) -> JsonObject:
@@ -100,13 +102,14 @@ async def _converse(
     resize: Sized,
     *,
     tty: bool,
+    ends: bool = True,
 ) -> None:
     try:
         process = await start()
     except Minik8sError as error:
         await console.finish(_failure(error))
         return
-    told = asyncio.create_task(_feed(console, process, resize))
+    told = asyncio.create_task(_feed(console, process, resize, ends=ends))
     output = asyncio.create_task(_copy_output(process, console, tty=tty))
     try:
         done, _ = await asyncio.wait({told, output}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,14 +133,15 @@ async def _status(ended: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
         return _failure(error)
 
 
-async def _feed(console: Console, process: Connection, resize: Sized) -> None:
-    """Give the process what the client says; return when the client is gone."""
+async def _feed(console: Console, process: Connection, resize: Sized, *, ends: bool) -> None:
+    """Give the process what the client says, the end of it too if it ``ends``; return when the client is gone."""
     while (said := await console.receive()) is not None:
         if isinstance(said, Stdin):
             with contextlib.suppress(OSError):  # the process reads no more; its output tells the end
                 await process.write(said.data)
         elif isinstance(said, StdinEnd):
-            process.end_writing()
+            if ends:
+                process.end_writing()
         else:
             await resize(said)
 

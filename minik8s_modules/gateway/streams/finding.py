@@ -14,12 +14,16 @@ _NOT_FOUND = 404
 
 
 class Found(NamedTuple):
-    """A container: its Docker id, whether it has a terminal, whether it runs, whether its stdin is open."""
+    """A container: its Docker id, whether it has a terminal, whether it runs, whether its stdin is open.
+
+    ``stdin_once``: the first end of its stdin is the end of it.
+    """
 
     id: str
     tty: bool
     running: bool
     stdin: bool
+    stdin_once: bool = False
 
 
 async def of_log(docker: Dockerd, request: StreamRequest) -> Found:
@@ -89,4 +93,5 @@ async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str)
     marks = config.get("Labels") or {}
     if (marks.get(labels.NODE), marks.get(labels.POD_UID)) != (request.node, request.uid):
         return None
-    return Found(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), bool(config.get("OpenStdin")))
+    stdin, once = bool(config.get("OpenStdin")), bool(config.get("StdinOnce"))
+    return Found(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), stdin, once)

@@ -60,7 +60,7 @@ MOUNT: Schema = {
 }
 STOP: Schema = {"grace_s": Field((WHOLE, float))}
 CHOICES = {
-    "type": ("app", "init"),
+    "type": ("app", "init", "ephemeral"),
     "state": ("running", "kept"),
     "restart_policy": (None, "Always", "OnFailure", "Never"),
 }

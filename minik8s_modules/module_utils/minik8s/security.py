@@ -177,7 +177,7 @@ def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: di
         KeyFault: CreateContainerConfigError.
         DockerError: Docker did not tell of the image or the sandbox.
     """
-    security, parent = entry["security"], _cgroup_parent(context, sandbox)
+    security = entry["security"]
     image_user = ""
     if security.get("non_root") or (security.get("group") is not None and not entry["user"]):
         image = context.docker.image(entry["image"]) or {}
@@ -186,8 +186,7 @@ def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: di
     more = host_config(security, sandbox, context.state_dir, privileged=entry["privileged"])
     if security.get("pid", "").startswith(OF_CONTAINER):
         more["PidMode"] = f"container:{_target(context, entry)}"
-    if parent:
-        more["CgroupParent"] = parent
+    more |= _of_sandbox(context, sandbox)
     if security:
         body["Labels"][labels.SECURITY] = security_text(security)
     return {**body, "User": user_of(entry, image_user), "HostConfig": {**body["HostConfig"], **more}}
@@ -203,7 +202,8 @@ def _target(context: Context, entry: Mapping[str, Any]) -> str:
     raise KeyFault(CONFIG_ERROR, f"target container {name} does not run")
 
 
-def _cgroup_parent(context: Context, sandbox: str) -> str:
-    """Return the pod's cgroup: the one its pause container was made in."""
+def _of_sandbox(context: Context, sandbox: str) -> dict[str, str]:
+    """Return what a container has from its pause container: the pod's cgroup and runtime."""
     inspect = context.docker.inspect(sandbox)
-    return str(inspect["HostConfig"].get("CgroupParent") or "") if inspect else ""
+    host = inspect["HostConfig"] if inspect else {}
+    return {name: host[name] for name in ("CgroupParent", "Runtime") if host.get(name)}

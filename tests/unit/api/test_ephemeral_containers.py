@@ -1,0 +1,115 @@
+"""Ephemeral containers: they come by their subresource alone, and only ever more of them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import strategy
+from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.validation import validate_create, validate_update
+
+SUB = "ephemeralcontainers"
+JsonObject = dict[str, Any]
+
+
+def pod(*extra: JsonObject) -> JsonObject:
+    made: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "5"},
+        "spec": {
+            "containers": [{"name": "app", "image": "i:1"}],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "ephemeralContainers": list(extra),
+        },
+        "status": {"phase": "Running"},
+    }
+    apply_defaults(POD, made)
+    return made
+
+
+def debugger(**fields: Any) -> JsonObject:
+    return {"name": "debugger", "image": "busybox:1", **fields}
+
+
+def causes(new: JsonObject, old: JsonObject) -> list[str]:
+    return [f"{each.field}: {each.message}".strip() for each in validate_update(POD, new, old, SUB)]
+
+
+def test_a_debugging_container_comes_with_the_defaults_of_containers():
+    new = pod(debugger(targetContainerName="app", stdin=True, tty=True))
+    assert causes(new, pod()) == []
+    assert new["spec"]["ephemeralContainers"][0]["terminationMessagePolicy"] == "File"
+
+
+def test_nothing_else_changes_by_the_subresource():
+    new, old = pod(debugger()), pod()
+    new["spec"]["containers"][0]["image"] = "other:2"
+    new["metadata"]["labels"] = {"a": "b"}
+    new["status"] = {"phase": "Failed"}
+    strategy.prepare_update(POD, new, old, SUB)
+    assert new["spec"]["containers"] == old["spec"]["containers"]
+    assert "labels" not in new["metadata"]
+    assert new["status"] == old["status"]
+    assert new["spec"]["ephemeralContainers"][0]["name"] == "debugger"
+
+
+def test_what_is_there_may_neither_go_nor_change():
+    old = pod(debugger())
+    told = 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "debugger" may not be'
+    assert causes(pod(), old) == [f"{told} removed"]
+    assert causes(pod(debugger(command=["sh"])), old) == [f"{told} changed"]
+    assert causes(pod(debugger(), debugger(name="second")), old) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"name": "app"}, 'spec.ephemeralContainers[0].name: Duplicate value: "app"'),
+        ({"targetContainerName": "no"}, 'spec.ephemeralContainers[0].targetContainerName: Not found: "no"'),
+        ({"image": ""}, "spec.ephemeralContainers[0].image: Required value"),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "x"}]},
+            "spec.ephemeralContainers[0].volumeMounts[0].subPath: Forbidden: cannot be set for an Ephemeral Container",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(fields, told):
+    assert told in causes(pod(debugger(**fields)), pod())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ports": [{"containerPort": 80}]},
+        {"livenessProbe": {"exec": {"command": ["true"]}}},
+        {"lifecycle": {"preStop": {"exec": {"command": ["true"]}}}},
+        {"resources": {"limits": {"cpu": "1"}}},
+        {"restartPolicy": "Always"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_only_other_containers_may_have_is_refused(fields):
+    field = next(iter(fields))
+    told = f"spec.ephemeralContainers[0].{field}: Forbidden: cannot be set for an Ephemeral Container"
+    assert told in causes(pod(debugger(**fields)), pod())
+
+
+def test_a_new_pod_has_none():
+    made = pod(debugger())
+    del made["metadata"]["resourceVersion"]
+    told = [f"{each.field}: {each.message}" for each in validate_create(POD, made)]
+    assert "spec.ephemeralContainers: Forbidden: cannot be set on create" in told
+
+
+def test_a_static_pods_mirror_takes_none():
+    old = pod()
+    old["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+    new = copy.deepcopy(old)
+    new["spec"]["ephemeralContainers"] = [debugger()]
+    apply_defaults(POD, new)
+    assert causes(new, old) == [": Forbidden: static pods do not support ephemeral containers"]
