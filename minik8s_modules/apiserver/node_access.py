@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_ADDRESS, SERVICE_ACCOUNT
-from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec
-from minik8s_modules.api.pod_references import Reference, references
+from minik8s_modules.api.objects import dig, labels, name, spec
+from minik8s_modules.api.pod_references import Reference
 from minik8s_modules.api.rbac import Rule, compiled
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.node_index import NodeIndex
 from minik8s_modules.apiserver.write import Write
 from minik8s_modules.store.cache import WatchCache
 
@@ -70,6 +71,7 @@ class NodeAuthorizer:
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
+        self._index = NodeIndex(cache)
 
     def why(self, user: User, asked: Attributes) -> str:
         """Return why the node may do it; "" when it may not, or the user is no node."""
@@ -108,16 +110,7 @@ class NodeAuthorizer:
         else:
             fits = asked.verb in _ONE or (asked.verb in _MANY and plural != "serviceaccounts")
         wanted = asked.name or _selected_name(asked.fields)
-        return (
-            fits
-            and bool(wanted)
-            and any(Reference(plural, wanted) in references(pod) for pod in self._pods(node, asked))
-        )
-
-    def _pods(self, node: str, asked: Attributes) -> Iterator[JsonObject]:
-        for item in self._cache.list(f"{POD.prefix}{asked.namespace}/").items:
-            if spec(item.object).get("nodeName") == node:
-                yield item.object
+        return fits and bool(wanted) and self._index.names(node, asked.namespace, Reference(plural, wanted))
 
 
 def _selected_name(fields: str) -> str:
