@@ -6,11 +6,13 @@ Source: pkg/kubelet/cm/helpers_linux.go (shares, quota), pkg/apis/core/v1/helper
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
+from minik8s_modules.api.resources import pod_requests
 
 JsonObject = dict[str, Any]
 _MIN_SHARES, _MAX_SHARES, _SHARES_PER_CPU = 2, 262144, 1024
@@ -37,6 +39,72 @@ def cpu_quota_us(container: JsonObject) -> int:
 def memory_bytes(container: JsonObject) -> int:
     """Return Docker's Memory; 0 means no limit."""
     return to_bytes(_amount(container, "limits", "memory"))
+
+
+def pod_cgroup(pod: JsonObject) -> JsonObject:
+    """Return the limits of the pod's own cgroup (kubelet's ResourceConfigForPod).
+
+    The shares are of all requests; a limit is there only where every container has one. An init container counts where
+    it asks for more than all containers that run later, and the overhead of the runtime is the pod's.
+    """
+    total = pod_requests(pod)
+    best_effort = qos_class(pod) == "BestEffort"
+    shares = _MIN_SHARES if best_effort else max(_MIN_SHARES, total.milli_cpu * _SHARES_PER_CPU // 1000)
+    milli, memory = (_pod_limit(pod, name, amount) for name, amount in (("cpu", to_milli), ("memory", to_bytes)))
+    return {
+        "cpu_shares": min(_MAX_SHARES, shares),
+        "cpu_quota_us": max(_MIN_QUOTA_US, milli * _QUOTA_PERIOD_US // 1000) if milli else 0,
+        "memory_bytes": memory,
+    }
+
+
+def _pod_limit(pod: JsonObject, resource: str, amount: Callable[[str], int]) -> int:
+    limits = {
+        field: [
+            amount(_amount(one, "limits", resource)) for where, _, one in objects.all_containers(pod) if where == field
+        ]
+        for field in ("initContainers", "containers")
+    }
+    if not all(each for group in limits.values() for each in group):
+        return 0
+    overhead = amount(str(objects.dig(pod, "spec", "overhead", resource) or "0"))
+    return max([sum(limits["containers"]), *limits["initContainers"]]) + overhead
+
+
+_GUARANTEED_SCORE, _WORST_SCORE = -997, 1000
+_CRITICAL_PRIORITY = 2_000_000_000
+
+
+def oom_score_adj(pod: JsonObject, container: JsonObject, node: JsonObject) -> int:
+    """Return which processes the kernel kills first when memory runs out (pkg/kubelet/qos/policy.go).
+
+    A node that cannot give a negative score gives 0.
+    """
+    quality = qos_class(pod)
+    if quality == "Guaranteed" or int(objects.spec(pod).get("priority") or 0) >= _CRITICAL_PRIORITY:
+        return _GUARANTEED_SCORE
+    if quality == "BestEffort":
+        return _WORST_SCORE
+    status = objects.status(node)
+    has = to_bytes(str((status.get("capacity") or status.get("allocatable") or {}).get("memory") or "0"))
+    request = to_bytes(_amount(container, "requests", "memory"))
+    score = _WORST_SCORE - (_WORST_SCORE * request // has if has else 0)
+    return max(_WORST_SCORE + _GUARANTEED_SCORE, min(score, _WORST_SCORE - 1))
+
+
+def host_ports(pod: JsonObject) -> list[JsonObject]:
+    """Return the ports of the node that lead to the pod, as its sandbox's entry has them."""
+    return [
+        {
+            "ip": "" if port.get("hostIP") in {None, "", "0.0.0.0"} else port["hostIP"],  # noqa: S104 - compared
+            "protocol": port.get("protocol") or "TCP",
+            "host_port": int(port["hostPort"]),
+            "port": int(port["containerPort"]),
+        }
+        for container in objects.containers(pod)
+        for port in container.get("ports") or []
+        if port.get("hostPort")
+    ]
 
 
 def divided(amount: Decimal, divisor: str | None) -> int:

@@ -13,14 +13,19 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.base.backoff import CONTAINER_RESTART
+from minik8s_modules.reconcile import resources
 from minik8s_modules.reconcile.images import decide_image
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
+from minik8s_modules.reconcile.security import sysctls
 from minik8s_modules.reconcile.values import PodEvent, PodInputs, Settings
 
 JsonObject = dict[str, Any]
 RESET_AFTER_S = 600.0
 """Running this long clears a back-off (kubelet: twice MaxContainerBackOff)."""
 _HOSTNAME_LIMIT = 63
+_KERNEL_NAME_LIMIT = 64
+RUNTIME_HANDLER = "minik8s.io/runtime-handler"
+"""Annotation with the handler of the pod's RuntimeClass; admission writes it and takes it from nobody else."""
 _DEFAULT_NDOTS = "ndots:5"
 
 
@@ -41,6 +46,8 @@ class Sandbox(NamedTuple):
 def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> Sandbox:
     """Return the sandbox a pod that is to run wants now."""
     current = seen.sandbox
+    if refused := _impossible(pod, inputs.settings):
+        return Sandbox(None, message=refused, events=_failed(refused))
     if problem := _problem(pod, seen, inputs):
         wanted = not inputs.address_error and bool(inputs.node.get("spec", {}).get("podCIDR"))
         return Sandbox(None, address_wanted=wanted, message=problem, events=_failed(inputs.address_error and problem))
@@ -90,7 +97,19 @@ def _new(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -
     return Sandbox(sandbox_entry(pod, attempt, seen, inputs), attempt, usable=True, events=events)
 
 
+def _impossible(pod: JsonObject, settings: Settings) -> str:
+    """Return why no sandbox can ever be made of the pod: a name that the kernel does not take."""
+    name = _fqdn(pod, settings)
+    if not objects.spec(pod).get("setHostnameAsFQDN") or len(name) <= _KERNEL_NAME_LIMIT:
+        return ""
+    return (
+        f"Failed to construct FQDN from Pod hostname and cluster domain, FQDN {name} is too long "
+        f"({_KERNEL_NAME_LIMIT} characters is the max, {len(name)} characters requested)"
+    )
+
+
 def _problem(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> str:
+    """Return why the sandbox cannot be declared yet; a problem with the address is one that a claim may end."""
     if objects.spec(pod).get("hostNetwork"):
         return ""
     if not objects.spec(inputs.node).get("podCIDR"):
@@ -126,11 +145,28 @@ def sandbox_entry(pod: JsonObject, attempt: int, seen: ObservedPod, inputs: PodI
         "pod": pod_identity(pod),
         "attempt": attempt,
         "image": inputs.settings.pause_image,
-        "hostname": objects.name(inputs.node) if host_network else _hostname(pod),
+        "hostname": _own_name(pod, inputs, host_network=host_network),
         "host_network": host_network,
         "dns": _dns(pod, inputs.settings),
         **_network(seen, inputs, host_network=host_network),
+        **_parts(pod, inputs, host_network=host_network),
     }
+
+
+def _parts(pod: JsonObject, inputs: PodInputs, *, host_network: bool) -> JsonObject:
+    """Return the fields a sandbox may have beside its network; left out where they say nothing."""
+    spec = objects.spec(pod)
+    fields: JsonObject = {
+        "fqdn": "" if host_network else _fqdn(pod, inputs.settings),
+        "host_aliases": [[str(one["ip"]), *(one.get("hostnames") or [])] for one in spec.get("hostAliases") or []],
+        "host_pid": bool(spec.get("hostPID")),
+        "host_ipc": bool(spec.get("hostIPC")),
+        "share_pid": bool(spec.get("shareProcessNamespace")),
+        "sysctls": sysctls(pod),
+        "host_ports": [] if host_network else resources.host_ports(pod),
+        "runtime": objects.annotations(pod).get(RUNTIME_HANDLER, ""),
+    }
+    return {name: value for name, value in fields.items() if value} | {"cgroup": resources.pod_cgroup(pod)}
 
 
 def pod_identity(pod: JsonObject) -> JsonObject:
@@ -141,6 +177,21 @@ def pod_identity(pod: JsonObject) -> JsonObject:
 def _hostname(pod: JsonObject) -> str:
     name = str(objects.spec(pod).get("hostname") or objects.name(pod))
     return name[:_HOSTNAME_LIMIT].rstrip("-.")
+
+
+def _own_name(pod: JsonObject, inputs: PodInputs, *, host_network: bool) -> str:
+    """Return what the kernel tells the pod's programs as the host's name."""
+    if host_network:
+        return objects.name(inputs.node)
+    whole = _fqdn(pod, inputs.settings) if objects.spec(pod).get("setHostnameAsFQDN") else ""
+    return whole or _hostname(pod)
+
+
+def _fqdn(pod: JsonObject, settings: Settings) -> str:
+    """Return the name a pod with a subdomain has in the cluster, "" for others."""
+    subdomain = objects.spec(pod).get("subdomain")
+    domain = f"{objects.namespace(pod)}.svc.{settings.cluster_domain}"
+    return f"{_hostname(pod)}.{subdomain}.{domain}" if subdomain else ""
 
 
 def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> JsonObject:
@@ -165,6 +216,7 @@ def _dns(pod: JsonObject, settings: Settings) -> JsonObject:
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     if spec.get("hostNetwork") and policy == "ClusterFirst":
         policy = "Default"
+    # without cluster DNS, ClusterFirst is what the node asks
     cluster = bool(settings.cluster_dns) and policy.startswith("ClusterFirst")
     domain = settings.cluster_domain
     searches = [f"{objects.namespace(pod)}.svc.{domain}", f"svc.{domain}", domain] if cluster else []
@@ -176,6 +228,7 @@ def _dns(pod: JsonObject, settings: Settings) -> JsonObject:
         ),
         "searches": list(dict.fromkeys([*searches, *(given.get("searches") or [])])),
         "options": options + [_option(option) for option in given.get("options") or []],
+        **({} if cluster or policy == "None" else {"node": True}),
     }
 
 

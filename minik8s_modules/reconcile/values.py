@@ -128,3 +128,6 @@ class PodDecision(NamedTuple):
     phase: str = ""
     waiting: Mapping[str, Waiting] = {}
     events: tuple[PodEvent, ...] = ()
+    reason: str = ""
+    """``status.reason`` of a pod that failed for another cause than its containers; ``message`` says more."""
+    message: str = ""

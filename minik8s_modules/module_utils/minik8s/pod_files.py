@@ -43,7 +43,7 @@ def hosts_text(entry: Mapping[str, Any], node_hosts: str) -> str:
     if entry["host_network"]:
         text = MARK.decode() + " (host network).\n" + node_hosts.rstrip("\n") + "\n"
     else:
-        names = [entry["fqdn"], entry["hostname"]] if entry["fqdn"] else [entry["hostname"]]
+        names = [entry["fqdn"], entry["fqdn"].partition(".")[0]] if entry["fqdn"] else [entry["hostname"]]
         text = MARK.decode() + ".\n" + LOCAL_NAMES + "\t".join([entry["ip"], *dict.fromkeys(names)]) + "\n"
     if not entry["host_aliases"]:
         return text

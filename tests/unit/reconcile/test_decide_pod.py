@@ -30,6 +30,7 @@ def shown(decision: PodDecision) -> dict[str, Any]:
         "address_released": decision.address_released,
         "gone": decision.gone,
         "phase": decision.phase,
+        "reason": decision.reason,
         "waiting": {name: waiting.reason for name, waiting in decision.waiting.items()},
         "messages": {name: waiting.message for name, waiting in decision.waiting.items()},
         "events": [f"{event.type} {event.reason} {event.message}" for event in decision.events],
