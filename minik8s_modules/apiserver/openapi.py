@@ -16,12 +16,14 @@ import orjson
 from minik8s_modules import __version__
 from minik8s_modules.api import schema
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.patching import SUPPORTED
 
 _EXTRA = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
 _WRITE = ("dryRun", "fieldManager", "fieldValidation", "pretty")
+_LIST = ("continue", "fieldSelector", "labelSelector", "limit")
+_WHOLE = frozenset({"status", "approval"})  # subresources whose bodies are the object itself
 
 
 def index() -> JsonObject:
@@ -87,19 +89,28 @@ def _paths(kind: Kind) -> JsonObject:
     content = {"application/json": {"schema": _reference(kind)}}
     patches = {media: {"schema": {"type": "object"}} for media in SUPPORTED}
     operations = {
-        "list": (collection, "get", (), None),
+        "list": (collection, "get", _LIST, None),
         "create": (collection, "post", _WRITE, content),
         "deletecollection": (collection, "delete", ("dryRun",), None),
         "get": (item, "get", (), None),
         "update": (item, "put", _WRITE, content),
-        "patch": (item, "patch", _WRITE, patches),
+        "patch": (item, "patch", (*_WRITE, "force"), patches),
         "delete": (item, "delete", ("dryRun",), None),
     }
     found: JsonObject = {}
     for verb, (path, method, parameters, body) in operations.items():
         if verb in kind.verbs:
             found.setdefault(path, {})[method] = _operation(kind, verb, parameters, body)
+        for sub in _WHOLE.intersection(kind.subresources) if path == item else ():
+            if verb in SUBRESOURCE_VERBS[sub]:
+                found.setdefault(f"{item}/{sub}", {})[method] = _operation(kind, verb, parameters, body)
+    for path, served in found.items():
+        served["parameters"] = [_path_parameter(name) for name in ("namespace", "name") if f"{{{name}}}" in path]
     return found
+
+
+def _path_parameter(name: str) -> JsonObject:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 _ACTIONS = {"create": "post", "update": "put"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.output import YELLOW, Paint
+from minik8s_modules.cli.output import warn
 from minik8s_modules.client.api import ApiClient
 
 ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
@@ -33,10 +36,37 @@ def kubeconfig_path(option: str, environ: Mapping[str, str] = os.environ) -> Pat
     )
 
 
-def connect(option: str) -> ApiClient:
-    """Return a client for the cluster that ``option`` or the environment names."""
-    return ApiClient.from_kubeconfig(kubeconfig_path(option), warn=_warn)
+def connect(options: argparse.Namespace) -> ApiClient:
+    """Return a client for the cluster that the options or the environment name; settles ``options.namespace``."""
+    path = kubeconfig_path(options.kubeconfig)
+    if getattr(options, "namespace", "") is None:
+        options.namespace = context_namespace(path, options.context)
+    return ApiClient.from_kubeconfig(path, warn=warn, context=options.context)
 
 
-def _warn(text: str) -> None:
-    print(Paint(sys.stderr)(f"Warning: {text}", YELLOW), file=sys.stderr)
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the kubeconfig as it stands in the file.
+
+    Raises:
+        UsageError: it cannot be read, or is no mapping.
+    """
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read kubeconfig {path}: {error}") from error
+    if not isinstance(config, dict):
+        raise UsageError(f"kubeconfig {path} must hold a mapping at its top level")
+    return config
+
+
+def named(config: Mapping[str, Any], group: str, name: str) -> dict[str, Any] | None:
+    """Return the entry ``name`` of ``contexts``, ``clusters`` or ``users``, or None."""
+    entries = [entry for entry in config.get(group) or [] if isinstance(entry, dict)]
+    return next((entry for entry in entries if entry.get("name") == name), None)
+
+
+def context_namespace(path: Path, context: str) -> str:
+    """Return the namespace of ``context``, else of the current one; ``default`` where it names none."""
+    config = read_config(path)
+    entry = named(config, "contexts", context or str(config.get("current-context") or ""))
+    return str(((entry or {}).get("context") or {}).get("namespace") or "default")

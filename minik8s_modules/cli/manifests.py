@@ -1,4 +1,8 @@
-"""Reads manifests: files, folders or standard input; many YAML or JSON documents each."""
+"""Reads manifests: files, folders or standard input; many YAML or JSON documents each.
+
+A manifest without apiVersion is read as ``v1``, as the original MiniK8s reads all of them; one of the original's
+dialect becomes canonical here already, so that what is merged with the live object is spelled alike.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from typing import NamedTuple
 
 import yaml
 
+from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.output import warn
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -24,18 +30,25 @@ class Manifest(NamedTuple):
     where: str
 
 
-def read_manifests(paths: Sequence[str], namespace: str) -> list[Manifest]:
+def read_manifests(
+    paths: Sequence[str], namespace: str, *, recursive: bool = False, dialect: str = ""
+) -> list[Manifest]:
     """Return all objects of ``paths`` in order; a namespaced one without a namespace gets ``namespace``.
+
+    ``dialect`` ``original`` marks each object as one of the original MiniK8s.
 
     Raises:
         UsageError: a file cannot be read, is no YAML, or holds something that is no known object.
     """
-    found = [manifest for path in paths for manifest in _read(path)]
+    found = [manifest for path in paths for manifest in _read(path, recursive=recursive)]
     if not found:
         raise UsageError(f"no objects in {', '.join(paths)}")
     for manifest in found:
+        metadata = manifest.object["metadata"]
         if manifest.kind.namespaced:
-            manifest.object["metadata"].setdefault("namespace", namespace)
+            metadata.setdefault("namespace", namespace)
+        if dialect == ORIGINAL:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: ORIGINAL}
     return found
 
 
@@ -43,19 +56,36 @@ def kind_of(document: JsonObject, where: str) -> Kind:
     """Return the kind ``document`` names by apiVersion and kind.
 
     Raises:
-        UsageError: one of them is missing, or the cluster does not serve it.
+        UsageError: there is no kind, or the cluster does not serve it.
     """
-    api_version, kind = document.get("apiVersion"), document.get("kind")
-    if not isinstance(api_version, str) or not isinstance(kind, str):
-        raise UsageError(f"{where}: apiVersion and kind must be given, as in `apiVersion: v1` and `kind: Pod`")
-    known = KINDS.by_api_version(api_version, kind)
+    kind, api_version = document.get("kind"), document.get("apiVersion")
+    if not isinstance(kind, str) or not kind:
+        raise UsageError(f"{where}: kind not found; say what it is, as in `apiVersion: v1` and `kind: Pod`")
+    if api_version is None:
+        return _unversioned(document, kind, where)
+    known = KINDS.by_api_version(str(api_version), kind)
     if known is None:
-        raise UsageError(f"{where}: kind {kind} of {api_version} is not served by this cluster")
+        raise UsageError(f"{where}: kind {kind} of {api_version} is not served by this cluster{_elsewhere(kind)}")
     return known
 
 
-def _read(path: str) -> Iterator[Manifest]:
-    for name, text in _texts(path):
+def _unversioned(document: JsonObject, kind: str, where: str) -> Kind:
+    known = KINDS.by_kind("", "v1", kind)
+    if known is None:
+        raise UsageError(f"{where}: no apiVersion, and v1 has no kind {kind}{_elsewhere(kind)}")
+    warn(f"{where}: no apiVersion; read as v1, as the original MiniK8s does")
+    document["apiVersion"] = "v1"
+    return known
+
+
+def _elsewhere(kind: str) -> str:
+    """Return where a kind of that name, in whatever case, is served."""
+    versions = sorted({f"{at.kind} of {at.api_version}" for at in KINDS.all() if at.kind.lower() == kind.lower()})
+    return f"; there is {', '.join(versions)}" if versions else ""
+
+
+def _read(path: str, *, recursive: bool) -> Iterator[Manifest]:
+    for name, text in _texts(path, recursive=recursive):
         try:
             documents = list(yaml.safe_load_all(text))
         except yaml.YAMLError as error:
@@ -68,23 +98,27 @@ def _read(path: str) -> Iterator[Manifest]:
 def _expand(document: object, where: str) -> Iterator[Manifest]:
     if not isinstance(document, dict):
         raise UsageError(f"{where}: an object is a mapping, not {type(document).__name__}")
-    if document.get("kind") == "List" and isinstance(document.get("items"), list):
+    if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
         for number, item in enumerate(document["items"], 1):
             yield from _expand(item, f"{where}, item {number}")
         return
     kind = kind_of(document, where)
-    metadata = document.setdefault("metadata", {})
+    metadata = document.get("metadata")
+    document["metadata"] = metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict):
         raise UsageError(f"{where}: metadata is a mapping, not {type(metadata).__name__}")
     yield Manifest(kind, document, where)
 
 
-def _texts(path: str) -> Iterator[tuple[str, str]]:
+def _texts(path: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
     if path == "-":
         yield "standard input", sys.stdin.read()
         return
+    if path.startswith(("http://", "https://")):
+        raise UsageError(f"{path}: manifests are not fetched; download it, look at it, and give the file or `-`")
     place = Path(path)
-    files = sorted(file for file in place.iterdir() if file.suffix in SUFFIXES) if place.is_dir() else [place]
+    inside = place.rglob("*") if recursive else place.iterdir() if place.is_dir() else ()
+    files = sorted(file for file in inside if file.suffix in SUFFIXES) if place.is_dir() else [place]
     for file in files:
         try:
             yield str(file), file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a person sees: aligned tables, YAML, colours only where a terminal reads them."""
+"""What a person sees: aligned tables, YAML, progress, colours only where a terminal reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import Any, TextIO
 
 import yaml
 
+from minik8s_modules.api.errors import StatusError
+
 RED, GREEN, YELLOW, CYAN, BOLD = "31", "32", "33", "36", "1"
+# words of status columns by what they tell; what is not here keeps the terminal's colour
+_TOLD = {
+    GREEN: {"Running", "Ready", "Active", "Bound", "Available", "Approved", "Approved,Issued", "Complete", "Succeeded"},
+    YELLOW: {"Pending", "ContainerCreating", "PodInitializing", "Terminating", "Released", "Suspended", "Completed"},
+    RED: {"Failed", "Error", "Unknown", "NotReady", "Lost", "Denied", "Evicted", "OOMKilled"},
+}
+_COLOURS = {word: colour for colour, words in _TOLD.items() for word in words}
+_FAULTS = ("BackOff", "Err", "Failed", "Invalid", "Error")
 
 
 class Paint:
@@ -18,25 +28,95 @@ class Paint:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         stream = stream or sys.stdout
-        self._on = stream.isatty() and "NO_COLOR" not in os.environ
+        self._on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def __call__(self, text: str, colour: str) -> str:
         """Return ``text``, coloured if this output shows colours."""
         return f"\x1b[{colour}m{text}\x1b[0m" if self._on and text else text
 
+    def status(self, text: str) -> str:
+        """Return the word of a status column in the colour of what it tells; blanks around it are kept."""
+        word = text.strip()
+        colour = _COLOURS.get(word.split(",")[0], "")
+        if not colour and any(fault in word for fault in _FAULTS):
+            colour = RED
+        return self(text, colour) if colour else text
 
-def aligned(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table with columns three spaces apart, as kubectl prints."""
-    lines = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+
+class Progress:
+    """One line that tells what is waited for: rewritten on a terminal, absent elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = False
+
+    def tell(self, text: str) -> None:
+        """Replace the line by ``text``."""
+        if self._stream.isatty():
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._shown = False
+
+
+def fail(what: str | Exception, where: str = "") -> None:
+    """Print what went wrong, and ``where``, to standard error; a server's refusal is worded as kubectl words it."""
+    told = f"Error from server ({what.reason})" if isinstance(what, StatusError) and what.reason else "error"
+    print(Paint(sys.stderr)(f"{told}: {f'{where}: ' if where else ''}{what}", RED), file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Print a warning to standard error."""
+    print(Paint(sys.stderr)(f"Warning: {text}", YELLOW), file=sys.stderr)
+
+
+def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], paint: Paint | None = None) -> str:
+    """Return a table with columns three spaces apart, as kubectl prints; without a header if it is empty.
+
+    With ``paint`` the header is bold, and what stands below STATUS or PHASE has the colour of what it tells.
+    """
+    lines = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
+    everything = [list(header), *lines] if header else lines
+    if not everything:
+        return ""
+    widths = [max(len(line[column]) for line in everything) for column in range(len(everything[0]))]
+    status = {index for index, name in enumerate(header) if name in {"STATUS", "PHASE", "CONDITION"}}
+    shown = ["   ".join(_cells(line, widths, status, paint)).rstrip() for line in lines]
+    if header:
+        top = "   ".join(_cells(header, widths, set(), None)).rstrip()
+        shown.insert(0, paint(top, BOLD) if paint else top)
+    return "\n".join(shown)
+
+
+def _cells(line: Sequence[str], widths: Sequence[int], status: set[int], paint: Paint | None) -> list[str]:
+    padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+    if paint is None:
+        return padded
+    return [paint.status(cell) if index in status else cell for index, cell in enumerate(padded)]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, as people write them."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    block = "|" if "\n" in text.strip("\n") and not any(line.endswith(" ") for line in text.splitlines()) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=block)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def as_yaml(value: Any) -> str:
     """Return ``value`` as YAML in the order it has."""
-    return yaml.safe_dump(value, sort_keys=False, default_flow_style=False, allow_unicode=True).rstrip()
+    dumped = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    return str(dumped).rstrip()
 
 
 def as_json(value: Any) -> str:

@@ -65,8 +65,10 @@ class ApiClient:
         self._use(Access(server.rstrip("/"), _file(ca), _file(cert), _file(key)), user_agent)
 
     @classmethod
-    def from_kubeconfig(cls, path: str | Path, *, user_agent: str = "minik8s", warn: Warn | None = None) -> ApiClient:
-        """Return a client for the current context of the kubeconfig ``path``.
+    def from_kubeconfig(
+        cls, path: str | Path, *, user_agent: str = "minik8s", warn: Warn | None = None, context: str = ""
+    ) -> ApiClient:
+        """Return a client for ``context`` (else the current one) of the kubeconfig ``path``.
 
         With ``warn`` it writes for a person: it is called with each warning of the server, and fields that the server
         does not know are refused, as kubectl has it.
@@ -74,7 +76,7 @@ class ApiClient:
         Raises:
             ConfigurationError: the file or its certificates cannot be used.
         """
-        return cls.of(load_kubeconfig(Path(path)), user_agent=user_agent, warn=warn)
+        return cls.of(load_kubeconfig(Path(path), context), user_agent=user_agent, warn=warn)
 
     @classmethod
     def of(cls, access: Access, *, user_agent: str = "minik8s", warn: Warn | None = None) -> ApiClient:
@@ -224,6 +226,20 @@ class ApiClient:
     ) -> BaseHTTPResponse:
         """Return the answer (``.status``, ``.headers``, ``.data``) to any request, whatever its status."""
         return self._transport.request(method, path, body, headers)
+
+    def stream(
+        self, path: str, headers: Mapping[str, str] | None = None, *, timeout_s: int = _WATCH_TIMEOUT_S
+    ) -> BaseHTTPResponse:
+        """Return the answer to a GET whose body comes bit by bit (a log, a watch in another form); to be closed.
+
+        Raises:
+            StatusError: the server refused.
+            ApiUnreachable: no answer came.
+        """
+        response = self._transport.stream(path, timeout_s + _WATCH_GRACE_S, headers)
+        if response.status != HTTPStatus.OK:
+            raise error_of(response)
+        return response
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -30,14 +30,14 @@ class Access(NamedTuple):
     key_pem: bytes
 
 
-def load_kubeconfig(path: Path) -> Access:
-    """Return the access that the current context of ``path`` describes.
+def load_kubeconfig(path: Path, context_name: str = "") -> Access:
+    """Return the access that ``context_name``, else the current context, of ``path`` describes.
 
     Raises:
         ConfigurationError: the file cannot be read or lacks a part, or asks for what is not supported.
     """
     config = _read_yaml(path)
-    name = config.get("current-context") or ""
+    name = context_name or config.get("current-context") or ""
     context = _named(config, "contexts", name, "context", path)
     cluster = _named(config, "clusters", context.get("cluster", ""), "cluster", path)
     user = _named(config, "users", context.get("user", ""), "user", path)

@@ -93,7 +93,9 @@ class Transport:
                 if attempts == 0:
                     raise self._unreachable(method, path, error) from error
 
-    def stream(self, path: str, read_timeout_s: float) -> BaseHTTPResponse:
+    def stream(
+        self, path: str, read_timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> BaseHTTPResponse:
         """Return a GET's answer as soon as its headers are there; the caller reads and closes it.
 
         Raises:
@@ -102,7 +104,11 @@ class Transport:
         timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s)
         try:
             response = self._pool.urlopen(
-                "GET", self._prefix + path, headers=self._headers, preload_content=False, timeout=timeout
+                "GET",
+                self._prefix + path,
+                headers={**self._headers, **(headers or {})},
+                preload_content=False,
+                timeout=timeout,
             )
             if response.status != HTTPStatus.OK:
                 response.read(cache_content=True)

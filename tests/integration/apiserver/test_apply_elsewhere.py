@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ SPEC = {
     "selector": {"matchLabels": {"a": "b"}},
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
 }
-REPLICAS = {"f:spec": {"f:replicas": {}}}
+REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
 
 
 def apply(namespace: Namespace, path: str, body, manager="me", **query):
@@ -134,7 +135,7 @@ def test_what_another_owns_in_the_other_version_stays(namespace: Namespace):
 def test_kubectl_migrates_from_client_side_apply(namespace: Namespace, tmp_path):
     manifest = tmp_path / "d.json"
     labels = {"keep": "1", "drop": "1"}
-    body = {
+    body: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "d", "namespace": namespace.name, "labels": labels},

@@ -17,7 +17,7 @@ def test_documents_are_shown_without_managed_fields(capsys):
     api = FakeApi()
     metadata: dict[str, Any] = {"name": "c", "namespace": "default", "managedFields": [{"manager": "m"}]}
     api.create(CONFIG_MAP, {"metadata": metadata, "data": {"k": "v"}})
-    assert get(cast("ApiClient", api), parse(["get", "cm", "c", "-o", "yaml"])) == 0
+    assert get(cast("ApiClient", api), parse(["get", "cm", "c", "-n", "default", "-o", "yaml"])) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
     assert shown["data"] == {"k": "v"}
     assert "managedFields" not in shown["metadata"]

@@ -30,7 +30,7 @@ def test_slashed_words_name_an_object_each():
     ("words", "message"),
     [
         ([], "name a resource type"),
-        (["gizmos"], 'no resource type "gizmos"'),
+        (["gizmos"], 'have a resource type "gizmos"'),
         (["pods,nodes", "web"], "one resource type only"),
         (["pod/web", "db"], "cannot be mixed"),
         (["pod/"], "cannot be mixed"),

@@ -1,0 +1,117 @@
+"""Options that several commands share, so that each is spelled and explained once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+
+from minik8s_modules.client.api import ApiClient
+
+Command = Callable[[ApiClient, argparse.Namespace], int]
+# argparse gives the type no public name, and it is generic for type checkers only
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+KUBECONFIG_HELP = "default: $KUBECONFIG, ~/.kube/config, then the admin's"
+CONTEXT_HELP = "the kubeconfig's context to use instead of its current one"
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps the line breaks of descriptions and examples, and leaves room for long options."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=110)
+
+
+def add(
+    commands: Subparsers, name: str, command: Command, summary: str, *, usage: str = "", examples: str = ""
+) -> argparse.ArgumentParser:
+    """Return the parser of a new command; ``examples`` are lines of ``command   what it does``."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        usage=f"minik8s {usage}" if usage else None,
+        epilog=f"examples:\n{_indented(examples)}" if examples else None,
+        formatter_class=Help,
+    )
+    parser.set_defaults(command=command, offline=False)
+    # before or after the command; without a default here, which would undo the one before it
+    parser.add_argument("--kubeconfig", default=argparse.SUPPRESS, metavar="FILE", help=KUBECONFIG_HELP)
+    parser.add_argument("--context", default=argparse.SUPPRESS, metavar="NAME", help=CONTEXT_HELP)
+    return parser
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
+
+
+def add_words(parser: argparse.ArgumentParser, metavar: str, about: str = "") -> None:
+    """Let the command take words: types and names."""
+    parser.add_argument("words", nargs="*", metavar=metavar, help=about or argparse.SUPPRESS)
+
+
+def add_namespace(parser: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
+    """Add -n, and -A where a command may look into all namespaces."""
+    parser.add_argument("-n", "--namespace", help="namespace (default: that of the kubeconfig's context, or `default`)")
+    if everywhere:
+        parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    else:
+        parser.set_defaults(all_namespaces=False)
+
+
+def add_original_names(parser: argparse.ArgumentParser) -> None:
+    """Add the original MiniK8s' way to name an object: ``-p NAMESPACE -n NAME``, where -n is the name."""
+    parser.add_argument(
+        "-p", dest="original_namespace", metavar="NAMESPACE", help="as in the original: then -n is NAME"
+    )
+    parser.add_argument("--name", default="", help="the object's name, as in the original")
+
+
+def settle_original_names(options: argparse.Namespace) -> None:
+    """Turn ``TYPE -p NAMESPACE -n NAME`` into ``TYPE NAME -n NAMESPACE``, in place."""
+    names = [options.name] if getattr(options, "name", "") else []
+    if getattr(options, "original_namespace", None) is not None:
+        names += [options.namespace] if options.namespace else []
+        options.namespace = options.original_namespace
+    if names and hasattr(options, "original_namespace"):
+        options.words = [*options.words, *names]
+
+
+def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add -f and what goes with it."""
+    parser.add_argument(
+        "-f", "--filename", action="append", required=required, metavar="FILE", help="file, folder or - (repeatable)"
+    )
+    parser.add_argument("-R", "--recursive", action="store_true", help="folders with all that is in them")
+    parser.add_argument(
+        "--dialect", default="", choices=("original", "kubernetes"), help="original: read as the original MiniK8s does"
+    )
+
+
+def add_selectors(parser: argparse.ArgumentParser, *, fields: bool = True) -> None:
+    """Add -l, and --field-selector."""
+    parser.add_argument("-l", "--selector", default="", help="label selector, as in app=web,tier!=db")
+    if fields:
+        parser.add_argument("--field-selector", default="", help="field selector, as in status.phase=Running")
+    else:
+        parser.set_defaults(field_selector="")
+
+
+def add_dry_run(parser: argparse.ArgumentParser, *modes: str) -> None:
+    """Add --dry-run; ``server`` lets the server check everything and store nothing, ``client`` only prints."""
+    modes = modes or ("server",)
+    told = "server: let the server check it, but store nothing"
+    told += "; client: only print it" if "client" in modes else ""
+    parser.add_argument("--dry-run", nargs="?", const="server", default="", choices=("none", *modes), help=told)
+
+
+def add_result(parser: argparse.ArgumentParser) -> None:
+    """Add -o for commands that print what they made or changed."""
+    parser.add_argument(
+        "-o", "--output", default="", metavar="name|yaml|json", help="print the object, not what was done"
+    )
+
+
+def add_manager(parser: argparse.ArgumentParser) -> None:
+    """Add --field-manager."""
+    parser.add_argument("--field-manager", default="", metavar="NAME", help="who owns the fields (default: minik8s)")
