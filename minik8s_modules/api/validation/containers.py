@@ -9,7 +9,7 @@ from typing import Any
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, dig
-from minik8s_modules.api.validation import common
+from minik8s_modules.api.validation import common, security
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -34,7 +34,7 @@ def validate_containers(
         return [common.required(field)]
     causes: list[Cause] = []
     seen: set[str] = set()
-    ports: set[tuple[str, int]] = set()
+    ports: set[tuple[str, str, int]] = set()
     for index, container in enumerate(containers):
         at = f"{field}[{index}]"
         causes += _name(f"{at}.name", container.get("name") or "", seen)
@@ -44,7 +44,7 @@ def validate_containers(
         causes += _environment(at, container)
         causes += _mounts(f"{at}.volumeMounts", container.get("volumeMounts") or [], volumes)
         causes += validate_resources(f"{at}.resources", container.get("resources") or {})
-        causes += _security(f"{at}.securityContext", container.get("securityContext") or {})
+        causes += security.container_security(f"{at}.securityContext", container.get("securityContext") or {})
     return causes
 
 
@@ -84,7 +84,7 @@ def _ports(field: str, ports: list[JsonObject], *, host_network: bool) -> list[C
             causes.append(common.required(f"{at}.containerPort"))
         else:
             causes += common.all_invalid(f"{at}.containerPort", number, common.port_number(number))
-        causes += _host_port(f"{at}.hostPort", port, host_network=host_network)
+        causes += security.host_port(at, port, host_network=host_network)
         if port.get("protocol") not in PROTOCOLS:
             causes.append(common.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
     return causes
@@ -100,26 +100,13 @@ def _port_name(field: str, name: str, names: set[str]) -> list[Cause]:
     return causes
 
 
-def _host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause]:
-    host_port = port.get("hostPort") or 0
-    if not host_port:
-        return []
-    if host_network and host_port != port.get("containerPort"):
-        return [common.invalid(field, host_port, "must match `containerPort` when `hostNetwork` is true")]
-    if not host_network:
-        return [
-            common.forbidden(field, "not supported by minik8s: ports are not published on the node; use hostNetwork")
-        ]
-    return common.all_invalid(field, host_port, common.port_number(host_port))
-
-
-def _host_port_conflicts(field: str, ports: list[JsonObject], taken: set[tuple[str, int]]) -> list[Cause]:
+def _host_port_conflicts(field: str, ports: list[JsonObject], taken: set[tuple[str, str, int]]) -> list[Cause]:
     causes = []
     for index, port in enumerate(ports):
         host_port = port.get("hostPort") or 0
-        key = (port.get("protocol", ""), host_port)
+        key = (port.get("protocol", ""), port.get("hostIP") or "", host_port)
         if host_port and key in taken:
-            causes.append(common.duplicate(f"{field}[{index}].hostPort", f"{key[0]}//{host_port}"))
+            causes.append(common.duplicate(f"{field}[{index}].hostPort", f"{key[0]}/{key[1]}/{host_port}"))
         taken.add(key)
     return causes
 
@@ -303,14 +290,6 @@ def _resource_name(field: str, name: str) -> list[Cause]:
     if not messages and "/" not in name and name not in _STANDARD_RESOURCES:
         messages = ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
     return common.all_invalid(field, name, messages)
-
-
-def _security(field: str, context: JsonObject) -> list[Cause]:
-    causes = []
-    user = context.get("runAsUser")
-    if user is not None and not 0 <= user <= 2**31 - 1:
-        causes.append(common.invalid(f"{field}.runAsUser", user, "must be between 0 and 2147483647, inclusive"))
-    return causes
 
 
 def unbounded(obj: JsonObject) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, init_containers, spec
-from minik8s_modules.api.validation import common
+from minik8s_modules.api.validation import common, security
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.volumes import validate_volumes
@@ -47,6 +47,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):
         causes.append(common.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     causes += _scalars(declared)
+    causes += security.pod_security(pod)
     causes += validate_labels("spec.nodeSelector", declared.get("nodeSelector") or {})
     causes += _dns(declared)
     causes += _tolerations(declared.get("tolerations") or [])

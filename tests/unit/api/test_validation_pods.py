@@ -25,8 +25,11 @@ def test_ports():
     assert told(with_ports({"containerPort": -1})) == ["spec.containers[0].ports[0].containerPort"]
 
 
-def test_a_host_port_needs_the_host_network():
-    assert told(with_ports({"containerPort": 80, "hostPort": 80})) == ["spec.containers[0].ports[0].hostPort"]
+def test_a_host_port_is_taken_once_an_address():
+    assert told(with_ports({"containerPort": 80, "hostPort": 80})) == []
+    assert told(with_ports({"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80})) == [
+        "spec.containers[0].ports[1].hostPort"
+    ]
     assert told(with_ports({"containerPort": 80}, hostNetwork=True)) == []
     two = with_ports({"containerPort": 80}, {"containerPort": 80}, hostNetwork=True)
     assert told(two) == ["spec.containers[0].ports[1].hostPort"]
@@ -49,13 +52,13 @@ def test_what_is_not_acted_on_is_told_once_per_reason():
 
 def test_what_was_stored_earlier_can_still_be_changed():
     old = samples.created(
-        samples.merged(samples.sample(POD), {"spec": {"hostPID": True}, "metadata": {"finalizers": ["a/b"]}})
+        samples.merged(samples.sample(POD), {"spec": {"hostUsers": False}, "metadata": {"finalizers": ["a/b"]}})
     )
     released = samples.merged(old, {"metadata": {"finalizers": []}})
     assert validate_update(POD, released, old) == []
     clean = samples.created(samples.sample(POD))
-    added = samples.merged(clean, {"spec": {"hostPID": True}})
-    assert "spec.hostPID" in {cause.field for cause in validate_update(POD, added, clean)}
+    added = samples.merged(clean, {"spec": {"hostUsers": False}})
+    assert "spec.hostUsers" in {cause.field for cause in validate_update(POD, added, clean)}
 
 
 def test_a_plain_pod_is_not_warned_about():
