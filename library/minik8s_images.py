@@ -1,13 +1,13 @@
 #!/usr/bin/python
 # Copyright: the minik8s authors
 # Apache License 2.0 (see LICENSE)
-"""Ansible module: images built on the machine from its static busybox."""
+"""Ansible module: images built on the machine from static programs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: minik8s_images
-short_description: Images built on the machine from its static busybox
+short_description: Images built on the machine from static programs
 description:
   - Imports each declared image into Docker unless one with the same content is there.
   - The content is the program's bytes and the recipe; it stands in the image's label C(minik8s.io/content).
@@ -30,6 +30,12 @@ options:
       applets: {description: Names under C(/bin). Empty means all., type: list, elements: str, default: []}
       command: {description: What a container runs by default., type: list, elements: str, required: true}
       environment: {description: Environment of containers., type: dict, default: {}}
+      program:
+        description:
+          - A statically linked program that is the whole image, as C(/<name of the file>) and as its command.
+          - Where the file is missing, the image is made of busybox as the other suboptions say.
+        type: path
+      labels: {description: Labels of an image made of O(images[].program)., type: dict, default: {}}
 attributes:
   check_mode: {description: Says which images would be built., support: full}
   diff_mode: {description: Shows the content digests., support: full}
@@ -41,7 +47,11 @@ EXAMPLES = r"""
 - name: The pause image is there
   minik8s_images:
     images:
-      - {name: "minik8s/pause:1", applets: [sleep], command: [/bin/sleep, "2147483647"]}
+      - name: minik8s/pause:1
+        applets: [sleep]
+        command: [/bin/sleep, "2147483647"]
+        program: /var/lib/minik8s/pause
+        labels: {minik8s.io/prober: "1"}
 """
 
 RETURN = r"""
@@ -65,6 +75,8 @@ SPEC = {
     "applets": {"type": "list", "elements": "str", "default": []},
     "command": {"type": "list", "elements": "str", "required": True},
     "environment": {"type": "dict", "default": {}},
+    "program": {"type": "path"},
+    "labels": {"type": "dict", "default": {}},
 }
 
 
@@ -78,8 +90,20 @@ def all_applets(module: AnsibleModule) -> tuple[str, ...]:
 
 def recipe_of(entry: dict[str, Any], everything: tuple[str, ...]) -> Recipe:
     """Return one entry of the options as a value."""
-    environment = tuple((str(name), str(value)) for name, value in sorted(entry["environment"].items()))
+    environment = _pairs(entry["environment"])
+    if own_program(entry):
+        path = Path(entry["program"]).name
+        return Recipe(entry["name"], (), (f"/{path}",), environment, path, _pairs(entry["labels"]))
     return Recipe(entry["name"], tuple(entry["applets"]) or everything, tuple(entry["command"]), environment)
+
+
+def own_program(entry: dict[str, Any]) -> bool:
+    """Return whether the entry's image is made of a program of its own, and not of busybox."""
+    return bool(entry["program"]) and Path(entry["program"]).exists()
+
+
+def _pairs(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(name), str(value)) for name, value in sorted(given.items()))
 
 
 def present_digest(docker: Docker, name: str) -> str | None:
@@ -111,15 +135,18 @@ def main() -> None:
     found: dict[str, str | None] = {}
     built: list[str] = []
     try:
-        program = read_program(module)
-        wanted = {name: recipe.digest(program) for name, recipe in recipes.items()}
+        busybox = read_program(module)
+        own = {
+            each["name"]: Path(each["program"]).read_bytes() for each in module.params["images"] if own_program(each)
+        }
+        wanted = {name: recipe.digest(own.get(name, busybox)) for name, recipe in recipes.items()}
         reachable = Path(socket_path).exists() or not module.check_mode
         found = {name: present_digest(docker, name) if reachable else None for name in recipes}
         built = plan_images(wanted, found)
         if not module.check_mode:
             for name in built:
                 recipe = recipes[name]
-                import_image(docker, recipe, archive(recipe, program), changes(recipe, wanted[name]))
+                import_image(docker, recipe, archive(recipe, own.get(name, busybox)), changes(recipe, wanted[name]))
     except (OSError, DockerError) as error:
         module.fail_json(msg=f"cannot build the images: {error}")
     before = "".join(f"{name} {found[name]}\n" for name in built)

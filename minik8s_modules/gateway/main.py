@@ -17,8 +17,9 @@ from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.inventory import DEFAULT_SHARD, RUN_DIR, NodeAddress, inventory_file, load_nodes
 from minik8s_modules.gateway.leases import FRESH_S, LeaseApi, NodeLeases
 from minik8s_modules.gateway.links import link_to
-from minik8s_modules.gateway.messages import Cancel, PullRequest, Relist, Request
+from minik8s_modules.gateway.messages import Cancel, Probe, PullRequest, Relist, Request
 from minik8s_modules.gateway.node import NodeWatcher
+from minik8s_modules.gateway.probing.service import Probing
 from minik8s_modules.gateway.pulls import Pulls
 from minik8s_modules.gateway.sampling import Sampler
 from minik8s_modules.gateway.server import SocketServer
@@ -43,16 +44,19 @@ class Gateway:
         self._samplers: dict[str, Sampler] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
         self._pulls = Pulls(self._server.publish)
+        self._probing = Probing(self.door, self._server.publish)
         self._leases = NodeLeases(client, self._living, endpoint=endpoint)
 
     def start(self) -> None:
         """Serve clients and renew Leases; nodes come with ``use``."""
+        self._probing.start()
         self._server.start()
         self._leases.start()
 
     def stop(self) -> None:
         """End everything that was started, ssh masters too."""
         self._pulls.stop()
+        self._probing.stop()
         self.use(())
         self._leases.stop()
         self._server.stop()
@@ -66,6 +70,7 @@ class Gateway:
             stopped += [self._samplers.pop(name) for name in gone]
             new = [address for name, address in wanted.items() if name not in self._nodes]
         _stop_all(stopped)
+        self._probing.keep(wanted)
         for address in new:
             watcher = NodeWatcher(address.name, link_to(address, self._directory), self._publish)
             sampler = Sampler(address.name, watcher.source, self._publish)
@@ -103,6 +108,8 @@ class Gateway:
                 self._pulls.cancel(pull_id)
             case PullRequest():
                 self._pull(request)
+            case Probe(node, pod, sandbox, checks):
+                self._probing.declare(node, pod, sandbox, checks)
 
     def _pull(self, request: PullRequest) -> None:
         watcher = self._watcher(request.node)
@@ -115,6 +122,8 @@ class Gateway:
 
     def _publish(self, message: dict[str, Any]) -> None:
         self._server.publish(message)
+        if message["op"] == "event" and message["action"] == "destroy":
+            self._probing.gone(message["node"], message["id"])
         if message["op"] == "alive" and message["alive"]:
             self._leases.renew_soon()
 

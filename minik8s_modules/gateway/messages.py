@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from minik8s_modules.base.errors import Minik8sError
+from minik8s_modules.gateway.probing.checks import BadCheck, Check
+from minik8s_modules.gateway.probing.checks import parse as parse_check
 
 JsonObject = dict[str, Any]
 
@@ -39,7 +41,16 @@ class Cancel(NamedTuple):
     id: str
 
 
-Request = Relist | PullRequest | Cancel
+class Probe(NamedTuple):
+    """Declares all checks of a pod, whose pause container is ``sandbox``; none ends them."""
+
+    node: str
+    pod: str
+    sandbox: str
+    checks: tuple[Check, ...]
+
+
+Request = Relist | PullRequest | Cancel | Probe
 
 
 def parse(line: bytes) -> Request:
@@ -64,8 +75,21 @@ def parse(line: bytes) -> Request:
         case "pull":
             image, auth = _text(message, "image"), _auth(message.get("auth"))
             return PullRequest(_text(message, "id"), _text(message, "node"), image, auth)
+        case "probe":
+            return _probe(message)
         case other:
-            raise BadMessage(f"unknown op {other!r}; known are relist, pull, cancel")
+            raise BadMessage(f"unknown op {other!r}; known are relist, pull, cancel, probe")
+
+
+def _probe(message: Mapping[str, Any]) -> Probe:
+    checks = message.get("checks")
+    if not isinstance(checks, list):
+        raise BadMessage("probe: checks must be a list")
+    try:
+        read = tuple(parse_check(check) for check in checks)
+    except BadCheck as error:
+        raise BadMessage(f"probe: {error}") from error
+    return Probe(_text(message, "node"), _text(message, "pod"), str(message.get("sandbox") or ""), read)
 
 
 def _text(message: Mapping[str, Any], key: str) -> str:

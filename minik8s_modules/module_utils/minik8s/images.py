@@ -1,5 +1,6 @@
-"""Builds small images from one static busybox, with no registry: a tar archive for Docker's import.
+"""Builds small images from one static program, with no registry: a tar archive for Docker's import.
 
+Most images are busybox; the pause image is a program of ours where one could be built (label PROBER says so).
 An image carries the digest of its recipe and of the program's bytes as label ``minik8s.io/content``. Whether it must be
 built again is decided by that label alone, so a new busybox from Debian gives new images and nothing else does.
 The archive holds no times and no names of users: the same recipe gives the same layer on every machine.
@@ -17,6 +18,8 @@ from typing import NamedTuple
 from .docker import Docker, DockerError
 
 LABEL = "minik8s.io/content"
+PROBER = "minik8s.io/prober"
+"""Label of an image whose program takes a table of probes from its stdin (roles/images/files/pause.c)."""
 _DIRECTORIES = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755}
 _TEXTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
@@ -31,9 +34,12 @@ class Recipe(NamedTuple):
     applets: tuple[str, ...]
     command: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
+    path: str = ""
+    """Where the program stands when it is none of busybox; such an image offers no applets."""
+    labels: tuple[tuple[str, str], ...] = ()
 
     def digest(self, program: bytes) -> str:
-        """Return what label ``minik8s.io/content`` must say for this recipe with ``program`` as busybox."""
+        """Return what label ``minik8s.io/content`` must say for this recipe with ``program``."""
         text = json.dumps([*self, _TEXTS], sort_keys=True).encode()
         return hashlib.sha256(text + b"\0" + program).hexdigest()
 
@@ -51,7 +57,7 @@ def archive(recipe: Recipe, program: bytes) -> bytes:
             _add(tar, path, mode, kind=tarfile.DIRTYPE)
         for path, text in _TEXTS.items():
             _add(tar, path, 0o644, text.encode())
-        _add(tar, "bin/busybox", 0o755, program)
+        _add(tar, recipe.path or "bin/busybox", 0o755, program)
         for applet in recipe.applets:
             _add(tar, f"bin/{applet}", 0o777, kind=tarfile.SYMTYPE, target="busybox")
     return stream.getvalue()
@@ -67,7 +73,11 @@ def _add(
 
 def changes(recipe: Recipe, digest: str) -> list[str]:
     """Return the Dockerfile lines that Docker applies to the imported file system."""
-    lines = [f"LABEL {LABEL}={digest}", f"CMD {json.dumps(list(recipe.command))}"]
+    lines = [
+        f"LABEL {LABEL}={digest}",
+        *(f"LABEL {name}={value}" for name, value in recipe.labels),
+        f"CMD {json.dumps(list(recipe.command))}",
+    ]
     return lines + [f"ENV {name}={json.dumps(value)}" for name, value in recipe.environment]
 
 

@@ -1,0 +1,36 @@
+"""The pause image with its probing program, for tests: built from the repository's source, under a tag of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+from pathlib import Path
+
+from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.images import PROBER, Recipe, archive, changes, import_image
+
+SOURCE = Path(__file__).resolve().parents[2] / "roles" / "images" / "files" / "pause.c"
+
+
+def compiled(directory: Path) -> Path:
+    """Return the program, compiled into ``directory``."""
+    program = directory / "pause"
+    argv = ["gcc", "-Os", "-static", "-s", "-Wall", "-Wextra", "-Werror", "-o", str(program), str(SOURCE)]
+    subprocess.run(argv, check=True)
+    return program
+
+
+def pause_image(socket: str) -> str:
+    """Return the name of the image, built unless Docker has it; its tag is the source's digest."""
+    name = f"minik8s/pause:test-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]}"
+    docker = Docker(socket)
+    try:
+        if docker.image(name) is None:
+            with tempfile.TemporaryDirectory() as directory:
+                program = compiled(Path(directory)).read_bytes()
+            recipe = Recipe(name, (), ("/pause",), (), "pause", ((PROBER, "1"),))
+            import_image(docker, recipe, archive(recipe, program), changes(recipe, recipe.digest(program)))
+    finally:
+        docker.close()
+    return name
