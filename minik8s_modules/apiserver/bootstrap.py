@@ -84,7 +84,7 @@ def _binding(kind: Kind, name: str, binding: Mapping[str, str]) -> JsonObject:
         for field, subject in (("groups", "Group"), ("users", "User"))
         for each in binding.get(field, "").split()
     ]
-    ref = {"apiGroup": GROUP, "kind": kind.kind, "name": name}
+    ref = {"apiGroup": GROUP, "kind": kind.kind, "name": binding.get("role", name)}
     return {"metadata": _meta(), "roleRef": ref, "subjects": subjects}
 
 
