@@ -281,7 +281,7 @@ def _endings(this: _Round, before: JsonObject, *, scaling: bool) -> list[Step]:
         this.deployment = {**this.deployment, "status": noted}
     of = statuses.counts if scaling or this.note is not None else statuses.of_rollout
     status = of(this.deployment, sets, new, this.now)
-    left_s = statuses.look_again_s(this.deployment, status, this.now)
+    left_s = None if scaling else statuses.look_again_s(this.deployment, status, this.now)
     return [*_status(before, status), *([Again(left_s)] if left_s is not None else [])]
 
 

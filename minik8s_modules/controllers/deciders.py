@@ -1,0 +1,35 @@
+"""The deciders by kind, over an imagined world: what ``plan`` unrolls. A new controller is a line in ``DECIDERS``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.controllers.deployments import decide_deployment
+from minik8s_modules.controllers.imagined import Decider, World
+from minik8s_modules.controllers.replicasets import decide_replica_set
+from minik8s_modules.controllers.steps import Step
+
+
+def deployment_steps(world: World, deployment: JsonObject) -> list[Step]:
+    """Return the steps of a deployment of the world."""
+    sets = world.found(REPLICA_SET, deployment)
+    pods = {objects.uid(each): world.controlled(POD, each) for each in sets}
+    return decide_deployment(deployment, sets, pods, world.now)
+
+
+def replica_set_steps(world: World, replica_set: JsonObject) -> list[Step]:
+    """Return the steps of a replica set of the world."""
+    controller = (objects.controller_of(replica_set) or {}).get("uid")
+    siblings = [replica_set]
+    if controller:
+        siblings = [
+            each for each in world.all(REPLICA_SET) if (objects.controller_of(each) or {}).get("uid") == controller
+        ]
+    related = [pod for each in siblings for pod in world.controlled(POD, each)]
+    return decide_replica_set(replica_set, world.found(POD, replica_set), related, world.now)
+
+
+DECIDERS: Mapping[Kind, Decider] = {DEPLOYMENT: deployment_steps, REPLICA_SET: replica_set_steps}
