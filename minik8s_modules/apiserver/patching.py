@@ -32,7 +32,16 @@ def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
         raise BadRequest(f"a patch of type {media} must be a JSON object")
     if media == MERGE_PATCH:
         return lambda obj: _merged(obj, wanted)
-    return lambda obj: patch.strategic_merge(target.kind, obj, wanted)
+    return lambda obj: patch.strategic_merge(target.kind, obj, without_type(wanted))
+
+
+def without_type(wanted: JsonObject) -> JsonObject:
+    """Return a strategic merge patch without ``apiVersion`` and ``kind``, which Kubernetes does not look at there.
+
+    Source: apiserver ``endpoints/handlers/patch.go`` (``applyPatchToObject`` fills the Go type it already has). Ansible's
+    ``k8s_scale`` patches a Scale with the workload's kind.
+    """
+    return {field: value for field, value in wanted.items() if field not in {"apiVersion", "kind"}}
 
 
 def _merged(obj: JsonObject, wanted: JsonObject) -> JsonObject:

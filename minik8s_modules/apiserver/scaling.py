@@ -63,6 +63,8 @@ def patched(backend: Backend, target: Target, body: bytes, media: str, options: 
         return _change(backend, target, lambda old: patch.json_patch(old, wanted), options)
     if not isinstance(wanted, dict):
         raise BadRequest(f"a patch of type {media} must be a JSON object")
+    if media == patching.STRATEGIC_MERGE_PATCH:
+        wanted = patching.without_type(wanted)
     return _change(backend, target, lambda old: patch.merge_patch(old, wanted), options)
 
 
