@@ -112,7 +112,7 @@ def writing_commands(commands: Subparsers) -> None:
         cat web.yml | minik8s apply -f -                      from standard input
         minik8s apply --server-side -f web.yml                the server merges, and knows who owns which field""",
     )  # fmt: skip
-    add_filename(parser, required=True)
+    add_filename(parser, required=True, dialect=True)
     add_namespace(parser)
     parser.add_argument("--server-side", action="store_true", help="let the server merge, and keep who owns what")
     parser.add_argument("--force-conflicts", action="store_true", help="with --server-side: take over what others own")
@@ -215,7 +215,7 @@ def planning(commands: Subparsers) -> None:
     parser = add(
         commands, "plan", planning_commands.plan, "show what applying files would change on every node; changes nothing"
     )
-    add_filename(parser, required=True)
+    add_filename(parser, required=True, dialect=True)
     add_namespace(parser)
     parser.add_argument("--delete", action="store_true", help="plan the deletion of the files' objects")
     _exitcode_option(parser)

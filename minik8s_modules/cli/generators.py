@@ -28,7 +28,7 @@ def create_commands(commands: Subparsers) -> None:
         minik8s create job pi --image perl:5 -- perl -Mbignum=bpi -wle 'print bpi(100)'
         minik8s create token robot --duration 1h""",
     )  # fmt: skip
-    add_filename(parser, required=False)
+    add_filename(parser, required=False, dialect=True)
     add_namespace(parser)
     _output(parser)
     types = parser.add_subparsers(title="types", metavar="TYPE")
@@ -50,10 +50,11 @@ def _output(parser: argparse.ArgumentParser) -> None:
 def _generator(
     types: Subparsers, name: str, build: generating.Build, about: str, *, aliases: tuple[str, ...] = (), above: str = ""
 ) -> argparse.ArgumentParser:
-    parser = add(types, name, generating.generate, f"create {about}")
+    tail = about.partition(" [")[1:][1]
+    usage = f"create {above}{name} NAME [options]{' [' + tail if tail else ''}"
+    parser = add(types, name, generating.generate, f"create {about}", usage=usage)
     for alias in aliases:
         types._name_parser_map[alias] = parser  # noqa: SLF001 - declared aliases would stand in the help, too
-    parser.prog = f"minik8s create {above}{name}"
     parser.set_defaults(build=build)
     parser.add_argument("name_word", metavar="NAME")
     add_namespace(parser)
@@ -131,8 +132,9 @@ def _roles(types: Subparsers) -> None:
 
 
 def _token(types: Subparsers) -> None:
-    parser = add(types, "token", generating.token, "print a new token of a service account")
-    parser.prog = "minik8s create token"
+    parser = add(
+        types, "token", generating.token, "print a new token of a service account", usage="create token NAME [options]"
+    )
     parser.add_argument("name_word", metavar="NAME", help="the service account")
     add_namespace(parser)
     add_result(parser)

@@ -29,14 +29,14 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the whole command line."""
     parser = argparse.ArgumentParser(
         prog="minik8s",
-        description=__doc__,
+        description="A kubectl-like view of the cluster, and what kubectl cannot show: plan, drift and why.",
         usage="minik8s [--kubeconfig FILE] [--context NAME] COMMAND ...",
         epilog=EPILOG,
         formatter_class=options.Help,
     )
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help=options.KUBECONFIG_HELP)
     parser.add_argument("--context", default="", metavar="NAME", help=options.CONTEXT_HELP)
-    known = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    known = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog="minik8s")
     commands.reading_commands(known)
     generators.create_commands(known)
     commands.writing_commands(known)
@@ -66,7 +66,7 @@ def _config(known: Subparsers) -> None:
         known, "config", lambda *_: 0, "look at the kubeconfig, choose a context",
         usage="config (view | current-context | get-contexts | use-context | set-context | delete-context) ...",
     )  # fmt: skip
-    inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog="minik8s config")
     view = _offline(inner, "view", configuring.view, "print the kubeconfig, without its keys")
     view.add_argument("--raw", action="store_true", help="with keys and certificates")
     view.add_argument("--minify", action="store_true", help="what the context needs, alone")

@@ -16,10 +16,16 @@ CONTEXT_HELP = "the kubeconfig's context to use instead of its current one"
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Keeps the line breaks of descriptions and examples, and leaves room for long options."""
+    """Keeps the line breaks of descriptions and examples, leaves room for long options, names what they take once."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32, width=110)
+        super().__init__(prog, max_help_position=34, width=116)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        default = self._get_default_metavar_for_optional(action)
+        return f"{', '.join(action.option_strings)} {self._format_args(action, default)}"
 
 
 def add(
@@ -36,8 +42,9 @@ def add(
     )
     parser.set_defaults(command=command, offline=False)
     # before or after the command; without a default here, which would undo the one before it
-    parser.add_argument("--kubeconfig", default=argparse.SUPPRESS, metavar="FILE", help=KUBECONFIG_HELP)
-    parser.add_argument("--context", default=argparse.SUPPRESS, metavar="NAME", help=CONTEXT_HELP)
+    connection = parser.add_argument_group("connection")
+    connection.add_argument("--kubeconfig", default=argparse.SUPPRESS, metavar="FILE", help=KUBECONFIG_HELP)
+    connection.add_argument("--context", default=argparse.SUPPRESS, metavar="NAME", help=CONTEXT_HELP)
     return parser
 
 
@@ -52,7 +59,9 @@ def add_words(parser: argparse.ArgumentParser, metavar: str, about: str = "") ->
 
 def add_namespace(parser: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
     """Add -n, and -A where a command may look into all namespaces."""
-    parser.add_argument("-n", "--namespace", help="namespace (default: that of the kubeconfig's context, or `default`)")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="namespace (default: that of the kubeconfig's context, or `default`)"
+    )
     if everywhere:
         parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
     else:
@@ -77,12 +86,15 @@ def settle_original_names(options: argparse.Namespace) -> None:
         options.words = [*options.words, *names]
 
 
-def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """Add -f and what goes with it."""
+def add_filename(parser: argparse.ArgumentParser, *, required: bool, dialect: bool = False) -> None:
+    """Add -f and what goes with it; ``dialect`` where objects are read for more than their names."""
     parser.add_argument(
         "-f", "--filename", action="append", required=required, metavar="FILE", help="file, folder or - (repeatable)"
     )
     parser.add_argument("-R", "--recursive", action="store_true", help="folders with all that is in them")
+    if not dialect:
+        parser.set_defaults(dialect="")
+        return
     parser.add_argument(
         "--dialect", default="", choices=("original", "kubernetes"), help="original: read as the original MiniK8s does"
     )
@@ -90,9 +102,13 @@ def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 def add_selectors(parser: argparse.ArgumentParser, *, fields: bool = True) -> None:
     """Add -l, and --field-selector."""
-    parser.add_argument("-l", "--selector", default="", help="label selector, as in app=web,tier!=db")
+    parser.add_argument(
+        "-l", "--selector", default="", metavar="SELECTOR", help="label selector, as in app=web,tier!=db"
+    )
     if fields:
-        parser.add_argument("--field-selector", default="", help="field selector, as in status.phase=Running")
+        parser.add_argument(
+            "--field-selector", default="", metavar="SELECTOR", help="field selector, as in status.phase=Running"
+        )
     else:
         parser.set_defaults(field_selector="")
 

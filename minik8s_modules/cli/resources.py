@@ -5,6 +5,7 @@ A name that this command does not know is looked up in the server's discovery, s
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -48,7 +49,8 @@ def find_kind(text: str, client: ApiClient | None = None) -> Kind:
     for kind in _everything(client):
         if _is_named(kind, text.lower()):
             return kind
-    close = sorted({kind.plural for kind in KINDS.all() if kind.plural.startswith(text.lower()[:3])})
+    names = {name: kind.plural for kind in KINDS.all() for name in (kind.plural, kind.singular_name, *kind.short_names)}
+    close = sorted({names[name] for name in difflib.get_close_matches(text.lower(), names, 2, 0.7)})
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     raise UsageError(
         f'the server doesn\'t have a resource type "{text}"; {hint}`minik8s api-resources` lists all of them'
