@@ -13,6 +13,8 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.controllers.deployments import DeploymentController
+from minik8s_modules.controllers.endpoints import EndpointsController
+from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
@@ -48,6 +50,8 @@ def controllers(
     return [
         ReplicaSetController(context),
         DeploymentController(context),
+        EndpointSliceController(context),
+        EndpointsController(context),
         NamespaceController(client),
         NodeController(client, recorder),
         EventController(client),

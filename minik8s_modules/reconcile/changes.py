@@ -33,11 +33,16 @@ class Request(NamedTuple):
 
 def full(wanted: Entries) -> Request:
     """Return the request that observes and converges the whole section."""
-    return Request({"mode": "full", "entries": dict(wanted)}, dict(wanted), None)
+    return Request({"mode": "full", "entries": dict(wanted)}, wanted, None)
 
 
 def delta(wanted: Entries, confirmed: Confirmed, again: AbstractSet[str]) -> Request | None:
-    """Return the request that leads from ``confirmed`` to ``wanted`` and looks at ``again`` too; None for no need."""
+    """Return the request that leads from ``confirmed`` to ``wanted`` and looks at ``again`` too; None for no need.
+
+    Both mappings are kept and must not be changed later; the same one again (10,000 services) needs no comparison.
+    """
+    if wanted is confirmed.entries and not again:
+        return None
     upsert = {key: entry for key, entry in wanted.items() if not _same(confirmed.entries.get(key), entry)}
     delete = sorted(key for key in confirmed.entries if key not in wanted)
     repeated = {key: wanted[key] for key in again if key in wanted}
@@ -55,7 +60,7 @@ def delta(wanted: Entries, confirmed: Confirmed, again: AbstractSet[str]) -> Req
         "upsert": upsert | repeated,
         "delete": delete + absent,
     }
-    return Request(options, dict(wanted), frozenset(upsert) | frozenset(repeated) | frozenset(delete + absent))
+    return Request(options, wanted, frozenset(upsert) | frozenset(repeated) | frozenset(delete + absent))
 
 
 def _same(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:

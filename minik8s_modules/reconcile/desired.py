@@ -30,6 +30,7 @@ from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.security import Refusal, refusal
 from minik8s_modules.reconcile.values import (
+    Entries,
     NodeDocument,
     PodDecision,
     PodEvent,
@@ -215,14 +216,16 @@ def _secret_entries(references: frozenset[str], sealed: Sealed, inputs: PodInput
     return {one: secret_entry(key, one, values) for one, values in sorted((known | sealed).items())}
 
 
-def assemble(node: JsonObject, decisions: Iterable[PodDecision], settings: Settings) -> NodeDocument:
-    """Return the document of a node whose pods want ``decisions``."""
+def assemble(
+    node: JsonObject, decisions: Iterable[PodDecision], settings: Settings, services: Entries | None = None
+) -> NodeDocument:
+    """Return the document of a node whose pods want ``decisions``; ``services`` is that section, kept as it is."""
     document: dict[str, dict[str, JsonObject]] = {section: {} for section in SECTIONS}
     document["network"] = network_entries(node, settings)
     for decision in decisions:
         for section, entries in decision.entries.items():
             document[section].update(entries)
-    return document
+    return {**document, "services": services or {}}
 
 
 def network_entries(node: JsonObject, settings: Settings) -> dict[str, JsonObject]:

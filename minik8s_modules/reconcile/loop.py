@@ -338,7 +338,8 @@ class Reconciler:
         node = self._shard.objects.node(state.name)
         if node is None or not self._can_send(state):
             return {}
-        document = assemble(node, state.decisions.values(), self._shard.settings)
+        services = self._shard.objects.services(node)
+        document = assemble(node, state.decisions.values(), self._shard.settings, services)
         retained = state.retained(document)
         wanted = {**document, "volumes": {**document["volumes"], **retained}}
         requests = state.next_item(wanted, self._clock.monotonic())
@@ -393,6 +394,7 @@ class Reconciler:
                 taken=self._shard.addresses.taken(),
                 addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
                 busy=state.sent is not None or bool(state.dirty),
+                services=self._shard.objects.services(node),
                 tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
             )
 

@@ -6,6 +6,7 @@ the service; the Lease is given back and fought for again. Next step: ``service.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import random
 import sys
@@ -26,6 +27,7 @@ from minik8s_modules.reconcile.items import OnOutcome, Runner
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
+from minik8s_modules.reconcile.services import PROXY_MODES
 from minik8s_modules.reconcile.values import Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
@@ -71,6 +73,9 @@ def read_options(configuration: Configuration) -> Options:
     drift = configuration.text("drift", "normal")
     if drift not in OBSERVE_EVERY_S:
         raise ConfigurationError(f"drift must be normal or fast, not {drift!r}")
+    mode = configuration.text("proxy_mode", "auto")
+    if mode not in PROXY_MODES:
+        raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
     settings = Settings(
         cluster_cidr=configuration.text("cluster_cidr", Settings().cluster_cidr),
         pause_image=configuration.text("pause_image", Settings().pause_image),
@@ -78,6 +83,8 @@ def read_options(configuration: Configuration) -> Options:
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
         cluster_dns=tuple(configuration.texts("cluster_dns", [])),
         api_address=_address(configuration.text("api_address", "")),
+        service_cidr=_network(configuration.text("service_cidr", Settings().service_cidr)),
+        proxy_mode=mode,
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),
@@ -99,6 +106,13 @@ def _plan_options(configuration: Configuration) -> PlanOptions:
         raise ConfigurationError(f"plan.listen must be HOST:PORT, not {listen!r}")
     paths = (Path(configuration.text(f"plan.{name}")) for name in ("cert", "key", "client_ca"))
     return PlanOptions(host, int(port), PlanFiles(*paths))
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Network(text))
+    except ValueError as error:
+        raise ConfigurationError(f"service_cidr must be an IPv4 network: {error}") from error
 
 
 def _address(text: str) -> str:

@@ -30,6 +30,8 @@ FRESH_S = 3.0
 """A list of the gateway may be this much older than what a module just told."""
 _ANSWERED_BY_DECISION = frozenset({"RunContainerError", "ImageMissing"})
 _OBSERVING = frozenset({"sandboxes", "containers"})
+_OF_PODS = ("secrets", "volumes", "sandboxes", "containers")
+"""Sections whose keys tell a pod; of these, errors and changes are looked at pod by pod."""
 
 
 class Sent(NamedTuple):
@@ -113,7 +115,7 @@ class NodeState:
         """Return whether the node has, or may be getting, anything of the pod."""
         if not self.observed.pod(uid).empty or any(self._confirmed[section] is None for section in _OBSERVING):
             return True
-        return any(key == uid or key.startswith(f"{uid}/") for section in SECTIONS for key in self._keys(section))
+        return any(key == uid or key.startswith(f"{uid}/") for section in _OF_PODS for key in self._keys(section))
 
     def holds_sandbox(self, uid: str) -> bool:
         """Return whether the node has, or may be getting, a sandbox of the pod."""
@@ -171,7 +173,7 @@ class NodeState:
         covered = before if request.keys is None else {f"{section}/{key}" for key in request.keys} & before
         for known in covered:
             del self.errors[known]
-        touched = {known.split("/")[1] for known in covered}
+        touched = {known.split("/")[1] for known in covered} if section in _OF_PODS else set()
         if section in _OBSERVING:
             # every pod looked at is looked at again here: what waited for this outcome has it now
             touched |= {key.partition("/")[0] for key in (request.entries if request.keys is None else request.keys)}
@@ -204,7 +206,7 @@ class NodeState:
                 continue
             failures = self._failures[section, key] = self._failures.get((section, key), 0) + 1
             self._again_at_s[section, key] = now_s + KEY_RETRY.delay_s(failures)
-        return {key.partition("/")[0] for key in errors}
+        return {key.partition("/")[0] for key in errors} if section in _OF_PODS else set()
 
     def _on_status(
         self,

@@ -59,6 +59,8 @@ class Basis(NamedTuple):
     addresses: Mapping[str, str]
     busy: bool
     """Whether an item is under way: what the node will have confirmed after it is not known yet."""
+    services: Mapping[str, JsonObject] = {}
+    """The section ``services``."""
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
 
@@ -173,7 +175,7 @@ class Planner:
         return basis
 
     def _drift(self, basis: Basis) -> dict[str, Request]:
-        document = dict(assemble(basis.node, basis.decisions.values(), self._settings))
+        document = dict(assemble(basis.node, basis.decisions.values(), self._settings, basis.services))
         kept = retained_volumes(basis.confirmed["volumes"], document, lambda uid: basis.observed.get(uid, NOTHING))
         document["volumes"] = {**document["volumes"], **kept}
         requests = {section: changes.full(document[section]) for section in SECTIONS}
@@ -186,7 +188,7 @@ class Planner:
         wanted: dict[str, dict[str, JsonObject]] = {
             section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
         }
-        before = assemble(basis.node, basis.decisions.values(), self._settings)
+        before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services)
         taken = set(basis.taken)
         decisions = dict(basis.decisions)
         for uid, pod in touched.items():
@@ -202,7 +204,7 @@ class Planner:
                 told += [
                     f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}" for one, why in _obstacles(decision)
                 ]
-        after = assemble(basis.node, decisions.values(), self._settings)
+        after = assemble(basis.node, decisions.values(), self._settings, basis.services)
         for section in SECTIONS:
             ours = {
                 key

@@ -22,6 +22,7 @@ from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
+from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.shard import Objects, Shard
 from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import Settings
@@ -74,6 +75,7 @@ class ShardService:
         self._pods = Informer(api, POD, field_selector=_selector(self._names), indexes=_POD_INDEXES)
         self._nodes = Informer(api, NODE)
         self._addresses = Informer(api, POD_ADDRESS)
+        self._services = ServiceFeed(api, settings, self._on_services)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
         self._writer = StatusWriter(api, self._view, self._release, clock)
         self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock)
@@ -82,7 +84,7 @@ class ShardService:
         self.runner = outside.make_runner(self._on_outcome)
         self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
         shard = Shard(
-            Objects(self._pod, self._pods_of, self._node, self._synced),
+            Objects(self._pod, self._pods_of, self._node, self._synced, self._services.entries),
             self._references,
             self._tokens,
             AddressBook(api, clock),
@@ -119,6 +121,7 @@ class ShardService:
         self.runner.start()
         for informer, _ in informers:
             informer.start()
+        self._services.start()
         self.loop.start()
         self._link.start()
         threading.Thread(target=self._kick_when_synced, name="synced", daemon=True).start()
@@ -132,6 +135,7 @@ class ShardService:
         self._writer.stop()
         for informer in (self._pods, self._nodes, self._addresses):
             informer.stop()
+        self._services.stop()
         self._references.stop()
         self._tokens.stop()
         self._recorder.stop()
@@ -140,6 +144,8 @@ class ShardService:
         for informer in (self._nodes, self._addresses, self._pods):
             while not informer.wait_synced(1.0):
                 log.debug("waiting for the first list")
+        while not self._services.wait_synced(1.0):
+            log.debug("waiting for the first list of services")
         self.loop.kick()
 
     # late binding: the parts refer to each other
@@ -168,6 +174,9 @@ class ShardService:
 
     # reads of the local copies
 
+    def _on_services(self) -> None:
+        self.loop.kick()
+
     def _cache(self, kind: Kind, namespace: str) -> Informer:
         return Informer(self._outside.api, kind, namespace)
 
@@ -181,7 +190,8 @@ class ShardService:
         return self._nodes.get("", name)
 
     def _synced(self) -> bool:
-        return all(informer.wait_synced(0) for informer in (self._pods, self._nodes, self._addresses))
+        mine = all(informer.wait_synced(0) for informer in (self._pods, self._nodes, self._addresses))
+        return mine and self._services.wait_synced(0)
 
 
 _POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {

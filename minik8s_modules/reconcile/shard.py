@@ -13,11 +13,15 @@ from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.values import PodDecision, Settings
+from minik8s_modules.reconcile.values import Entries, PodDecision, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
 
 JsonObject = dict[str, Any]
+
+
+def _no_services(_node: JsonObject) -> Entries:
+    return {}
 
 
 class Objects(NamedTuple):
@@ -29,6 +33,8 @@ class Objects(NamedTuple):
     """The pods bound to a node."""
     node: Callable[[str], JsonObject | None]
     synced: Callable[[], bool]
+    services: Callable[[JsonObject], Entries] = _no_services
+    """The section ``services`` of a Node."""
 
 
 class Shard(NamedTuple):

@@ -28,6 +28,9 @@ class Settings(NamedTuple):
     cluster_dns: tuple[str, ...] = ()
     api_address: str = ""
     """HOST:PORT at which pods reach the API server; "" where that is not told."""
+    service_cidr: str = "100.0.0.0/24"
+    proxy_mode: str = "auto"
+    """auto, nftables or ipvs; auto is nftables."""
 
 
 class TokenNeed(NamedTuple):

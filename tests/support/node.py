@@ -17,12 +17,13 @@ from minik8s_modules.module_utils.minik8s.netlink import Netlink
 from minik8s_modules.module_utils.minik8s.network import Network
 from minik8s_modules.module_utils.minik8s.sandboxes import Sandboxes
 from minik8s_modules.module_utils.minik8s.secrets import Secrets
-from minik8s_modules.module_utils.minik8s.section import Request, Section, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.section import AnySection, Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.services import Services
 from minik8s_modules.module_utils.minik8s.volumes import Volumes
 
 SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
-SECTIONS: dict[str, Section] = {
-    section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers())
+SECTIONS: dict[str, AnySection] = {
+    section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services())
 }
 
 
@@ -38,6 +39,8 @@ class TestNode:
         number = uuid.uuid4().int
         self.range = f"10.{200 + number % 40}.{(number >> 8) % 250}"
         self.bridge = f"mk8t-{uuid.uuid4().hex[:8]}"
+        # each of this machine's clusters has a range of its own for services; 100.64.0.0/10 is nobody's
+        self.services = f"100.{64 + number % 64}.{(number >> 16) % 250}.0/24"
 
     def network(self) -> dict[str, Any]:
         """Return the network section's entries."""
@@ -130,7 +133,7 @@ class TestNode:
         """Remove what is left."""
         for container in self.ids():
             self.docker.remove(container)
-        for section in ("sandboxes", "network", "secrets"):
+        for section in ("services", "sandboxes", "network", "secrets"):
             self.run(section, {})
         for folder in (self.run_dir, self.state_dir):
             for mount in mounts.under(folder, mounts.mounts()):

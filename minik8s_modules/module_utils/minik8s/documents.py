@@ -61,8 +61,23 @@ def apply_delta(base: Entries, upsert: Entries, delete: Iterable[str]) -> dict[s
     return kept
 
 
+KEPT_BY_KEY = frozenset({"services"})
+"""Sections whose last declared set is kept by services_documents.py, not in a JSON file."""
+
+
+def _kept(state_dir: str, section: str) -> dict[str, Any] | None:
+    """Return ``{"digest", "node", "entries"}`` of a section that is kept by key, None when nothing was declared."""
+    from .services_documents import stored  # noqa: PLC0415  (it imports this file, and sqlite3)
+
+    found = stored(state_dir, section)
+    return dict(zip(("node", "digest", "entries"), found)) if found else None
+
+
 def load_document(state_dir: str, section: str) -> Document:
     """Return the last declared set; a missing or unreadable file is the empty document."""
+    if section in KEPT_BY_KEY:
+        kept = _kept(state_dir, section) or {"digest": EMPTY_DIGEST, "entries": {}}
+        return Document(kept["digest"], kept["entries"])
     found = read_json(document_path(state_dir, section))
     entries = found.get("entries") if isinstance(found, dict) else None
     if not isinstance(entries, dict):
@@ -72,13 +87,13 @@ def load_document(state_dir: str, section: str) -> Document:
 
 def stored_digest(state_dir: str, section: str) -> str | None:
     """Return the digest of the last declared set, or None when nothing was ever declared."""
-    found = read_json(document_path(state_dir, section))
+    found = _kept(state_dir, section) if section in KEPT_BY_KEY else read_json(document_path(state_dir, section))
     return found.get("digest") if isinstance(found, dict) else None
 
 
 def stored_node(state_dir: str, section: str) -> str | None:
     """Return the node name the section was last declared for, None when it never was."""
-    found = read_json(document_path(state_dir, section))
+    found = _kept(state_dir, section) if section in KEPT_BY_KEY else read_json(document_path(state_dir, section))
     return found.get("node") if isinstance(found, dict) else None
 
 

@@ -21,14 +21,15 @@ from .faults import NodeFault
 from .network import Network
 from .sandboxes import Sandboxes
 from .secrets import Secrets
-from .section import Request, Section, context_for, run_pass
+from .section import AnySection, Request, context_for, run_pass
 from .sections import SECTIONS
+from .services import Services
 from .volumes import Volumes
 
 UNATTENDED_S = 120.0  # four touches of the gateway, one every 30 s
 BUDGET_S = 600.0  # nobody waits for this run
-SECTION_OBJECTS: dict[str, Section] = {
-    section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers())
+SECTION_OBJECTS: dict[str, AnySection] = {
+    section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services())
 }
 
 

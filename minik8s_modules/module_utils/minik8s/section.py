@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Protocol, Union
 
 from . import documents
 from .docker import Docker, DockerError
@@ -167,7 +167,19 @@ class Section(Protocol):
         """Return ``{key: observation or None}`` for ``entries`` after the steps; only ``touched`` keys changed."""
 
 
-def run_pass(section: Section, request: Request, context: Context, *, check: bool = False) -> dict[str, Any]:
+class OwnPass(Protocol):
+    """A section whose keys are not independent, so that it brings a pass of its own (services.py)."""
+
+    name: str
+
+    def realize(self, request: Request, context: Context, *, check: bool) -> dict[str, Any]:
+        """Return the result of a pass; the node's lock is held and the token is good."""
+
+
+AnySection = Union[Section, OwnPass]
+
+
+def run_pass(section: AnySection, request: Request, context: Context, *, check: bool = False) -> dict[str, Any]:
     """Converge one section and return the result of ARCHITECTURE.md, "Result".
 
     Raises:
@@ -178,6 +190,8 @@ def run_pass(section: Section, request: Request, context: Context, *, check: boo
             return _result(section, request, fenced=True)
         if not check:
             record_token(context, request.token)
+        if hasattr(section, "realize"):
+            return section.realize(request, replace(context, check=check), check=check)
         declared = _declared(section.name, request)
         if declared is None:
             return _result(section, request, base_mismatch=True)
@@ -296,7 +310,7 @@ def as_text(facets: Mapping[str, Facets | None]) -> str:
 
 
 def _result(
-    section: Section,
+    section: AnySection,
     request: Request,
     *,
     plan: Plan | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .faults import NodeFault
-from .section import Request, Section, context_for, run_pass
+from .section import AnySection, Request, context_for, run_pass
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "node": {"type": "str", "required": True},
@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 REQUIRED_IF = [("mode", "full", ["entries"]), ("mode", "delta", ["base"])]
 
 
-def run_module(module: Any, section: Section) -> None:
+def run_module(module: Any, section: AnySection) -> None:
     """Run one pass for an ``AnsibleModule`` and exit with its result; a fault of the whole pass fails the module."""
     request = Request(**{name: module.params.get(name) for name in Request._fields})
     context = context_for(request)

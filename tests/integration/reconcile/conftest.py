@@ -94,6 +94,8 @@ class Cluster:
             addresses=(f"{self.node.range}.1",),
             reconciler_client=client,
             listen_address="0.0.0.0",  # pods reach it through their bridge
+            advertise_address=f"{self.node.range}.1",
+            service_cidr=self.node.services,
         )
 
     def _configs(self) -> dict[str, JsonObject]:
@@ -130,6 +132,7 @@ class Cluster:
                 "hmac_key_file": str(key),
                 "cluster_cidr": f"{self.node.range}.0/24",
                 "bridge": self.node.bridge,
+                "service_cidr": self.node.services,
                 "api_address": f"{self.node.range}.1:{self.server.port}",
                 "plan": {
                     "listen": "127.0.0.1:0",

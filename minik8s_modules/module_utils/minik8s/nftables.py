@@ -1,0 +1,320 @@
+"""Services by nf_tables: table ``ip minik8s`` with maps, and one shared chain per number of endpoints.
+
+    prerouting, output ─▶ services ─▶ map cluster_ips: address . protocol . port ─▶ count_00002
+                                  └▶ map node_ports:            protocol . port ─▶ port_00002
+    count_00002: dnat to map endpoints[address . protocol . port . random mod 2]
+
+A service is one element of ``cluster_ips`` and one of ``endpoints`` per endpoint, so a change is a handful of elements
+in one transaction, whatever the number of services. Source NAT: what has mark 0x4000 (Kubernetes' bit), a pod that
+reaches itself, and, where bridged packets pass no rules, all pods of one node. What is left with an address of the
+service range has no endpoint and is rejected. The fixed part is written by ``nft -f`` (people can read it) and
+recognized by the digests of its chains; elements travel by netlink (nftables_wire.py).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shutil
+import socket
+import struct
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import nftables_wire as wire_words
+from .faults import KeyFault
+from .netfilter import mark_of
+from .nftables_wire import Change, Elements
+from .services_plan import Found, Rule, Rules
+from .services_wire import NETFILTER, Wire
+
+PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
+CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS = "cluster_ips", "endpoints", "node_ports", "node_endpoints"
+AFFINITY = "affinity"
+MAPS = (CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS)
+MASQUERADE_BIT = 0x4000
+AFFINITY_SIZE = 65536  # clients remembered; one more is served without
+LONGEST_LOOP_PREFIX = 20  # a node with more than 4,096 pod addresses gets no list of them
+_PICK = re.compile(r"(count|port|keep)_(\d{5})(?:_(\d+))?")
+_KEY = struct.Struct(">4sB3xH2x")
+_PORT_KEY = struct.Struct(">B3xH2x")
+_PLACE = struct.Struct(">4sH2x")
+_INDEX = [struct.pack("=I", number) for number in range(1 << 10)]
+
+
+def _index(number: int) -> bytes:
+    return _INDEX[number] if number < len(_INDEX) else struct.pack("=I", number)
+
+
+def _target(endpoint: Any) -> bytes:
+    return wire_words.value_of(_PLACE.pack(socket.inet_aton(endpoint[0]), endpoint[1]))
+
+
+def pick_chain(kind: str, count: int, affinity_s: int) -> str:
+    """Return the chain that picks one of ``count``: kind ``count`` (cluster IP), ``port``, ``keep`` (port, Local)."""
+    return f"{kind}_{count:05d}" + (f"_{affinity_s}" if affinity_s else "")
+
+
+def rules_of(entry: Mapping[str, Any]) -> list[Rule]:
+    """Return the elements of one service port; none without endpoints, what comes is then rejected."""
+    found: list[Rule] = []
+    protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
+    endpoints = entry["endpoints"]
+    if endpoints:
+        key = _KEY.pack(socket.inet_aton(entry["address"]), protocol, entry["port"])
+        chain = pick_chain("count", len(endpoints), sticky)
+        found.append(Rule(CLUSTER_IPS, key, wire_words.verdict_of(chain)))
+        found += [Rule(ENDPOINTS, key + _index(at), _target(each)) for at, each in enumerate(endpoints)]
+    ends = entry.get("node_endpoints", endpoints) if entry.get("node_port") else []
+    if ends:
+        key = _PORT_KEY.pack(protocol, entry["node_port"])
+        chain = pick_chain("keep" if entry.get("keep_source") else "port", len(ends), sticky)
+        found.append(Rule(NODE_PORTS, key, wire_words.verdict_of(chain)))
+        found += [Rule(NODE_ENDPOINTS, key + _index(at), _target(each)) for at, each in enumerate(ends)]
+    return found
+
+
+def place_of(rule: Rule) -> str:
+    """Return where a rule listens, for people: ``100.0.0.7:80/TCP`` or ``*:30080/TCP``."""
+    names = {number: name for name, number in PROTOCOLS.items()}
+    if rule.table in (CLUSTER_IPS, ENDPOINTS):
+        ip, protocol, port = _KEY.unpack(rule.key[: _KEY.size])
+        return f"{socket.inet_ntoa(ip)}:{port}/{names.get(protocol, protocol)}"
+    protocol, port = _PORT_KEY.unpack(rule.key[: _PORT_KEY.size])
+    return f"*:{port}/{names.get(protocol, protocol)}"
+
+
+def told(rule: Rule) -> tuple[str, str]:
+    """Return a rule as (what, text) for a diff."""
+    if rule.table in (CLUSTER_IPS, NODE_PORTS):
+        return place_of(rule), wire_words.chain_of(rule.value)
+    ip, port = _PLACE.unpack(wire_words.data_of(rule.value))
+    (at,) = struct.unpack("=I", rule.key[-4:])
+    return f"{place_of(rule)} [{at}]", f"{socket.inet_ntoa(ip)}:{port}"
+
+
+def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]]:
+    """Return the fixed chains with their rules; ``bridged``: packets within the pod bridge pass these chains too."""
+    services, pods = config["service_cidr"], config["pod_cidr"]
+    own = "" if bridged and _loops(pods) else f"ct status dnat ip saddr {pods} ip daddr {pods} masquerade fully-random"
+    sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
+    takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
+    return {
+        "services": [
+            f"ip daddr {services} goto to_cluster_ip",
+            f"fib daddr type local meta l4proto . th dport vmap @{NODE_PORTS}",
+        ],
+        "to_cluster_ip": [
+            f"ip saddr != {config['cluster_cidr']} {sets_mark}",
+            f"ip daddr . meta l4proto . th dport vmap @{CLUSTER_IPS}",
+        ],
+        "rejecting": [
+            f"ip daddr {services} meta l4proto tcp reject with tcp reset",
+            f"ip daddr {services} reject with icmp type port-unreachable",
+        ],
+        "prerouting": ["type nat hook prerouting priority dstnat", "jump services"],
+        "output": ["type nat hook output priority -100", "jump services"],
+        "forwarding": ["type filter hook forward priority filter", "jump rejecting"],
+        "sending": ["type filter hook output priority filter", "jump rejecting"],
+        "receiving": [
+            "type filter hook prerouting priority raw",
+            f'iifname "{config["bridge"]}" ip daddr 127.0.0.0/8 drop',
+        ],
+        "postrouting": [
+            "type nat hook postrouting priority srcnat",
+            f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
+            *(["ip saddr . ip daddr @loops masquerade fully-random"] if _loops(pods) else []),
+            *([own] if own else []),
+        ],
+    }
+
+
+def _loops(cidr: str) -> list[str]:
+    network = ipaddress.IPv4Network(cidr)
+    return [f"{ip} . {ip}" for ip in network.hosts()] if network.prefixlen >= LONGEST_LOOP_PREFIX else []
+
+
+def script(table: str, mark: str, chains: Mapping[str, list[str]], pods: str) -> str:
+    """Return the input of ``nft -f`` that makes the fixed part, or mends it; elements of the maps stay."""
+    key = "ipv4_addr . inet_proto . inet_service"
+    # with typeof: of a pick (a plain number) no other way to say it exists
+    pick = "meta l4proto . th dport . numgen random mod 65536 : ip daddr . th dport"
+    maps = {
+        CLUSTER_IPS: f"type {key} : verdict;",
+        ENDPOINTS: f"typeof ip daddr . {pick};",
+        NODE_PORTS: "type inet_proto . inet_service : verdict;",
+        NODE_ENDPOINTS: f"typeof {pick};",
+        AFFINITY: f"type ipv4_addr . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;",
+    }
+    lines = [f'add table ip {table} {{ comment "{mark}"; }}']
+    lines += [f"add map ip {table} {name} {{ {body} }}" for name, body in maps.items()]
+    lines.append(f"add set ip {table} loops {{ type ipv4_addr . ipv4_addr; }}")
+    lines.append(f"flush set ip {table} loops")
+    if loops := _loops(pods):
+        lines.append(f"add element ip {table} loops {{ {', '.join(loops)} }}")
+    for name, body in chains.items():
+        hook = f" {{ {body[0]}; }}" if body[0].startswith("type ") else ""
+        lines += [f"add chain ip {table} {name}{hook}", f"flush chain ip {table} {name}"]
+    for name, body in chains.items():
+        lines += [f"add rule ip {table} {name} {rule}" for rule in body if not rule.startswith("type ")]
+    return "\n".join(lines) + "\n"
+
+
+def pick_messages(table: str, chain: str) -> list[bytes]:
+    """Return what makes a chain that picks."""
+    kind, count, sticky_s = _parts(chain)
+    endpoints, register = (ENDPOINTS, 9) if kind == "count" else (NODE_ENDPOINTS, 10)
+    pick = wire_words.Pick(endpoints, register, count, MASQUERADE_BIT if kind == "port" else 0)
+    return wire_words.chain_messages(table, chain, wire_words.pick_rules(pick, AFFINITY, sticky_s))
+
+
+def _parts(chain: str) -> tuple[str, int, int]:
+    found = _PICK.fullmatch(chain)
+    if not found:
+        raise KeyFault("InvalidEntry", f"{chain} is no chain that picks")
+    return found[1], int(found[2]), int(found[3] or 0)
+
+
+def run_nft(text: str) -> None:
+    """Feed the nft program.
+
+    Raises:
+        KeyFault: NetworkNotReady, it is not installed or refuses.
+    """
+    if not shutil.which("nft"):
+        raise KeyFault("NetworkNotReady", "the command nft is not installed on this node (package nftables)")
+    done = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise KeyFault("NetworkNotReady", f"nft -f -: {done.stderr.strip()[:300]}")
+
+
+class Nftables:
+    """The backend; one pass, one thread."""
+
+    name = "nftables"
+    rules_of = staticmethod(rules_of)
+    told = staticmethod(told)
+    place_of = staticmethod(place_of)
+
+    def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str], *, bridged: bool) -> None:
+        self._table, self._mark = config["table"], mark_of(node)
+        self._config = config
+        self._known = dict(known)
+        """Digests of chains as they were after they had been written, by name; "" is that of the text."""
+        self._chains = skeleton(config, bridged=bridged)
+        self._text = script(self._table, self._mark, self._chains, config["pod_cidr"])
+        self._seen: dict[str, str] = {}
+        self._wire = Wire(NETFILTER)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._wire.__exit__()
+
+    def known(self) -> dict[str, str]:
+        """Return what the next pass needs to recognize the chains."""
+        return dict(self._known)
+
+    def found(self) -> Found:
+        """Return how the fixed part is and should be.
+
+        Raises:
+            KeyFault: the table is somebody else's.
+        """
+        comment = wire_words.comment_of(self._wire, self._table)
+        if comment is None:
+            return Found({"table": ""}, {"table": self._wanted()})
+        if comment != self._mark:
+            raise KeyFault(
+                "NetworkNotReady", f"table ip {self._table} exists and is not ours (comment {comment!r}); remove it"
+            )
+        self._seen = wire_words.fingerprints(self._wire, self._table)
+        wrong = [name for name in self._chains if not self._is_right(name)]
+        if self._known.get("") != wire_words.digest_of(self._text):
+            wrong = wrong or ["definition"]
+        return Found({"table": f"changed: {', '.join(wrong)}" if wrong else self._wanted()}, {"table": self._wanted()})
+
+    def _wanted(self) -> str:
+        return f"ip {self._table}"
+
+    def _is_right(self, chain: str) -> bool:
+        return chain in self._seen and self._seen[chain] == self._known.get(chain)
+
+    def read(self, rules: Iterable[Rule] | None) -> Rules:
+        """Return the elements of all maps, or those with the keys of ``rules``."""
+        if rules is None:
+            return {name: wire_words.listed(self._wire, self._table, name) for name in MAPS}
+        keys: dict[str, dict[bytes, None]] = {name: {} for name in MAPS}
+        for rule in rules:
+            keys[rule.table][rule.key] = None
+        return {name: wire_words.looked_up(self._wire, self._table, name, keys[name]) for name in MAPS if keys[name]}
+
+    def mend(self, aspect: str) -> None:
+        """Write the fixed part; a table of another shape is replaced, its elements are then read as missing."""
+        try:
+            run_nft(self._text)
+        except KeyFault:
+            run_nft(f"add table ip {self._table}\ndelete table ip {self._table}\n{self._text}")
+        self._learn(self._chains)
+        self._known[""] = wire_words.digest_of(self._text)
+
+    def _learn(self, chains: Iterable[str]) -> None:
+        self._seen = wire_words.fingerprints(self._wire, self._table)
+        self._known.update({name: self._seen[name] for name in chains})
+
+    def write(self, delete: Iterable[Rule], add: Iterable[Rule]) -> None:
+        """Carry the changes out as one transaction.
+
+        Raises:
+            KeyFault, OSError: refused; nothing was changed.
+        """
+        changes = {name: Change(name, [], {}) for name in MAPS}
+        for rule in delete:
+            changes[rule.table].delete.append(rule.key)
+        for rule in add:
+            changes[rule.table].add[rule.key] = rule.value
+        verdicts = {value for name in (CLUSTER_IPS, NODE_PORTS) for value in changes[name].add.values()}
+        chains = [name for name in sorted(map(wire_words.chain_of, verdicts)) if not self._is_right(name)]
+        made = [asked for name in chains for asked in pick_messages(self._table, name)]
+        wire_words.commit(self._wire, [*made, *wire_words.element_messages(self._table, changes.values())])
+        if chains:
+            self._learn(chains)
+
+    def tidy(self, rules: Rules) -> None:
+        """Remove chains that nothing goes to, given all elements of the maps."""
+        used = {
+            wire_words.chain_of(value)
+            for name in (CLUSTER_IPS, NODE_PORTS)
+            for value in set(rules.get(name, {}).values())
+        }
+        idle = [name for name in self._seen if _PICK.fullmatch(name) and name not in used]
+        wire_words.commit(self._wire, wire_words.deletion_messages(self._table, idle))
+        for name in idle:
+            self._known.pop(name, None)
+
+    def forget(self, gone: Iterable[Rule]) -> None:
+        """Have no client sent on to an endpoint that is gone."""
+        lost = {(rule.key[:-4], wire_words.data_of(rule.value)) for rule in gone if rule.table == ENDPOINTS}
+        lost_ports = {(rule.key[:-4], wire_words.data_of(rule.value)) for rule in gone if rule.table == NODE_ENDPOINTS}
+        if not lost and not lost_ports:
+            return
+        for key, value in wire_words.listed(self._wire, self._table, AFFINITY).items():
+            place = wire_words.data_of(value)
+            if (key[4:], place) in lost or (key[8:], place) in lost_ports:
+                self._forget_one(key)
+
+    def _forget_one(self, key: bytes) -> None:
+        try:
+            wire_words.commit(self._wire, wire_words.element_messages(self._table, [Change(AFFINITY, [key], {})]))
+        except FileNotFoundError:  # its time was over
+            return
+
+    def remove(self) -> None:
+        """Remove the table with everything in it, if it is ours."""
+        if wire_words.comment_of(self._wire, self._table) == self._mark:
+            run_nft(f"delete table ip {self._table}\n")
+
+
+def sizes(elements: Mapping[str, Elements]) -> dict[str, int]:
+    """Return how many elements each map has."""
+    return {name: len(found) for name, found in elements.items()}

@@ -1,0 +1,321 @@
+"""Elements of nf_tables' maps, read and written without the nft program (linux/netfilter/nf_tables.h).
+
+A map's content is ``{key: value}`` in the kernel's bytes: the key as in NFTA_DATA_VALUE, the value as the payload of
+NFTA_SET_ELEM_DATA. What is written and what is listed have the same bytes, so that sets of them can be compared
+without being understood. ``commit`` sends one batch: all of it happens or nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import socket
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .services_wire import (
+    ACK,
+    CREATE,
+    ERROR,
+    NESTED,
+    Message,
+    Wire,
+    attribute,
+    attributes,
+    error_of,
+    message,
+    nested,
+    next_sequence,
+    text,
+)
+
+SUBSYSTEM = 10 << 8
+BATCH_BEGIN, BATCH_END = 16, 17
+GET_TABLE, DELETE_TABLE, NEW_CHAIN, GET_CHAIN, DELETE_CHAIN = (SUBSYSTEM | kind for kind in (1, 2, 3, 4, 5))
+NEW_RULE, GET_RULE, DELETE_RULE = (SUBSYSTEM | kind for kind in (6, 7, 8))
+APPEND = 0x800
+NEW_ELEMENT, GET_ELEMENT, DELETE_ELEMENT = (SUBSYSTEM | kind for kind in (12, 13, 14))
+LIST_TABLE, LIST_SET, LIST_ELEMENTS, LIST_ELEMENT = 1, 2, 3, 1
+ELEMENT_KEY, ELEMENT_DATA = 1, 2
+VALUE, VERDICT, VERDICT_CODE, VERDICT_CHAIN = 1, 2, 1, 2
+GOTO = struct.pack(">i", -4)
+RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
+GENERATED = struct.pack("=BBH", socket.AF_INET, 0, 0)
+LONGEST_LIST = 60_000  # an attribute's length has 16 bits
+ASKED_AT_ONCE = 256
+Elements = dict[bytes, bytes]
+
+
+class Change(NamedTuple):
+    """What a transaction does to one map."""
+
+    map: str
+    delete: list[bytes]
+    add: Elements
+
+
+def value_of(data: bytes) -> bytes:
+    """Return the value of a map of data."""
+    return attribute(VALUE, data)
+
+
+def verdict_of(chain: str) -> bytes:
+    """Return the value of a verdict map: go to ``chain``."""
+    return attribute(VERDICT, attribute(VERDICT_CODE, GOTO) + text(VERDICT_CHAIN, chain))
+
+
+def chain_of(value: bytes) -> str:
+    """Return the chain a verdict goes to."""
+    inner = dict(attributes(next(attributes(value))[1]))
+    return inner[VERDICT_CHAIN].rstrip(b"\0").decode()
+
+
+def data_of(value: bytes) -> bytes:
+    """Return the data of a value that is no verdict."""
+    return next(attributes(value))[1]
+
+
+def _element(key: bytes, value: bytes | None) -> bytes:
+    data = attribute(ELEMENT_DATA, value) if value is not None else b""
+    return attribute(LIST_ELEMENT, attribute(ELEMENT_KEY, attribute(VALUE, key)) + data)
+
+
+def _place(table: str, name: str) -> bytes:
+    return GENERATED + text(LIST_TABLE, table) + text(LIST_SET, name)
+
+
+def _lists(elements: Iterable[bytes]) -> Iterable[bytes]:
+    """Yield element lists as long as an attribute can be."""
+    part, size = list[bytes](), 0
+    for each in elements:
+        if size + len(each) > LONGEST_LIST:
+            yield b"".join(part)
+            part, size = [], 0
+        part.append(each)
+        size += len(each)
+    if part:
+        yield b"".join(part)
+
+
+def element_messages(table: str, changes: Iterable[Change]) -> list[bytes]:
+    """Return the messages of changes; the deletions of a map come before its additions."""
+    asked = list[bytes]()
+    for change in changes:
+        place = _place(table, change.map)
+        gone = _lists(_element(key, None) for key in change.delete)
+        new = _lists(_element(key, value) for key, value in change.add.items())
+        asked += [message(DELETE_ELEMENT, 0, place + attribute(LIST_ELEMENTS | NESTED, each)) for each in gone]
+        asked += [message(NEW_ELEMENT, CREATE, place + attribute(LIST_ELEMENTS | NESTED, each)) for each in new]
+    return asked
+
+
+def commit(wire: Wire, asked: list[bytes]) -> None:
+    """Send messages as one batch and wait for the verdict.
+
+    Raises:
+        OSError: refused; nothing of it happened.
+    """
+    if not asked:
+        return
+    batch = struct.pack(">BBH", 0, 0, SUBSYSTEM >> 8)
+    first, last = next_sequence(), next_sequence()
+    head, body = asked[-1][:6], asked[-1][16:]
+    flags = struct.unpack("=H", asked[-1][6:8])[0] | ACK
+    ending = head + struct.pack("=HII", flags, last, 0) + body
+    begin = message(BATCH_BEGIN, 0, batch, first)
+    wire.send(b"".join([begin, *asked[:-1], ending, message(BATCH_END, 0, batch)]))
+    failed, done = 0, False
+    while not done:
+        for each in wire.receive():
+            if each.type == ERROR:
+                failed = failed or error_of(each)
+                done = done or each.sequence in (first, last)
+    if failed:
+        raise OSError(failed, f"transaction of {len(asked)} messages: {os.strerror(failed)}")
+
+
+def listed(wire: Wire, table: str, name: str) -> Elements:
+    """Return all elements of a map; none when there is no such map."""
+    found: Elements = {}
+    try:
+        answers = wire.dump(GET_ELEMENT, _place(table, name))
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return {}
+        raise
+    for answer in answers:
+        _collect(answer, found)
+    return found
+
+
+def _collect(answer: Message, found: Elements) -> None:
+    for kind, payload in attributes(answer.body[4:]):
+        if kind == LIST_ELEMENTS and payload:
+            _read_elements(payload, found)
+
+
+def _read_elements(payload: bytes, found: Elements) -> None:
+    """Read a list of elements; those of one size (nearly always all) are cut by struct in one go."""
+    size, kind, key_size = struct.unpack_from("=HH4xH", payload)
+    data_size = size - 8 - key_size
+    if data_size > ELEMENT_DATA and len(payload) % size == 0:
+        shape = struct.Struct(f"=HH4xH2x{key_size - 4}sHH{data_size - 4}s")
+        rows = list(shape.iter_unpack(payload))
+        if {(*row[:3], *row[4:6]) for row in rows} == {(size, kind, key_size, data_size, rows[0][5])}:
+            found.update((row[3], row[6]) for row in rows)
+            return
+    for _, element in attributes(payload):
+        parts = dict(attributes(element))
+        found[data_of(parts[ELEMENT_KEY])] = parts.get(ELEMENT_DATA, b"")
+
+
+def looked_up(wire: Wire, table: str, name: str, keys: Iterable[bytes]) -> Elements:
+    """Return those of ``keys`` that the map holds; the cost does not depend on the size of the map."""
+    found: Elements = {}
+    wanted = list(keys)
+    for start in range(0, len(wanted), ASKED_AT_ONCE):
+        asked, sequences = list[bytes](), list[int]()
+        for key in wanted[start : start + ASKED_AT_ONCE]:
+            sequences.append(next_sequence())
+            body = _place(table, name) + attribute(LIST_ELEMENTS | NESTED, _element(key, None))
+            asked.append(message(GET_ELEMENT, 0, body, sequences[-1]))
+        for answer in wire.ask_each(asked, sequences).values():
+            if answer.type != ERROR:
+                _collect(answer, found)
+            elif error_of(answer) != errno.ENOENT:
+                raise OSError(error_of(answer), f"look up in {name}: {os.strerror(error_of(answer))}")
+    return found
+
+
+def comment_of(wire: Wire, table: str) -> str | None:
+    """Return a table's comment, None when there is no such table."""
+    sequence = next_sequence()
+    asked = message(GET_TABLE, 0, GENERATED + text(1, table), sequence)
+    answer = wire.ask_each([asked], [sequence])[sequence]
+    if answer.type == ERROR:
+        if error_of(answer) in (errno.ENOENT, 0):
+            return None
+        raise OSError(error_of(answer), f"table {table}: {os.strerror(error_of(answer))}")
+    user_data = dict(attributes(answer.body[4:])).get(6, b"")  # NFTA_TABLE_USERDATA
+    # libnftnl's own type, length, value: type 0 is the comment
+    return user_data[2 : 2 + user_data[1]].rstrip(b"\0").decode("utf-8", "replace") if user_data[:1] == b"\0" else ""
+
+
+def fingerprints(wire: Wire, table: str) -> dict[str, str]:
+    """Return a digest of each chain of the table: its hook and its rules, as the kernel has them."""
+    chains = dict[str, list[bytes]]()
+    for answer in wire.dump(GET_CHAIN, GENERATED + text(1, table)):
+        parts = dict(attributes(answer.body[4:]))
+        if parts[1].rstrip(b"\0").decode() == table:
+            # type, hook and policy; neither handle nor number of uses
+            chains[_name(parts[3])] = [parts.get(kind, b"") for kind in (4, 5, 7)]
+    for answer in wire.dump(GET_RULE, GENERATED + text(RULE_TABLE, table)):
+        parts = dict(attributes(answer.body[4:]))
+        if _name(parts[RULE_TABLE]) == table and _name(parts[RULE_CHAIN]) in chains:
+            chains[_name(parts[RULE_CHAIN])].append(parts.get(RULE_EXPRESSIONS, b""))
+    return {name: hashlib.sha256(b"\0".join(parts)).hexdigest()[:16] for name, parts in chains.items()}
+
+
+def digest_of(text_of_it: str) -> str:
+    """Return a digest of a text."""
+    return hashlib.sha256(text_of_it.encode()).hexdigest()[:16]
+
+
+def _name(raw: bytes) -> str:
+    return raw.rstrip(b"\0").decode()
+
+
+# --- the chains that pick, rule by rule: nft 1.0.6 has no words for remembering a pick
+
+
+def _expression(name: str, *parts: bytes) -> bytes:
+    return nested(LIST_ELEMENT, text(1, name), nested(2, *parts))
+
+
+def _number(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack(">I", value))
+
+
+def _payload(register: int, header: int, offset: int, size: int) -> bytes:
+    return _expression("payload", _number(1, register), _number(2, header), _number(3, offset), _number(4, size))
+
+
+def _lookup(name: str, source: int, into: int) -> bytes:
+    return _expression("lookup", text(1, name), _number(2, source), _number(3, into))
+
+
+def _meta_into(register: int, key: int) -> bytes:
+    return _expression("meta", _number(1, register), _number(2, key))
+
+
+_MARK, _PROTOCOL = 3, 16  # NFT_META_MARK, NFT_META_L4PROTO
+_WHERE = (
+    # registers of 32 bits: 8 client, 9 service address, 10 protocol, 11 port
+    _payload(8, 1, 12, 4),
+    _payload(9, 1, 16, 4),
+    _meta_into(10, _PROTOCOL),
+    _payload(11, 2, 2, 2),
+)
+# destination NAT to register 13, port in 14
+_NAT = _expression("nat", _number(1, 1), _number(2, socket.AF_INET), _number(3, 13), _number(5, 14))
+
+
+class Pick(NamedTuple):
+    """How a chain picks: from which map, the register its key begins in (9: address, 10: protocol), of how many."""
+
+    endpoints: str
+    register: int
+    choices: int
+    mark: int
+    """Bits to set in the packet's mark; 0 for none."""
+
+
+def pick_rules(pick: Pick, affinity: str, timeout_s: int) -> list[bytes]:
+    """Return the expressions of each rule of a chain that picks; ``timeout_s`` 0 is without affinity.
+
+    With affinity: ``update`` remembers a number for the client, or keeps the one that is remembered and renews its
+    time; the next rule goes where that number says. It passes through the packet's mark, which is put back: nft 1.0.6
+    aborts when it lists a map's result within a key. The last rule picks without, where no more clients fit.
+    """
+    number = _expression("numgen", _number(1, 12), _number(2, pick.choices), _number(3, 1))  # dreg, modulus, random
+    endpoint = _lookup(pick.endpoints, pick.register, 13)
+    rules = [b"".join((*_WHERE, number, endpoint, _NAT))]
+    if timeout_s:
+        timeout = attribute(6, struct.pack(">Q", timeout_s * 1000))
+        remember = _expression("dynset", text(1, affinity), _number(3, 1), _number(4, 8), _number(5, 12), timeout)
+        recall = (_meta_into(15, _MARK), _lookup(affinity, 8, 12), _meta_from(12), _meta_into(12, _MARK))
+        rules.insert(0, b"".join((*_WHERE, number, remember)))
+        rules.insert(1, b"".join((*_WHERE, *recall, _meta_from(15), endpoint, _NAT)))
+    if pick.mark:
+        rules.insert(0, _marking(pick.mark))
+    return rules
+
+
+def _meta_from(register: int) -> bytes:
+    return _expression("meta", _number(2, _MARK), _number(3, register))
+
+
+def _marking(bits: int) -> bytes:
+    """Return ``mark = (mark & ~bits) ^ bits``."""
+    mask = attribute(1, struct.pack("=I", ~bits & 0xFFFFFFFF))
+    flip = attribute(1, struct.pack("=I", bits))
+    change = (_number(1, 8), _number(2, 8), _number(3, 4), nested(4, mask), nested(5, flip))
+    return _meta_into(8, _MARK) + _expression("bitwise", *change) + _meta_from(8)
+
+
+def chain_messages(table: str, chain: str, rules: Iterable[bytes]) -> list[bytes]:
+    """Return what makes a chain (which may exist) hold exactly these rules."""
+    named = GENERATED + text(1, table)
+    made = message(NEW_CHAIN, CREATE, named + text(3, chain))
+    emptied = message(DELETE_RULE, 0, named + text(RULE_CHAIN, chain))
+    bodies = (named + text(RULE_CHAIN, chain) + attribute(RULE_EXPRESSIONS | NESTED, each) for each in rules)
+    return [made, emptied, *(message(NEW_RULE, CREATE | APPEND, body) for body in bodies)]
+
+
+def deletion_messages(table: str, chains: Iterable[str]) -> list[bytes]:
+    """Return what deletes chains, rules first."""
+    named = GENERATED + text(1, table)
+    emptied = [message(DELETE_RULE, 0, named + text(RULE_CHAIN, chain)) for chain in chains]
+    return emptied + [message(DELETE_CHAIN, 0, named + text(3, chain)) for chain in chains]

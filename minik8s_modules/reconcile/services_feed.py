@@ -1,0 +1,81 @@
+"""Keeps the ``ServiceBook`` of a shard: informers note which Services changed, readers bring the book up to date.
+
+Handlers run inside informers' locks and only note; deciding happens in the loop's threads (``entries``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
+from minik8s_modules.api.objects import Key
+from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.reconcile.services import SERVICE_NAME, ServiceBook, dataplane_entry, service_ports
+from minik8s_modules.reconcile.values import Entries, Settings
+
+JsonObject = dict[str, Any]
+
+
+class ServiceFeed:
+    """Services and slices of the whole cluster; ``on_change`` is called when a node's section may have changed."""
+
+    def __init__(self, api: Source, settings: Settings, on_change: Callable[[], None]) -> None:
+        self._settings = settings
+        self._on_change = on_change
+        self._services = Informer(api, SERVICE)
+        self._slices = Informer(api, ENDPOINT_SLICE, indexes={"service": _service_of})
+        self._noting = threading.Lock()
+        self._noted: set[Key] = set()
+        self._lock = threading.Lock()
+        self._book = ServiceBook()
+
+    def start(self) -> None:
+        """List and watch; returns at once."""
+        for informer, handler in ((self._services, self._on_service), (self._slices, self._on_slice)):
+            informer.add_handler(handler)
+            informer.start()
+
+    def stop(self) -> None:
+        """End the watches."""
+        self._services.stop()
+        self._slices.stop()
+
+    def wait_synced(self, timeout_s: float) -> bool:
+        """Return whether everything was listed once, waiting up to ``timeout_s`` for each kind."""
+        return self._services.wait_synced(timeout_s) and self._slices.wait_synced(timeout_s)
+
+    def entries(self, node: JsonObject) -> Entries:
+        """Return the section ``services`` of a node, as things stand now."""
+        with self._lock:
+            with self._noting:
+                noted, self._noted = self._noted, set()
+            for key in noted:
+                self._book.put(str(key), self._ports(key))
+            return self._book.entries(objects.name(node), dataplane_entry(node, self._settings))
+
+    def _ports(self, key: Key) -> dict[str, Any]:
+        service = self._services.get(key.namespace, key.name)
+        if service is None:
+            return {}
+        return service_ports(service, self._slices.by_index("service", str(key)))
+
+    def _on_service(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        self._note(objects.key(new or old or {}))
+
+    def _on_slice(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        for one in (old, new):
+            if one is not None:
+                namespace, _, name = _service_of(one).partition("/")
+                self._note(Key(namespace, name))
+
+    def _note(self, key: Key) -> None:
+        with self._noting:
+            self._noted.add(key)
+        self._on_change()
+
+
+def _service_of(endpoint_slice: JsonObject) -> str:
+    return str(Key(objects.namespace(endpoint_slice), objects.labels(endpoint_slice).get(SERVICE_NAME, "")))
