@@ -1,10 +1,10 @@
 """Kubernetes Events without ever delaying the caller.
 
-``event`` puts a record into a bounded table of pending records and returns; one thread writes them. The
-same event again (object, reason, message, type) raises the pending record's count, or, once written, the
-count and lastTimestamp of the Event in the API. While the API is away the table fills; what does not fit is
-dropped and counted in ``dropped``. The idea is client-go's (``tools/record``); the table replaces its
-channel so that a storm costs no memory.
+``event`` puts a record into a bounded table of pending records and returns; one thread writes them. The same event
+again (object, reason, message, type) raises the pending record's count, or, once written, the count and lastTimestamp
+of the Event in the API. While the API is away the table fills; what does not fit is dropped and counted in
+``dropped``; so is a storm about one object (``event_storms.py``). The idea is client-go's (``tools/record``); the
+table replaces its channel so that a storm costs no memory.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from minik8s_modules.api.objects import JsonObject, object_reference
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.runtime.event_storms import COMBINED, Storms
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class _Subject(NamedTuple):
 
 
 class _Pending(NamedTuple):
+    message: str
     reference: JsonObject
     times: int
     first: datetime
@@ -88,6 +90,7 @@ class EventRecorder:
         self._known: OrderedDict[_Subject, _Known] = OrderedDict()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"events-{component}", daemon=True)
+        self._storms = Storms()
         self.dropped = 0
 
     def start(self) -> None:
@@ -127,12 +130,21 @@ class EventRecorder:
         )
         now = self._clock.now()
         with self._changed:
+            shown = self._storms.judge(subject._replace(message=""), subject.message, self._clock.monotonic())
+            if shown is None:
+                self.dropped += 1
+                return
+            text = subject.message
+            if not shown:
+                subject, text = subject._replace(message=COMBINED), f"{COMBINED}{text}"[:MESSAGE_LIMIT]
             known = self._pending.get(subject)
             if known is None and len(self._pending) >= PENDING_LIMIT:
                 self.dropped += 1
                 return
             self._pending[subject] = (
-                known._replace(times=known.times + 1, last=now) if known else _Pending(reference, 1, now, now)
+                known._replace(times=known.times + 1, last=now, message=text)
+                if known
+                else _Pending(text, reference, 1, now, now)
             )
             self._changed.notify()
 
@@ -176,7 +188,9 @@ class EventRecorder:
     def _raise_count(self, subject: _Subject, pending: _Pending, known: _Known) -> _Known | None:
         count = known.times + pending.times
         try:
-            body = {"count": count, "lastTimestamp": rfc3339(pending.last)}
+            body: JsonObject = {"count": count, "lastTimestamp": rfc3339(pending.last)}
+            if subject.message == COMBINED:
+                body["message"] = pending.message
             self._client.patch(EVENT, known.name, subject.namespace, body)
         except NotFound:
             return None  # it has outlived its time; a new one is written
@@ -230,7 +244,7 @@ def new_event(
         },
         "involvedObject": pending.reference,
         "reason": subject.reason,
-        "message": subject.message,
+        "message": pending.message,
         "source": dict(source),
         "reportingComponent": source["component"],
         "reportingInstance": source.get("host", ""),

@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Invalid, NotFound, StatusError
+from minik8s_modules.api.errors import Invalid, NotFound
 from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, LEGACY_REPLICA_SET, POD, REPLICA_SET
-from minik8s_modules.base.clock import SystemClock, rfc3339
-from minik8s_modules.client.api import ApiClient
-from minik8s_modules.client.informer import Informer
 from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.support.playing import STUCK, PlayingNode
 
 PATIENCE_S = 40.0
-
-
-class Node:
-    """Runs every pod at once: what is created becomes Running and Ready, what is deleted goes."""
-
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
-        self._informer = Informer(client, POD)
-        self._informer.add_handler(self._changed)
-        self._work: list[dict[str, Any]] = []
-        self._some = threading.Condition()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._over = False
-
-    def start(self) -> Node:
-        """Begin."""
-        self._informer.start()
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """End."""
-        self._informer.stop()
-        with self._some:
-            self._over = True
-            self._some.notify()
-        self._thread.join(10)
-
-    def _changed(self, _old: Any, new: Any) -> None:
-        if new is not None:
-            with self._some:
-                self._work.append(new)
-                self._some.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._some:
-                while not self._work and not self._over:
-                    self._some.wait()
-                if self._over:
-                    return
-                pod = self._work.pop(0)
-            try:
-                self._attend(pod)
-            except StatusError:
-                continue
-
-    def _attend(self, pod: dict[str, Any]) -> None:
-        name, namespace = objects.name(pod), objects.namespace(pod)
-        if objects.is_deleting(pod):
-            self._client.delete(POD, name, namespace, grace_s=0)
-        elif "stuck" not in objects.labels(pod) and objects.status(pod).get("phase") == "Pending":
-            now = rfc3339(SystemClock().now())
-            ready = [{"type": "Ready", "status": "True", "lastTransitionTime": now}]
-            status = {"phase": "Running", "conditions": ready}
-            self._client.patch(POD, name, namespace, {"status": status}, subresource="status")
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +24,8 @@ def daemon(cluster: Cluster) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def node(cluster: Cluster) -> Iterator[Node]:
-    node = Node(cluster.admin).start()
+def node(cluster: Cluster) -> Iterator[PlayingNode]:
+    node = PlayingNode(cluster.admin).start()
     yield node
     node.stop()
 
@@ -117,7 +58,7 @@ def words(cluster: Cluster, space: str, about: str) -> set[tuple[str, str]]:
     return {(each["reason"], each["message"]) for each in events if each["involvedObject"]["name"] == about}
 
 
-def test_a_replica_set_makes_replaces_and_deletes_its_pods(cluster: Cluster, daemon: Daemon, node: Node):
+def test_a_replica_set_makes_replaces_and_deletes_its_pods(cluster: Cluster, daemon: Daemon, node: PlayingNode):
     space = cluster.namespace()
     cluster.admin.create(REPLICA_SET, workload("ReplicaSet", "web", space))
     until(lambda: ready_replicas(cluster, REPLICA_SET, "web", space) == 3, PATIENCE_S)
@@ -134,7 +75,9 @@ def test_a_replica_set_makes_replaces_and_deletes_its_pods(cluster: Cluster, dae
     assert any(reason == "SuccessfulDelete" for reason, _ in words(cluster, space, "web"))
 
 
-def test_the_originals_replica_set_names_its_pods_as_the_original_does(cluster: Cluster, daemon: Daemon, node: Node):
+def test_the_originals_replica_set_names_its_pods_as_the_original_does(
+    cluster: Cluster, daemon: Daemon, node: PlayingNode
+):
     space = cluster.namespace()
     manifest = {
         "apiVersion": "v1",
@@ -161,7 +104,7 @@ def test_the_originals_replica_set_names_its_pods_as_the_original_does(cluster: 
         cluster.admin.create(LEGACY_REPLICA_SET, manifest)
 
 
-def test_every_verb_of_kubectl_rollout(cluster: Cluster, daemon: Daemon, node: Node):
+def test_every_verb_of_kubectl_rollout(cluster: Cluster, daemon: Daemon, node: PlayingNode):
     space = cluster.namespace()
     kubectl = cluster.server.kubectl
     cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space))
@@ -193,10 +136,10 @@ def test_every_verb_of_kubectl_rollout(cluster: Cluster, daemon: Daemon, node: N
     assert any(reason == "ScalingReplicaSet" for reason, _ in words(cluster, space, "web"))
 
 
-def test_a_rollout_that_does_not_move_is_told(cluster: Cluster, daemon: Daemon, node: Node):
+def test_a_rollout_that_does_not_move_is_told(cluster: Cluster, daemon: Daemon, node: PlayingNode):
     space = cluster.namespace()
     made = workload("Deployment", "web", space, 2, progressDeadlineSeconds=2)
-    made["spec"]["template"]["metadata"]["labels"]["stuck"] = "yes"
+    made["spec"]["template"]["metadata"]["labels"][STUCK] = "yes"
     cluster.admin.create(DEPLOYMENT, made)
 
     def reason() -> str:
@@ -209,7 +152,7 @@ def test_a_rollout_that_does_not_move_is_told(cluster: Cluster, daemon: Daemon, 
     assert "exceeded its progress deadline" in done.stderr
 
 
-def test_killed_in_the_middle_of_a_rollout_it_goes_on(cluster: Cluster, daemon: Daemon, node: Node):
+def test_killed_in_the_middle_of_a_rollout_it_goes_on(cluster: Cluster, daemon: Daemon, node: PlayingNode):
     space = cluster.namespace()
     strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space, 6, strategy=strategy))
@@ -224,7 +167,7 @@ def test_killed_in_the_middle_of_a_rollout_it_goes_on(cluster: Cluster, daemon: 
     assert len(pods(cluster, space)) == 6
 
 
-def test_overlapping_selectors_do_not_fight(cluster: Cluster, daemon: Daemon, node: Node):
+def test_overlapping_selectors_do_not_fight(cluster: Cluster, daemon: Daemon, node: PlayingNode):
     space = cluster.namespace()
     for name in ("one", "two"):
         made = workload("ReplicaSet", "shared", space, 2)
