@@ -27,6 +27,10 @@ cluster: $(VENV)/runtime.lock ## Install and start the cluster here, apply an ex
 renew: $(VENV)/runtime.lock ## Issue all certificates of the control plane anew, with no request failing
 	$(PLAYBOOK) playbooks/renew.yml
 
+.PHONY: rotate-ca
+rotate-ca: $(VENV)/runtime.lock ## Exchange the cluster's certificate authority, with no request failing; stopped, it is continued
+	$(PLAYBOOK) playbooks/rotate_ca.yml
+
 .PHONY: reset
 reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Docker with other containers, stay
 	$(PLAYBOOK) playbooks/reset.yml

@@ -22,8 +22,13 @@ options:
     suboptions:
       name: {description: Name that a certificate's O(certificates.authority) refers to., type: str, required: true}
       common_name: {description: Subject of the authority., type: str, required: true}
-      certificate: {description: File of the certificate (mode 0644)., type: path, required: true}
-      key: {description: File of the private key (root only)., type: path, required: true}
+      certificate:
+        description: File of trusted certificates (mode 0644), see M(minik8s_authorities). What fits the key signs.
+        type: path
+        required: true
+      key: {description: File of the private key (mode 0600)., type: path, required: true}
+      owner: {description: User that may read the key., type: str, default: root}
+      group: {description: Group of both files., type: str, default: root}
   certificates:
     description: Certificates with their keys in files.
     type: list
@@ -150,7 +155,7 @@ def declared_set(params: dict[str, Any]) -> list[Declared]:
     places = {entry["name"]: entry["certificate"] for entry in params["authorities"]}
     result = [
         Declared(
-            Wanted(a["certificate"], "", Identity(a["common_name"], (), (), ()), "", ("root", "root", "0600")),
+            Wanted(a["certificate"], "", Identity(a["common_name"], (), (), ()), "", (a["owner"], a["group"], "0600")),
             a["key"],
         )
         for a in params["authorities"]
@@ -210,26 +215,33 @@ def read_pair(entry: Declared) -> tuple[bytes, bytes, str, bytes]:
     return parts[0], parts[1], str(cluster["server"]), parts[2]
 
 
-def observe(entry: Declared) -> Found | None:
+def observe(entry: Declared, entries: dict[str, Declared]) -> Found | None:
     """Return what stands in the files of ``entry``; None when something is missing or cannot be read."""
     try:
         pem, key_pem, server, embedded = read_pair(entry)
-        certificate = x509.load_pem_x509_certificate(pem)
         key = serialization.load_pem_private_key(key_pem, None)
+        certificate = fitting(pem, key)
+        issuer = load_signer(entries[entry.wanted.authority]).certificate if entry.wanted.authority else certificate
         issuer_pem = Path(entry.wanted.authority or entry.wanted.place).read_bytes()
         access = access_of(entry.key or entry.wanted.place)
     except (OSError, ValueError, KeyError, IndexError, TypeError, yaml.YAMLError):
         return None
     fits = key.public_key() == certificate.public_key()
-    trusted = signed_by(certificate, issuer_pem) and embedded in {b"", issuer_pem}
+    trusted = signed_by(certificate, issuer) and embedded in {b"", issuer_pem}
     not_after_s = certificate.not_valid_after_utc.timestamp()
     return Found(identity_of(certificate), not_after_s, trusted, fits, server, access)
 
 
-def signed_by(certificate: Any, issuer_pem: bytes) -> bool:
-    """Return whether the authority in ``issuer_pem`` signed ``certificate``."""
+def fitting(pem: bytes, key: Any) -> Any:
+    """Return the certificate in ``pem`` that fits ``key``, the first when none does."""
+    found = x509.load_pem_x509_certificates(pem)
+    return next((each for each in found if each.public_key() == key.public_key()), found[0])
+
+
+def signed_by(certificate: Any, issuer: Any) -> bool:
+    """Return whether ``issuer`` signed ``certificate``."""
     try:
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(issuer_pem))
+        certificate.verify_directly_issued_by(issuer)
     except Exception:  # noqa: BLE001 - cryptography raises ValueError, TypeError or InvalidSignature: all mean no
         return False
     return True
@@ -300,8 +312,8 @@ def general_name(name: str) -> Any:
 
 def load_signer(entry: Declared) -> Signer:
     """Return the authority that stands in the files of ``entry``."""
-    certificate = x509.load_pem_x509_certificate(Path(entry.wanted.place).read_bytes())
-    return Signer(certificate, serialization.load_pem_private_key(Path(entry.key).read_bytes(), None))
+    key = serialization.load_pem_private_key(Path(entry.key).read_bytes(), None)
+    return Signer(fitting(Path(entry.wanted.place).read_bytes(), key), key)
 
 
 def apply(step: Step, entries: dict[str, Declared], days: int) -> None:
@@ -332,6 +344,8 @@ AUTHORITY = {
     "common_name": {"type": "str", "required": True},
     "certificate": {"type": "path", "required": True},
     "key": {"type": "path", "required": True, "no_log": False},
+    "owner": {"type": "str", "default": "root"},
+    "group": {"type": "str", "default": "root"},
 }
 SUBJECT = {
     "authority": {"type": "str", "required": True},
@@ -371,7 +385,7 @@ def main() -> None:
     steps: list[Step] = []
     try:
         entries = {entry.wanted.place: entry for entry in declared_set(module.params)}
-        found = {place: observe(entry) for place, entry in entries.items()}
+        found = {place: observe(entry, entries) for place, entry in entries.items()}
         wanted = [entry.wanted for entry in entries.values()]
         steps = plan_certificates(wanted, found, time.time(), module.params["renew_days"] * 86400.0)
         if not module.check_mode:
