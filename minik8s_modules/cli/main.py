@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli import commands, completing, configuring, generators, options, output
+from minik8s_modules.cli import commands, completing, configuring, generators, options, output, rollout
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.options import Subparsers
 
@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.reading_commands(known)
     generators.create_commands(known)
     commands.writing_commands(known)
+    rollout.declare(known)
     commands.planning(known)
     commands.discovery(known)
     _config(known)
