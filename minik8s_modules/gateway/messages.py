@@ -32,7 +32,8 @@ class PullRequest(NamedTuple):
     id: str
     node: str
     image: str
-    auth: Mapping[str, str] | None
+    auth: tuple[Mapping[str, str], ...]
+    """Credentials to try one after the other; none: without one."""
 
 
 class Cancel(NamedTuple):
@@ -99,12 +100,13 @@ def _text(message: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _auth(value: Any) -> dict[str, str] | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise BadMessage("pull: auth must be null or a mapping of strings")  # never with its content
-    return value
+def _auth(value: Any) -> tuple[Mapping[str, str], ...]:
+    given = [] if value is None else value if isinstance(value, list) else [value]
+    for one in given:
+        if not isinstance(one, dict) or not all(isinstance(each, str) for each in one.values()):
+            # never with its content
+            raise BadMessage("pull: auth must be null, a mapping of strings, or a list of such mappings")
+    return tuple(given)
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -31,9 +31,34 @@ class ImagePull(Protocol):
         """Break it off."""
 
 
-def docker_pull(socket_path: str, node: str, image: str, auth: Mapping[str, str] | None) -> ImagePull:
+Auths = Sequence[Mapping[str, str]]
+
+
+def docker_pull(socket_path: str, node: str, image: str, auths: Auths) -> ImagePull:
     """Return the pull of ``image`` by the dockerd behind ``socket_path``."""
-    return Pull(Engine(socket_path, node), socket_path, image, auth)
+    tries = [Pull(Engine(socket_path, node), socket_path, image, auth) for auth in auths or (None,)]
+    return tries[0] if len(tries) == 1 else PullInTurn(tries)
+
+
+class PullInTurn:
+    """The same pull with one credential after the other, until a registry takes one; as kubelet does."""
+
+    def __init__(self, tries: Sequence[ImagePull]) -> None:
+        self._tries = tries
+
+    def run(self) -> str:
+        """Return the image's id; what ``ImagePull.run`` raises, and of refusals the last one's."""
+        for each in self._tries[:-1]:
+            try:
+                return each.run()
+            except PullFailed as error:
+                log.info("a credential was refused, trying the next: %s", error)
+        return self._tries[-1].run()
+
+    def cancel(self) -> None:
+        """Break off the one under way, and those that would follow."""
+        for each in self._tries:
+            each.cancel()
 
 
 class _Running(NamedTuple):
@@ -47,7 +72,7 @@ class Pulls:
     def __init__(
         self,
         publish: Callable[[JsonObject], None],
-        make: Callable[[str, str, str, Mapping[str, str] | None], ImagePull] = docker_pull,
+        make: Callable[[str, str, str, Auths], ImagePull] = docker_pull,
         per_node: int = PULLS_PER_NODE,
     ) -> None:
         self._publish = publish

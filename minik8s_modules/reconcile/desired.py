@@ -26,6 +26,7 @@ from minik8s_modules.reconcile.containers import (
 )
 from minik8s_modules.reconcile.items import SECTIONS
 from minik8s_modules.reconcile.observed import ObservedPod
+from minik8s_modules.reconcile.pull_secrets import missing_event
 from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.security import Refusal, refusal
@@ -197,12 +198,18 @@ def _decision(context: PodContext, sandbox: Sandbox, steps: Steps, made: Volumes
         wake_at=min(moments, default=None),
         address_wanted=sandbox.address_wanted,
         waiting={name: _explained(step.waiting, sandbox) for name, step in steps.items() if step.waiting},
-        events=_events(pod, sandbox, steps, made),
+        events=_events(pod, sandbox, steps, made) + _about_pulls(context, steps),
     )
 
 
 def _explained(waiting: Waiting, sandbox: Sandbox) -> Waiting:
     return waiting._replace(message=sandbox.message) if waiting == CREATING else waiting
+
+
+def _about_pulls(context: PodContext, steps: Steps) -> tuple[PodEvent, ...]:
+    if not any(step.pull for step in steps.values()):
+        return ()
+    return missing_event(context.pod, context.inputs.secrets)
 
 
 def _events(pod: JsonObject, sandbox: Sandbox, steps: Steps, made: Volumes) -> tuple[PodEvent, ...]:

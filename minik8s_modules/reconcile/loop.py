@@ -23,6 +23,7 @@ from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, Work
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.observed import observation
 from minik8s_modules.reconcile.plan import Basis
+from minik8s_modules.reconcile.pull_secrets import credentials, pulls_of
 from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, read_of
@@ -250,7 +251,7 @@ class Reconciler:
         self._shard.tokens.follow(pod)
         if not self._shard.references.ready(uid) or not self._shard.tokens.ready(pod):
             return None
-        inputs = self._inputs(state, node, uid)
+        inputs = self._inputs(state, node, pod)
         try:
             decision = decide_pod(pod, state.observed.pod(uid), inputs, self._clock.now())
         except Exception:
@@ -260,7 +261,8 @@ class Reconciler:
         state.decisions[uid] = decision
         self._teller.decided(pod, decision.events)
         for image in decision.pulls:
-            self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}")
+            given = credentials(pod, image, inputs.secrets)
+            self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}", given)
         if decision.address_wanted and not self._claimer.refusal(uid):
             return pod  # the claim follows at once, and with it the next decision and its status
         self._shard.writer.enqueue(uid)
@@ -277,13 +279,15 @@ class Reconciler:
         self._shard.tokens.forget(uid)
         self._shard.writer.enqueue(uid)
 
-    def _inputs(self, state: NodeState, node: JsonObject, uid: str) -> PodInputs:
+    def _inputs(self, state: NodeState, node: JsonObject, pod: JsonObject) -> PodInputs:
+        uid = objects.uid(pod)
+        secrets = self._shard.references.of(uid, "Secret")
         return PodInputs(
             node=node,
             configmaps=self._shard.references.of(uid, "ConfigMap"),
-            secrets=self._shard.references.of(uid, "Secret"),
+            secrets=secrets,
             images=state.images,
-            pulls=state.pulls,
+            pulls=pulls_of(pod, secrets, state.pulls),
             address=self._shard.addresses.of(uid),
             errors=state.errors,
             settings=self._shard.settings,

@@ -85,6 +85,20 @@ def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> Json
     return {"addresses": addresses, "capacity": capacity, "allocatable": capacity, "nodeInfo": info}
 
 
+def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
+    """Return capacity and allocatable with what people have put into the capacity: ``example.com/dongle: "2"``.
+
+    Source: https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/; kubelet makes it allocatable.
+    """
+    before = objects.status(node)
+    extended = {name: amount for name, amount in (before.get("capacity") or {}).items() if "/" in name}
+    if not extended and not any("/" in name for name in before.get("allocatable") or {}):
+        return {}
+    known = {side: wanted.get(side) or before.get(side) or {} for side in ("capacity", "allocatable")}
+    bare = {side: {key: value for key, value in found.items() if "/" not in key} for side, found in known.items()}
+    return {side: {**found, **extended} for side, found in bare.items()}
+
+
 def conditions(node: JsonObject, *, alive: bool, now: str) -> list[JsonObject]:
     """Return the node's conditions with Ready as ``alive`` says; others stay as they are."""
     before = objects.condition(node, "Ready")

@@ -264,23 +264,24 @@ class NodeState:
         happened(seen.pod_uid, before, self.observed.pod(seen.pod_uid))
         return {seen.pod_uid}
 
-    def on_pull_asked(self, image: str) -> None:
-        """Remember that the gateway is asked to pull."""
-        known = self.pulls.get(image, PullState())
-        self.pulls[image] = known._replace(active=True)
+    def on_pull_asked(self, key: str) -> None:
+        """Remember that the gateway is asked to pull; ``key`` is the image with what it is pulled with."""
+        known = self.pulls.get(key, PullState())
+        self.pulls[key] = known._replace(active=True)
 
-    def on_pulled(self, image: str, *, ok: bool, reason: str, message: str, now: datetime) -> None:
-        """Take over the end of a pull."""
-        known = self.pulls.get(image, PullState())
+    def on_pulled(self, image: str, *, ok: bool, reason: str, message: str, now: datetime, key: str = "") -> None:
+        """Take over the end of a pull; ``key`` is what it was asked by, the image if nothing else."""
+        key = key or image
+        known = self.pulls.get(key, PullState())
         if ok:
             self.images |= _names(image)
-            self.pulls[image] = PullState(finished_at=now)
+            self.pulls[key] = PullState(finished_at=now)
         else:
-            self.pulls[image] = PullState(False, known.failures + 1, now, reason, message)  # noqa: FBT003
+            self.pulls[key] = PullState(False, known.failures + 1, now, reason, message)  # noqa: FBT003
 
-    def on_pull_dropped(self, image: str) -> None:
+    def on_pull_dropped(self, key: str) -> None:
         """Forget that the gateway was asked to pull; who still wants the image asks again."""
-        self.pulls[image] = self.pulls.get(image, PullState())._replace(active=False)
+        self.pulls[key] = self.pulls.get(key, PullState())._replace(active=False)
         self.dirty |= set(self.decisions)
 
     def on_gateway_lost(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.nodestate import NodeState
+from minik8s_modules.reconcile.pull_secrets import Credential, pull_key
 from minik8s_modules.reconcile.telling import Teller
 
 JsonObject = dict[str, Any]
@@ -15,25 +16,27 @@ JsonObject = dict[str, Any]
 class _Asked(NamedTuple):
     uid: str
     image: str
+    key: str
 
 
 class Pulls:
-    """One pull per image and node at a time; one caller at a time."""
+    """One pull per image, credentials and node at a time; one caller at a time."""
 
     def __init__(self, gateway: Gateway, teller: Teller) -> None:
         self._gateway = gateway
         self._teller = teller
         self._under_way: dict[str, _Asked] = {}
 
-    def ask(self, state: NodeState, uid: str, image: str, pull_id: str) -> None:
+    def ask(self, state: NodeState, uid: str, image: str, pull_id: str, given: tuple[Credential, ...] = ()) -> None:
         """Have ``image`` pulled for a pod unless it is already; without a gateway the loop asks again later."""
-        known = state.pulls.get(image)
+        key = pull_key(image, given)
+        known = state.pulls.get(key)
         if known is None or not known.active:
-            message = {"op": "pull", "id": pull_id, "node": state.name, "image": image, "auth": None}
-            if not self._gateway.send(message):
+            auth = [one.auth() for one in given] or None
+            if not self._gateway.send({"op": "pull", "id": pull_id, "node": state.name, "image": image, "auth": auth}):
                 return
-            self._under_way[pull_id] = _Asked(uid, image)
-            state.on_pull_asked(image)
+            self._under_way[pull_id] = _Asked(uid, image, key)
+            state.on_pull_asked(key)
         self._teller.image(uid, image, "Pulling", f'Pulling image "{image}"')
 
     def on_pulled(self, state: NodeState, message: JsonObject, now: datetime) -> set[str]:
@@ -43,7 +46,8 @@ class Pulls:
             return set()
         image = asked.image
         ok = bool(message["ok"])
-        state.on_pulled(image, ok=ok, reason=str(message["reason"]), message=str(message["message"]), now=now)
+        reason, text = str(message["reason"]), str(message["message"])
+        state.on_pulled(image, key=asked.key, ok=ok, reason=reason, message=text, now=now)
         if ok:
             for uid in state.decisions:
                 if self._teller.uses(uid, image):
@@ -57,14 +61,14 @@ class Pulls:
         A registry that accepts and stalls would else hold the gateway's slots for that node for ever.
         """
         unused = [
-            (pull_id, asked.image)
+            (pull_id, asked.key)
             for pull_id, asked in self._under_way.items()
             if asked.uid == uid and not any(self._teller.uses(other, asked.image) for other in state.decisions)
         ]
-        for pull_id, image in unused:
+        for pull_id, key in unused:
             del self._under_way[pull_id]
             self._gateway.send({"op": "cancel", "id": pull_id})
-            state.on_pull_dropped(image)
+            state.on_pull_dropped(key)
         return bool(unused)
 
     def lost(self) -> None:

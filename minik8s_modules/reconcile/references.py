@@ -60,6 +60,8 @@ def references(pod: JsonObject) -> frozenset[Reference]:
     for _, _, container in objects.every_container(pod):
         for kind, name in _of_container(container):
             found.add(Reference(kind, namespace, name))
+    for secret in objects.spec(pod).get("imagePullSecrets") or []:
+        found.add(Reference("Secret", namespace, str(secret.get("name") or "")))
     for volume in objects.spec(pod).get("volumes") or []:
         found.update(Reference(kind, namespace, name) for kind, name in _of_volume(volume))
     return frozenset(one for one in found if one.name)

@@ -114,6 +114,7 @@ class Registrar:
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
+        wanted |= nodes.extended_resources(node, wanted)
         alive = self._alive(name)
         if alive is not None:
             wanted["conditions"] = nodes.conditions(node, alive=alive, now=rfc3339(self._clock.now()))

@@ -17,10 +17,10 @@ from minik8s_modules.gateway.ssh import Paths, connection_options, master_argv
     [
         (b'{"op":"relist","node":"n"}\n', Relist("n")),
         (b'{"op":"cancel","id":"7"}\n', Cancel("7")),
-        (b'{"op":"pull","id":"7","node":"n","image":"a:1","auth":null}\n', PullRequest("7", "n", "a:1", None)),
+        (b'{"op":"pull","id":"7","node":"n","image":"a:1","auth":null}\n', PullRequest("7", "n", "a:1", ())),
         (
             b'{"op":"pull","id":"7","node":"n","image":"a","auth":{"username":"u"}}\n',
-            PullRequest("7", "n", "a", {"username": "u"}),
+            PullRequest("7", "n", "a", ({"username": "u"},)),
         ),
     ],
 )

@@ -1,0 +1,164 @@
+"""Fields of a pod from the API to the kernel: created through the API server, seen inside the container."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
+from minik8s_modules.module_utils.minik8s import labels
+from tests.integration.reconcile.conftest import IMAGE, Cluster
+from tests.support.node import command
+
+RESTRICTED = {
+    "runAsUser": 1000,
+    "runAsGroup": 2000,
+    "runAsNonRoot": True,
+    "supplementalGroups": [4000],
+    "fsGroup": 3000,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+OWN = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+def inside(cluster: Cluster, name: str, *argv: str, container: str = "app") -> str:
+    """Return the output of a program in a pod's container."""
+    statuses = cluster.pod(name)["status"]["containerStatuses"]
+    found = next(one["containerID"] for one in statuses if one["name"] == container)
+    return cluster.node.execute(found.removeprefix("docker://"), *argv)
+
+
+def one(name: str = "app", **fields: Any) -> dict[str, Any]:
+    """Return a container that sleeps."""
+    return {"name": name, "image": IMAGE, "command": ["sleep", "3600"], **fields}
+
+
+def test_a_restricted_pod_runs_where_only_such_may(cluster: Cluster) -> None:
+    rule = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.admin.create(NAMESPACE, {"metadata": {"name": "strict", "labels": rule}})
+    space = {"namespace": "strict"}
+    with pytest.raises(Forbidden, match="violates PodSecurity"):
+        cluster.admin.create(POD, {"metadata": {"name": "loose", **space}, "spec": {"containers": [one()]}})
+    mount = {"name": "data", "mountPath": "/data"}
+    spec = {
+        "securityContext": RESTRICTED,
+        "containers": [one(securityContext=OWN, volumeMounts=[mount])],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }
+    cluster.admin.create(POD, {"metadata": {"name": "good", **space}, "spec": spec})
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.admin.get(POD, "good", "strict")["status"]
+        return found
+
+    cluster.until(lambda: status().get("phase") == "Running")
+    container = status()["containerStatuses"][0]["containerID"].removeprefix("docker://")
+    seen = cluster.node.execute(container, "sh", "-c", "id; grep -E 'CapBnd|NoNewPrivs|Seccomp:' /proc/self/status")
+    assert seen.startswith("uid=1000 gid=2000 groups=2000,3000,4000")
+    words = dict(line.split(":\t") for line in seen.splitlines()[1:])
+    assert words == {"CapBnd": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
+    cluster.node.execute(container, "sh", "-c", "touch /data/x && ! touch /x 2>/dev/null")
+    assert cluster.node.execute(container, "stat", "-c", "%g", "/data/x") == "3000\n"
+    cluster.admin.delete(POD, "good", "strict", grace_s=0)
+
+
+def test_names_namespaces_ports_and_limits_reach_the_kernel(cluster: Cluster) -> None:
+    serve = ["nc", "-ll", "-p", "8080", "-e", "hostname"]
+    containers = [
+        one(
+            command=serve,
+            ports=[{"containerPort": 8080, "hostPort": 23461}],
+            resources={"limits": {"cpu": "500m", "memory": "64Mi"}},
+        ),
+        one("side", resources={"limits": {"cpu": "100m", "memory": "32Mi"}}),
+    ]
+    cluster.create(
+        "parts",
+        containers=containers,
+        hostname="front",
+        subdomain="team",
+        setHostnameAsFQDN=True,
+        shareProcessNamespace=True,
+        hostAliases=[{"ip": "192.0.2.7", "hostnames": ["foo"]}],
+        dnsPolicy="None",
+        dnsConfig={
+            "nameservers": ["192.0.2.53"],
+            "searches": ["example.com"],
+            "options": [{"name": "ndots", "value": "3"}],
+        },
+        securityContext={"sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "80"}]},
+    )
+    cluster.until(lambda: cluster.ready("parts"))
+    full = "front.team.default.svc.cluster.local"
+    assert inside(cluster, "parts", "hostname") == full + "\n"
+    hosts = inside(cluster, "parts", "cat", "/etc/hosts")
+    assert f"\t{full}\tfront\n" in hosts
+    assert hosts.endswith("192.0.2.7\tfoo\n")
+    resolver = "search example.com\nnameserver 192.0.2.53\noptions ndots:3\n"
+    assert inside(cluster, "parts", "cat", "/etc/resolv.conf") == resolver
+    assert "nc -ll" in inside(cluster, "parts", "ps", container="side")
+    assert inside(cluster, "parts", "cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start") == "80\n"
+    assert cluster.pod("parts")["status"]["qosClass"] == "Guaranteed"
+    pause = cluster.node.docker.inspect(cluster.node.ids(labels.SANDBOX)[-1])
+    assert pause
+    assert "/pod" + cluster.pod("parts")["metadata"]["uid"] in pause["HostConfig"]["CgroupParent"]
+    cluster.until(lambda: full in _ask(f"{cluster.node.range}.1", 23461))
+    cluster.delete("parts", 0)
+    cluster.until(lambda: cluster.gone("parts"))
+
+
+def _ask(address: str, port: int) -> str:
+    argv = ["/bin/busybox", "nc", "-w", "2", address, str(port)]
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_pod_on_the_nodes_namespaces_has_them(cluster: Cluster) -> None:
+    cluster.create("hosted", hostNetwork=True, hostPID=True, hostIPC=True, dnsPolicy="ClusterFirstWithHostNet")
+    cluster.until(lambda: cluster.ready("hosted"))
+    for kind in ("net", "pid", "ipc"):
+        ours = command("readlink", f"/proc/self/ns/{kind}")
+        assert inside(cluster, "hosted", "readlink", f"/proc/self/ns/{kind}") == ours
+    assert inside(cluster, "hosted", "cat", "/etc/hosts").startswith("# Kubernetes-managed hosts file (host network).")
+    cluster.delete("hosted", 0)
+
+
+def test_what_a_node_refuses_fails_with_its_reason(cluster: Cluster) -> None:
+    cluster.create("unsafe", securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})
+    status = cluster.until(lambda: (found := cluster.pod("unsafe")["status"]).get("phase") == "Failed" and found)
+    assert status["reason"] == "SysctlForbidden"
+    assert status["message"] == 'forbidden sysctl: "kernel.msgmax" not allowlisted'
+    told = 'SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted'
+    cluster.until(lambda: told in cluster.events("unsafe"))
+    cluster.delete("unsafe", 0)
+
+
+def test_root_is_refused_by_the_user_of_the_image(cluster: Cluster) -> None:
+    cluster.create("rooted", securityContext={"runAsNonRoot": True})
+    waiting = cluster.until(
+        lambda: (
+            (found := cluster.container("rooted").get("state", {}).get("waiting", {})).get("reason")
+            == "CreateContainerConfigError"
+            and found
+        )
+    )
+    uid = cluster.pod("rooted")["metadata"]["uid"]
+    told = f'container has runAsNonRoot and image will run as root (pod: "rooted_default({uid})", container: app)'
+    assert waiting["message"] == told
+    cluster.until(lambda: f"Failed: Error: {told}" in cluster.events("rooted"))
+    cluster.delete("rooted", 0)
+
+
+def test_a_resource_that_people_declare_on_a_node_is_counted(cluster: Cluster) -> None:
+    declared = {"status": {"capacity": {"example.com/dongle": "2"}}}
+    cluster.admin.patch(NODE, cluster.node.name, "", declared, subresource="status")
+    asked: dict[str, Any] = {"resources": {"limits": {"example.com/dongle": "2"}}}
+    cluster.create("first", containers=[one(**asked)])
+    cluster.until(lambda: cluster.ready("first"), 30)
+    cluster.create("second", containers=[one(**asked)])
+    cluster.until(lambda: any("Insufficient example.com/dongle" in event for event in cluster.events("second")))
+    cluster.delete("first", 0)
+    cluster.until(lambda: cluster.ready("second"))
+    cluster.delete("second", 0)
