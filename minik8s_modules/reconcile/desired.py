@@ -1,9 +1,9 @@
 """What a node should be: kubelet's syncPod as a pure function of objects and observations.
 
 ``decide_pod`` says what one pod wants *now*; waiting for anything (an image, an init container, a grace
-period, a back-off) is a state in which it wants less or the same, and the next observation or ``wake_at``
-leads on. ``assemble`` puts the pods of a node together. Sandboxes: ``sandboxes.py``; containers:
-``containers.py``; what is carried out: ``loop.py``.
+period, a probe, a back-off) is a state in which it wants less or the same, and the next observation, result or
+``wake_at`` leads on. ``assemble`` puts the pods of a node together. Sandboxes: ``sandboxes.py``; containers:
+``containers.py``; their end: ``stopping.py``; probes and hooks: ``probes.py``; what is carried out: ``loop.py``.
 """
 
 from __future__ import annotations
@@ -14,22 +14,17 @@ from datetime import datetime
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.reconcile.containers import (
-    CREATING,
-    EPHEMERAL,
-    PodContext,
-    Step,
-    decide_container,
-    failed_mount_event,
-    kept,
-    stop,
-)
+from minik8s_modules.reconcile.container_entries import failed_mount_event, kept
+from minik8s_modules.reconcile.containers import decide_container
+from minik8s_modules.reconcile.deadlines import DEADLINE, deadline_of
 from minik8s_modules.reconcile.items import SECTIONS
 from minik8s_modules.reconcile.observed import ObservedPod
+from minik8s_modules.reconcile.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, kinds
 from minik8s_modules.reconcile.pull_secrets import missing_event
 from minik8s_modules.reconcile.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.security import Refusal, refusal
+from minik8s_modules.reconcile.stopping import stop_all, stop_or_keep
 from minik8s_modules.reconcile.values import (
     Entries,
     NodeDocument,
@@ -56,7 +51,12 @@ def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datet
         return _over(PodContext(pod, seen, inputs, now), phase)
     if seen.empty and (refused := refusal(pod)):
         return _refused(refused)
-    return _decide_wanted(pod, seen, inputs, now)
+    end = deadline_of(pod)
+    if end is not None and now >= end:
+        return _over(PodContext(pod, seen, inputs, now), "Failed", DEADLINE)
+    decision = _decide_wanted(pod, seen, inputs, now)
+    moments = [moment for moment in (decision.wake_at, end) if moment is not None]
+    return decision._replace(wake_at=min(moments, default=None))
 
 
 def _refused(why: Refusal) -> PodDecision:
@@ -86,34 +86,29 @@ def _stopping(context: PodContext) -> PodDecision:
     pod, seen, inputs = context.pod, context.seen, context.inputs
     current = seen.sandbox
     context = context._replace(sandbox_attempt=current.attempt if current else 0)
-    steps = {container["name"]: _stop_or_keep(context, container, kind) for kind, container in _containers(pod)}
+    steps = stop_all(context)
     sandbox = Sandbox(sandbox_entry(pod, current.attempt, seen, inputs) if current else None)
     return _decision(context, sandbox, steps, volumes(pod, inputs))
 
 
-def _stop_or_keep(context: PodContext, container: JsonObject, kind: str) -> Step:
-    last = context.seen.last(container["name"])
-    if last is not None and last.alive:
-        return stop(context, container, kind, f"Stopping container {container['name']}")
-    return Step(kept(context, container, kind))
+def _over(context: PodContext, phase: str, why: PodEvent | None = None) -> PodDecision:
+    """Keep the ended containers of a pod that is over, for their logs; its sandbox and volumes go.
 
-
-def _containers(pod: JsonObject) -> Iterable[tuple[str, JsonObject]]:
-    """Yield (kind, container) of init containers, then app and ephemeral containers."""
-    for field, _, container in objects.every_container(pod):
-        yield _KINDS[field], container
-
-
-_KINDS = {"initContainers": "init", "containers": "app", "ephemeralContainers": EPHEMERAL}
-
-
-def _over(context: PodContext, phase: str) -> PodDecision:
-    """Keep the ended containers of a pod that is over, for their logs; its sandbox and volumes go."""
+    The pod is told to be over only when none of its containers lives (``why``: what ended it from outside).
+    """
+    recorded = str(objects.status(context.pod).get("phase") or "") in TERMINAL
     if _any_alive(context.seen):
-        return _stopping(context)._replace(phase=phase)
-    steps = {one["name"]: Step(kept(context, one, kind)) for kind, one in _containers(context.pod)}
-    decision = _decision(context, Sandbox(None), steps, Volumes({}, frozenset(), {}))
-    return decision._replace(phase=phase, address_released=not context.seen.sandboxes)
+        decision = _stopping(context)
+        decision = decision._replace(phase=phase if recorded else "", events=(*_told(why), *decision.events))
+    else:
+        steps = {one["name"]: Step(kept(context, one, kind)) for kind, one in kinds(context.pod)}
+        decision = _decision(context, Sandbox(None), steps, Volumes({}, frozenset(), {}))
+        decision = decision._replace(phase=phase, address_released=not context.seen.sandboxes, events=_told(why))
+    return decision._replace(reason=why.reason, message=why.message) if why and decision.phase else decision
+
+
+def _told(event: PodEvent | None) -> tuple[PodEvent, ...]:
+    return (event,) if event else ()
 
 
 def _decide_wanted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:
@@ -135,7 +130,7 @@ def _without_volumes(pod: JsonObject, made: Volumes) -> PodDecision:
     creating = CREATING._replace(message="; ".join(made.errors.values()))
     waiting = {
         one["name"]: INITIALIZING if kind == "app" and objects.init_containers(pod) else creating
-        for kind, one in _containers(pod)
+        for kind, one in kinds(pod)
     }
     return PodDecision({}, events=events, waiting=waiting)
 
@@ -148,13 +143,13 @@ def _steps(context: PodContext) -> dict[str, Step]:
     steps: dict[str, Step] = {}
     blocked = False
     for container in objects.init_containers(pod):
-        if started:
-            steps[container["name"]] = Step(kept(context, container, "init"), finished=True)
-        elif blocked:
-            steps[container["name"]] = _held(context, container, "init")
-        else:
-            step = steps[container["name"]] = decide_container(context, container, "init")
-            blocked = not step.finished or step.exit_code != 0
+        kind = SIDECAR if container.get("restartPolicy") == "Always" else "init"
+        if started and kind == "init":
+            steps[container["name"]] = Step(kept(context, container, kind), finished=True)
+            continue
+        decide = _held if blocked else decide_container
+        step = steps[container["name"]] = decide(context, container, kind)
+        blocked = blocked or (not started and not _lets_go_on(step, kind))
     for container in apps:
         decide = _held if blocked else decide_container
         steps[container["name"]] = decide(context, container, "app")
@@ -164,14 +159,22 @@ def _steps(context: PodContext) -> dict[str, Step]:
     return steps
 
 
+def _lets_go_on(step: Step, kind: str) -> bool:
+    """Return whether what comes after an init container may start: it ended well, or is a sidecar that has started."""
+    return step.health.started if kind == SIDECAR else step.finished and step.exit_code == 0
+
+
 def _held(context: PodContext, container: JsonObject, kind: str) -> Step:
-    """Return the step of a container that waits for init containers."""
-    return _stop_or_keep(context, container, kind)._replace(waiting=INITIALIZING)
+    """Return the step of a container that waits for init containers; one that was let go before goes on."""
+    last = context.seen.last(container["name"])
+    if kind != "app" and last is not None and last.alive and context.fresh(last):
+        return decide_container(context, container, kind)
+    return stop_or_keep(context, container, kind)._replace(waiting=INITIALIZING)
 
 
 def _phase(pod: JsonObject, steps: Steps) -> str:
-    """Return Succeeded or Failed when no container of the pod will run again, else ""."""
-    inits = [steps[one["name"]] for one in objects.init_containers(pod)]
+    """Return Succeeded or Failed when no container of the pod will run again, else ""; sidecars do not count."""
+    inits = [steps[one["name"]] for one in objects.init_containers(pod) if one.get("restartPolicy") != "Always"]
     if any(step.finished and step.exit_code for step in inits):
         return "Failed"
     apps = [steps[one["name"]] for one in objects.containers(pod)]
@@ -199,6 +202,8 @@ def _decision(context: PodContext, sandbox: Sandbox, steps: Steps, made: Volumes
         address_wanted=sandbox.address_wanted,
         waiting={name: _explained(step.waiting, sandbox) for name, step in steps.items() if step.waiting},
         events=_events(pod, sandbox, steps, made) + _about_pulls(context, steps),
+        checks=tuple(check for step in steps.values() for check in step.checks),
+        health={name: step.health for name, step in steps.items()},
     )
 
 

@@ -29,7 +29,7 @@ from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, read_of
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
-from minik8s_modules.reconcile.values import PodInputs
+from minik8s_modules.reconcile.values import PodDecision, PodInputs
 from minik8s_modules.reconcile.writer import View
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -163,6 +163,10 @@ class Reconciler:
     def _on_pulled(self, state: NodeState, message: JsonObject) -> set[str]:
         return self._pulls.on_pulled(state, message, self._clock.now())
 
+    def _on_checked(self, state: NodeState, message: JsonObject) -> set[str]:
+        uid = str(message["pod"])
+        return {uid} if state.checking.on_checked(uid, message["results"]) else set()
+
     def on_outcome(self, outcome: Outcome) -> None:
         """Handle the end of an item; the runner's callback."""
         state = self._nodes.get(outcome.node)
@@ -260,6 +264,7 @@ class Reconciler:
             return None
         state.decisions[uid] = decision
         self._teller.decided(pod, decision.events)
+        self._declare_checks(state, uid, decision)
         for image in decision.pulls:
             given = credentials(pod, image, inputs.secrets)
             self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}", given)
@@ -268,7 +273,12 @@ class Reconciler:
         self._shard.writer.enqueue(uid)
         return None
 
+    def _declare_checks(self, state: NodeState, uid: str, decision: PodDecision) -> None:
+        sandbox = state.observed.pod(uid).sandbox
+        state.checking.declare(self._shard.gateway, uid, sandbox.id if sandbox else "", decision.checks)
+
     def _forget(self, state: NodeState, uid: str) -> None:
+        state.checking.forget(self._shard.gateway, uid)
         state.decisions.pop(uid, None)
         self._node_of.pop(uid, None)
         if self._pulls.forget(state, uid):
@@ -293,6 +303,7 @@ class Reconciler:
             settings=self._shard.settings,
             address_error=self._claimer.refusal(uid),
             tokens=self._shard.tokens.of(uid),
+            checks=state.checking.results(uid),
         )
 
     def _claim(self, state: NodeState, pods: list[JsonObject]) -> None:
@@ -410,3 +421,4 @@ _MESSAGES: dict[str, Callable[[Reconciler, NodeState, JsonObject], set[str]]] = 
     "images": Reconciler._on_images,  # noqa: SLF001
     "pulled": Reconciler._on_pulled,  # noqa: SLF001
 }
+    "checked": Reconciler._on_checked,  # noqa: SLF001

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.changes import Confirmed, Request
-from minik8s_modules.reconcile.containers import SANDBOX_MISSING
+from minik8s_modules.reconcile.checking import Checking
 from minik8s_modules.reconcile.images import normalized
 from minik8s_modules.reconcile.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.observed import NodeObservations, ObservedContainer, ObservedPod, observation
+from minik8s_modules.reconcile.pod_context import SANDBOX_MISSING
 from minik8s_modules.reconcile.values import NodeDocument, PodDecision, PullState
 
 JsonObject = dict[str, Any]
@@ -53,6 +54,7 @@ class NodeState:
         self.images: frozenset[str] = frozenset()
         self.pulls: dict[str, PullState] = {}
         self.decisions: dict[str, PodDecision] = {}
+        self.checking = Checking(name)
         self.errors: dict[str, JsonObject] = {}
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
@@ -288,6 +290,7 @@ class NodeState:
         """The gateway is away: what it told may be outdated, its pulls are broken off."""
         self.known = False
         self.pulls = {image: pull._replace(active=False) for image, pull in self.pulls.items()}
+        self.checking.lost()
         self.observe_fully()
 
 

@@ -6,17 +6,19 @@ Source: pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses), p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.reconcile.containers import CREATING, exit_code_of, recorded_status
+from minik8s_modules.reconcile.conditions import any_started, conditions
+from minik8s_modules.reconcile.containers import exit_code_of
 from minik8s_modules.reconcile.desired import INITIALIZING, TERMINAL
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
+from minik8s_modules.reconcile.pod_context import CREATING, recorded_status
 from minik8s_modules.reconcile.resources import qos_class
-from minik8s_modules.reconcile.values import PodDecision, Waiting
+from minik8s_modules.reconcile.values import Health, PodDecision, Waiting
 
 JsonObject = dict[str, Any]
 _KILLED = 137
@@ -33,19 +35,22 @@ def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place:
     """Return the whole ``status`` of the pod."""
     inits = [_container_status(pod, one, seen, decision) for one in objects.init_containers(pod)]
     apps = [_container_status(pod, one, seen, decision) for one in objects.containers(pod)]
+    sidecars = [one for one in objects.init_containers(pod) if one.get("restartPolicy") == "Always"]
+    names = {one["name"] for one in sidecars}
     for status in inits:
-        status["ready"] = objects.dig(status, "state", "terminated", "exitCode") == 0
-        status.pop("started", None)
+        if status["name"] not in names:
+            status["ready"] = objects.dig(status, "state", "terminated", "exitCode") == 0
+            status.pop("started", None)
     extra = [
         {**_container_status(pod, one, seen, decision), "ready": False}
         for one in objects.spec(pod).get("ephemeralContainers") or []
     ]
     before = objects.status(pod)
-    initialized = all(status["ready"] for status in inits) or _any_started(apps)
+    initialized = all(status.get("started", status["ready"]) for status in inits) or any_started(apps)
     phase = _phase(pod, inits, apps, decision, initialized=initialized)
     status = {
         "phase": phase,
-        "conditions": _conditions(pod, seen, phase, inits, apps, rfc3339(now)),
+        "conditions": conditions(pod, seen, phase, inits, apps, rfc3339(now)),
         "startTime": before.get("startTime") or rfc3339(now),
         "qosClass": before.get("qosClass") or qos_class(pod),
         "containerStatuses": apps,
@@ -74,10 +79,11 @@ def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod,
     # a container between create and start, some milliseconds, is nothing to tell
     attempts = [one for one in seen.containers.get(name, ()) if one.started_at is not None or one.over]
     waiting = decision.waiting.get(name)
+    health = decision.health.get(name, Health(started=True, ready=True))
     if not attempts:
         return _unseen(pod, container, waiting, over=bool(decision.phase) or objects.is_deleting(pod))
     last = attempts[-1]
-    state = _state(last, waiting)
+    state = {"waiting": _waiting(waiting or CREATING)} if last.alive and health.held else _state(last, waiting)
     before = attempts[-2] if len(attempts) > 1 else None
     if "waiting" in state and last.over:
         before = last
@@ -85,8 +91,8 @@ def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod,
         "name": name,
         "state": state,
         "lastState": {"terminated": _terminated(before)} if before is not None and not before.alive else {},
-        "ready": last.alive,
-        "started": last.alive,
+        "ready": last.alive and health.ready,
+        "started": last.alive and health.started,
         "restartCount": last.attempt,
         "image": last.image,
         "imageID": f"docker://{last.image_id}" if last.image_id else "",
@@ -160,10 +166,6 @@ def _time(name: str, moment: datetime | None) -> JsonObject:
     return {name: rfc3339(moment)} if moment else {}
 
 
-def _any_started(statuses: Iterable[JsonObject]) -> bool:
-    return any(status.get("containerID") for status in statuses)
-
-
 def _phase(
     pod: JsonObject,
     inits: Sequence[JsonObject],
@@ -183,63 +185,3 @@ def _phase(
     if any("waiting" in status["state"] and not status["lastState"] for status in apps):
         return "Pending"
     return "Running"
-
-
-def _conditions(
-    pod: JsonObject,
-    seen: ObservedPod,
-    phase: str,
-    inits: Sequence[JsonObject],
-    apps: Sequence[JsonObject],
-    now: str,
-) -> list[JsonObject]:
-    sandbox = seen.sandbox
-    wanted = {
-        "PodReadyToStartContainers": _yes(sandbox is not None and sandbox.alive),
-        "Initialized": _initialized(phase, inits, apps),
-        "Ready": _ready(phase, apps),
-        "ContainersReady": _ready(phase, apps),
-        "PodScheduled": _yes(True),  # noqa: FBT003 - bound, or it would not be here
-    }
-    recorded = {one.get("type"): one for one in objects.status(pod).get("conditions") or []}
-    ours = [_condition(kind, state, recorded.get(kind), now) for kind, state in wanted.items()]
-    return ours + [one for kind, one in recorded.items() if kind not in wanted]
-
-
-class _State(NamedTuple):
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-def _yes(value: bool) -> _State:  # noqa: FBT001 - a conversion
-    return _State("True" if value else "False")
-
-
-def _initialized(phase: str, inits: Sequence[JsonObject], apps: Sequence[JsonObject]) -> _State:
-    if phase == "Succeeded":
-        return _State("True", "PodCompleted")
-    incomplete = [status["name"] for status in inits if not status["ready"]]
-    if not incomplete or _any_started(apps):
-        return _State("True")
-    return _State("False", "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]")
-
-
-def _ready(phase: str, apps: Sequence[JsonObject]) -> _State:
-    if phase in TERMINAL:
-        return _State("False", "PodCompleted" if phase == "Succeeded" else "PodFailed")
-    unready = [status["name"] for status in apps if not status["ready"]]
-    if not unready:
-        return _State("True")
-    return _State("False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
-
-
-def _condition(kind: str, state: _State, recorded: JsonObject | None, now: str) -> JsonObject:
-    kept = recorded is not None and recorded.get("status") == state.status
-    return {
-        "type": kind,
-        "status": state.status,
-        "lastTransitionTime": (recorded or {}).get("lastTransitionTime") or now if kept else now,
-        **({"reason": state.reason} if state.reason else {}),
-        **({"message": state.message} if state.message else {}),
-    }

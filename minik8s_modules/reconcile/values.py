@@ -65,6 +65,26 @@ class PullState(NamedTuple):
     image_id: str = ""
 
 
+class CheckResult(NamedTuple):
+    """What the gateway knows of a probe or hook; ``streak`` counts equal results in a row, failures below 0.
+
+    ``took_s`` is how long a hook ran.
+    """
+
+    state: str = "unknown"
+    streak: int = 0
+    message: str = ""
+    took_s: float = 0.0
+
+
+class Health(NamedTuple):
+    """A live container by its probes; ``held``: its postStart hook has not ended well yet."""
+
+    started: bool = False
+    ready: bool = False
+    held: bool = False
+
+
 class PodInputs(NamedTuple):
     """Everything beside the pod and its observation that decides about it."""
 
@@ -81,6 +101,8 @@ class PodInputs(NamedTuple):
     address_error: str = ""
     """Why no address could be claimed, empty when none was refused."""
     tokens: Tokens = Tokens()
+    checks: Mapping[str, CheckResult] = {}
+    """Results of the pod's probes and hooks by ``<container id>/<name>``."""
 
 
 class Sealed(dict[str, dict[str, bytes]]):
@@ -134,3 +156,7 @@ class PodDecision(NamedTuple):
     reason: str = ""
     """``status.reason`` of a pod that failed for another cause than its containers; ``message`` says more."""
     message: str = ""
+    checks: tuple[JsonObject, ...] = ()
+    """The probes and hooks the gateway is to run, as its socket takes them."""
+    health: Mapping[str, Health] = {}
+    """The live containers that the decision looked at."""

@@ -13,6 +13,7 @@ from minik8s_modules.api.objects import JsonObject, init_containers, spec
 from minik8s_modules.api.validation import common, security
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
+from minik8s_modules.api.validation.probes import validate_probes
 from minik8s_modules.api.validation.volumes import validate_volumes
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -43,6 +44,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += validate_containers(
         "spec.initContainers", init_containers(pod), volumes, host_network=host_network, init=True
     )
+    causes += validate_probes(pod)
     causes += _container_names(declared)
     if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):
         causes.append(common.forbidden("spec.ephemeralContainers", "cannot be set on create"))

@@ -118,7 +118,8 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     host_config |= parts.host_config(node, entry)
     if entry["host_ports"]:
         marks[labels.HOST_PORTS] = str(len(entry["host_ports"]))
-    body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config}
+    # its stdin takes the table of probes, from whoever is the gateway at the time
+    body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config, "OpenStdin": True}
     if not host_network:
         marks[labels.IP] = entry["ip"]
         body["Hostname"] = entry["hostname"]

@@ -24,6 +24,7 @@ from minik8s_modules.client.api import ApiClient
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode
+from tests.support.pause import pause_image
 from tests.support.pki import Authority, write_kubeconfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,6 +133,7 @@ class Cluster:
                 "hmac_key_file": str(key),
                 "cluster_cidr": f"{self.node.range}.0/24",
                 "bridge": self.node.bridge,
+                "pause_image": pause_image(SOCKET),
                 "service_cidr": self.node.services,
                 "api_address": f"{self.node.range}.1:{self.server.port}",
                 "plan": {

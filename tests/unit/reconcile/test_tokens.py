@@ -10,8 +10,8 @@ import pytest
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import SERVICE_ACCOUNT, Kind
 from minik8s_modules.base.clock import FakeClock
-from minik8s_modules.reconcile.containers import CREATING
 from minik8s_modules.reconcile.desired import decide_pod
+from minik8s_modules.reconcile.pod_context import CREATING
 from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import TokenNeed, Tokens
 from tests.unit.reconcile.worlds import T0, UID, inputs, observations, pod
