@@ -387,11 +387,6 @@ class Reconciler:
         place = Place(host_ip(node), (self._shard.addresses.of(uid) or "") if up else "")
         return View(pod, seen, decision, place, gone, busy)
 
-    def alive(self, name: str) -> bool | None:
-        """Return whether the node answers, None while nobody has said."""
-        state = self._nodes.get(name)
-        return None if state is None or not state.known else state.alive
-
     def basis(self, name: str) -> Basis | None:
         """Return the node as a plan is made over it, None while it cannot be asked."""
         state, node = self._nodes.get(name), self._shard.objects.node(name)
@@ -420,5 +415,5 @@ _MESSAGES: dict[str, Callable[[Reconciler, NodeState, JsonObject], set[str]]] = 
     "event": Reconciler._on_event,  # noqa: SLF001
     "images": Reconciler._on_images,  # noqa: SLF001
     "pulled": Reconciler._on_pulled,  # noqa: SLF001
-}
     "checked": Reconciler._on_checked,  # noqa: SLF001
+}
