@@ -37,6 +37,10 @@ class Configuration:
             raise ConfigurationError(f"{self._where}: {key} must be a list of strings")
         return list(value)
 
+    def mapping(self, key: str) -> dict[str, Any]:
+        """Return the mapping at dotted ``key``; all below it counts as read."""
+        return dict(self._typed(key, (Mapping,), "a mapping", None))
+
     def has(self, key: str) -> bool:
         """Return whether dotted ``key`` is given and not null."""
         return self._find(key) is not None

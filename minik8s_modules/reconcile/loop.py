@@ -21,7 +21,7 @@ from minik8s_modules.reconcile.claiming import Claimer
 from minik8s_modules.reconcile.desired import assemble, decide_pod
 from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
-from minik8s_modules.reconcile.observed import observation
+from minik8s_modules.reconcile.observed import ObservedContainer, observation
 from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.pull_secrets import credentials, pulls_of
 from minik8s_modules.reconcile.pulling import Pulls

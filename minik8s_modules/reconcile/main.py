@@ -22,6 +22,8 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
+from minik8s_modules.reconcile.household import read_policies
+from minik8s_modules.reconcile.housekeeping import Policies
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
@@ -54,6 +56,7 @@ class Options(NamedTuple):
     settings: Settings
     observe_every_s: float
     plan: PlanOptions | None
+    policies: Policies
 
 
 class PlanOptions(NamedTuple):
@@ -96,6 +99,7 @@ def read_options(configuration: Configuration) -> Options:
         settings=settings,
         observe_every_s=OBSERVE_EVERY_S[drift],
         plan=_plan_options(configuration) if configuration.has("plan") else None,
+        policies=read_policies(configuration),
     )
 
 
@@ -200,6 +204,7 @@ class Leader:
             options.settings,
             jittered(options.observe_every_s),
             on_fenced,
+            options.policies,
         )
         log.info("leading shard %s with nodes %s", options.shard, ", ".join(self._names) or "none")
         threading.Thread(target=_pass_on, args=(lost, done), name="lease-lost", daemon=True).start()

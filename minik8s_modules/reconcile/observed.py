@@ -195,6 +195,10 @@ class NodeObservations:
         ids = self._by_pod.get(uid)
         return group(self._by_id[one] for one in ids) if ids else NOTHING
 
+    def containers(self) -> list[ObservedContainer]:
+        """Return all containers known."""
+        return list(self._by_id.values())
+
     def ids(self) -> set[str]:
         """Return the ids of all containers known."""
         return set(self._by_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import minik8s_modules
@@ -13,11 +13,14 @@ from minik8s_modules.api.errors import AlreadyExists
 from minik8s_modules.api.kinds import NODE, Kind
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.api import ObjectList
-from minik8s_modules.reconcile import nodes
+from minik8s_modules.reconcile import nodes, pressure
+from minik8s_modules.reconcile.image_gc import Image
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
+MOST_IMAGES = 50
+"""kubelet's nodeStatusMaxImages."""
 JsonObject = dict[str, Any]
 
 
@@ -47,7 +50,11 @@ class Registrar:
         alive: Callable[[str], bool | None],
         cluster_cidr: str,
         clock: Clock,
+        kept: Mapping[str, str] | None = None,
     ) -> None:
+        self._kept = kept or {}
+        self._pressure: dict[str, frozenset[str]] = {}
+        self._images: dict[str, list[JsonObject]] = {}
         self._api = api
         self._lookup = lookup
         self._alive = alive
@@ -71,6 +78,18 @@ class Registrar:
         self._facts[name] = facts
         self._queue.add(name)
 
+    def on_pressure(self, name: str, found: frozenset[str]) -> frozenset[str]:
+        """Take over which pressures a node is under; return those it was under before."""
+        before, self._pressure[name] = self._pressure.get(name, frozenset()), found
+        self._queue.add(name)
+        return before
+
+    def on_images(self, name: str, images: Iterable[Image]) -> None:
+        """Take over which images a node has: the largest are told, as kubelet does."""
+        largest = sorted(images, key=lambda image: (-image.size_bytes, image.id))[:MOST_IMAGES]
+        self._images[name] = [{"names": list(one.names), "sizeBytes": one.size_bytes} for one in largest if one.names]
+        self._queue.add(name)
+
     def enqueue(self, name: str) -> None:
         """Look at the node soon."""
         self._queue.add(name)
@@ -85,6 +104,12 @@ class Registrar:
             node = self._create(name, facts)
         if facts is not None:
             self._complete(name, node, facts)
+        if name in self._pressure:
+            taints = pressure.taints(node, self._pressure[name])
+            if taints is not None:
+                # the version makes it a conflict to undo what somebody else has just written
+                meta = {"resourceVersion": objects.resource_version(node)}
+                node = self._api.patch(NODE, name, "", {"metadata": meta, "spec": {"taints": taints or None}})
         self._write_status(name, node, facts)
 
     def _create(self, name: str, facts: JsonObject) -> JsonObject:
@@ -116,8 +141,17 @@ class Registrar:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
         wanted |= nodes.extended_resources(node, wanted)
         alive = self._alive(name)
+        if "allocatable" in wanted:
+            wanted["allocatable"] = pressure.allocatable(wanted["allocatable"], self._kept)
         if alive is not None:
-            wanted["conditions"] = nodes.conditions(node, alive=alive, now=rfc3339(self._clock.now()))
+            now = rfc3339(self._clock.now())
+            wanted["conditions"] = nodes.conditions(node, alive=alive, now=now)
+            if alive and name in self._pressure:
+                found = pressure.conditions(node, self._pressure[name], now)
+                others = [one for one in wanted["conditions"] if one["type"] not in pressure.CONDITIONS]
+                wanted["conditions"] = [*found, *others]
+        if name in self._images:
+            wanted["images"] = self._images[name]
         before = objects.status(node)
         changed = {key: value for key, value in wanted.items() if before.get(key) != value}
         if changed:

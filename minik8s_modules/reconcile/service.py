@@ -16,15 +16,21 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.gateway_link import Gateway
+from minik8s_modules.reconcile.household import Household
+from minik8s_modules.reconcile.housekeeping import NO_POLICIES, Housekeeper, Policies
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
+from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
 from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.shard import Objects, Shard
+from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
 from minik8s_modules.reconcile.tokens import TokenBook
+from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
+from minik8s_modules.reconcile.unrolling import workloads
 from minik8s_modules.reconcile.values import Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
@@ -68,17 +74,19 @@ class ShardService:
         settings: Settings,
         full_every_s: Callable[[], float],
         on_fenced: Callable[[], None],
+        policies: Policies = NO_POLICIES,
     ) -> None:
         api, clock = outside.api, outside.clock
         self._outside = outside
         self._names = tuple(names)
+        self._static = StaticPods()
         self._pods = Informer(api, POD, field_selector=_selector(self._names), indexes=_POD_INDEXES)
         self._nodes = Informer(api, NODE)
         self._addresses = Informer(api, POD_ADDRESS)
         self._services = ServiceFeed(api, settings, self._on_services)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
-        self._writer = StatusWriter(api, self._view, self._release, clock)
-        self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock)
+        self._writer = StatusWriter(MirrorApi(api, self._static, self._told), self._view, self._release, clock)
+        self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock, policies.reserved)
         self._references = ReferencedObjects(self._cache, self._on_references)
         self._tokens = TokenBook(api, self._on_references, clock)
         self.runner = outside.make_runner(self._on_outcome)
@@ -99,18 +107,37 @@ class ShardService:
         self.loop = Reconciler(shard, self._names, token, clock, full_every_s, on_fenced)
         self._checks = Checks(self.runner, token)
         self._planner = Planner(self.loop, api, self._checks, settings, clock)
+        self._mirrors = Mirrors(api, self._static, self._told, self._told_of, self.loop.look_again, clock)
+        self._household = self._make_household(token, policies, full_every_s)
+
+    def _make_household(
+        self, token: tuple[int, int], policies: Policies, observe_s: Callable[[], float]
+    ) -> Housekeeper:
+        world = Household(
+            self.loop.containers,
+            self._pods_of,
+            self._node,
+            self._recorder,
+            self._writer,
+            self._registrar,
+            self._mirrors.take,
+            self._mirrors.keep,
+        )
+        clock = self._outside.clock
+        return Housekeeper(self._names, world, lambda: self.runner, token, policies, observe_s, clock)
 
     def plan(self, question: Question) -> JsonObject:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
-        pods, nodes = self._outside.api.list(POD).items, self._outside.api.list(NODE).items
-        return self._planner.answer(question, Cluster(tuple(pods), tuple(nodes), self._names))
+        pods, nodes = map(as_static, self._outside.api.list(POD).items), self._outside.api.list(NODE).items
+        known = workloads((each.object for each in question.operations), self._outside.api)
+        return self._planner.answer(question, Cluster(tuple(pods), tuple(nodes), self._names, known))
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""
         informers = (
             (self._nodes, self.loop.on_node),
             (self._addresses, self.loop.on_address),
-            (self._pods, self.loop.on_pod),
+            (self._pods, self._on_pod),
         )
         for informer, handler in informers:
             informer.add_handler(handler)
@@ -124,10 +151,12 @@ class ShardService:
         self._services.start()
         self.loop.start()
         self._link.start()
+        self._household.start()
         threading.Thread(target=self._kick_when_synced, name="synced", daemon=True).start()
 
     def stop(self) -> None:
         """Stop in the order of the data: no new items, no new facts, then write what is known."""
+        self._household.stop()
         self.loop.stop()
         self._link.stop()
         self.runner.stop()
@@ -160,14 +189,21 @@ class ShardService:
         return self.loop.alive(name)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        if not self._checks.take(outcome):
+        if not self._checks.take(outcome) and not self._household.take(outcome):
             self.loop.on_outcome(outcome)
 
     def _on_gateway(self, message: JsonObject) -> None:
-        self.loop.on_gateway(message)
+        if not self._household.on_gateway(message):
+            self.loop.on_gateway(message)
 
     def _on_gateway_up(self, up: bool) -> None:  # noqa: FBT001 - the link's callback
         self.loop.on_gateway_up(up)
+
+    def _on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        self.loop.on_pod(as_static(old) if old else None, as_static(new) if new else None)
+        mirror = new or old
+        if mirror is not None and is_mirror(mirror) and (new is None or objects.is_deleting(new)):
+            self._household.keep_mirrors(str(objects.spec(mirror).get("nodeName") or ""))
 
     def _on_references(self, uids: frozenset[str]) -> None:
         self.loop.on_references(uids)
@@ -181,9 +217,21 @@ class ShardService:
         return Informer(self._outside.api, kind, namespace)
 
     def _pod(self, uid: str) -> JsonObject | None:
-        return next(iter(self._pods.by_index("uid", uid)), None)
+        told = next(iter(self._pods.by_index("uid", uid)), None)
+        static = self._static.get(uid)
+        if static is not None:
+            return merged(static, told)
+        # a mirror whose manifest is gone stands for nothing, once that is known
+        gone = told is not None and is_mirror(told) and self._static.read(str(objects.spec(told).get("nodeName")))
+        return as_static(told) if told is not None and not gone else None
 
     def _pods_of(self, node: str) -> list[JsonObject]:
+        return seen_pods(node, self._told_of(node), self._static)
+
+    def _told(self, namespace: str, name: str) -> JsonObject | None:
+        return self._pods.get(namespace, name)
+
+    def _told_of(self, node: str) -> list[JsonObject]:
         return self._pods.by_index("node", node)
 
     def _node(self, name: str) -> JsonObject | None:
@@ -195,7 +243,7 @@ class ShardService:
 
 
 _POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {
-    "uid": objects.uid,
+    "uid": static_uid,
     "node": lambda pod: str(objects.spec(pod).get("nodeName") or ""),
 }
 

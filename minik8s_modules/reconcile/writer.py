@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import POD, Kind
-from minik8s_modules.base.clock import Clock
+from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.reconcile.observed import ObservedPod
 from minik8s_modules.reconcile.status import Place, pod_status
 from minik8s_modules.reconcile.values import PodDecision
@@ -72,6 +72,7 @@ class StatusWriter:
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._workers = Workers(self._queue, self.write, "status", workers)
         self._written: dict[str, _Written] = {}
+        self._failing: dict[str, tuple[str, str]] = {}
 
     def start(self) -> None:
         """Start the writing threads."""
@@ -85,11 +86,17 @@ class StatusWriter:
         """Look at the pod's status soon."""
         self._queue.add(uid)
 
+    def fail(self, uid: str, reason: str, message: str) -> None:
+        """Have the pod fail, as an eviction does: it is over, whatever its containers do."""
+        self._failing[uid] = (reason, message)
+        self._queue.add(uid)
+
     def write(self, uid: str) -> None:
         """Bring the API's status of the pod up to date; raises as the API does."""
         view = self._view(uid)
         if view is None:
             self._written.pop(uid, None)
+            self._failing.pop(uid, None)
             return
         try:
             if view.gone:
@@ -109,6 +116,8 @@ class StatusWriter:
         pod = self._latest(view.pod)
         uid, before = objects.uid(pod), objects.status(pod)
         status = pod_status(pod, view.seen, view.decision, view.place, self._clock.now())
+        if uid in self._failing:
+            status = _failed(status, self._failing[uid], rfc3339(self._clock.now()))
         if status == before or (view.busy and _essence(status) == _essence(before)):
             return
         removed = dict.fromkeys(set(before) - set(status))
@@ -120,12 +129,24 @@ class StatusWriter:
             self._written.pop(uid, None)
             raise
         self._written[uid] = _Written(_revision(written), objects.status(written))
+        self._failing.pop(uid, None)  # from now on its phase says it
 
     def _latest(self, pod: JsonObject) -> JsonObject:
         written = self._written.get(objects.uid(pod))
         if written is None or written.revision <= _revision(pod):
             return pod
         return {**pod, "status": written.status}
+
+
+def _failed(status: JsonObject, why: tuple[str, str], now: str) -> JsonObject:
+    """Return the status of a pod that its node gives up."""
+    if status.get("phase") in {"Succeeded", "Failed"}:
+        return status
+    reason, message = why
+    others = [one for one in status.get("conditions") or [] if one.get("type") != "DisruptionTarget"]
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
+    conditions = [*others, {**target, "lastTransitionTime": now}]
+    return {**status, "phase": "Failed", "reason": reason, "message": message, "conditions": conditions}
 
 
 def _essence(status: JsonObject) -> JsonObject:

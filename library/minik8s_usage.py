@@ -1,0 +1,102 @@
+#!/usr/bin/python
+"""Local storage that pods use on a node: the thin shell of module_utils/minik8s/usage.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minik8s_usage
+short_description: Local storage that pods use on a node
+description:
+  - Counts the bytes of emptyDir volumes, of the writable layers of containers and of their logs.
+options:
+  node:
+    description: Name of the node. Only containers that carry this name are looked at.
+    type: str
+    required: true
+  volumes:
+    description: The emptyDir volumes to count, as C(POD-UID/VOLUME).
+    type: list
+    elements: str
+    default: []
+  pods:
+    description: UIDs of the pods whose containers are counted.
+    type: list
+    elements: str
+    default: []
+  state_dir:
+    description: Directory of what survives a boot.
+    type: path
+    default: /var/lib/minik8s
+  run_dir:
+    description: Directory of what does not survive a boot.
+    type: path
+    default: /run/minik8s
+  docker_socket:
+    description: Unix socket of the node's Docker daemon.
+    type: path
+    default: /var/run/docker.sock
+attributes:
+  check_mode:
+    description: Counts the same.
+    support: full
+  diff_mode:
+    description: There is no difference to show.
+    support: none
+  idempotent:
+    description: Bytes are only counted.
+    support: full
+author: minik8s
+"""
+
+EXAMPLES = r"""
+- name: What one pod uses
+  minik8s_usage:
+    node: worker-1
+    pods: [4ab1c2d3-0000-4000-8000-000000000001]
+    volumes: [4ab1c2d3-0000-4000-8000-000000000001/scratch]
+"""
+
+RETURN = r"""
+volumes:
+  description: Bytes of each volume, null where counting took more than 10 seconds.
+  type: dict
+  returned: always
+  sample: {4ab1c2d3-0000-4000-8000-000000000001/scratch: 4096}
+containers:
+  description: Bytes of writable layer and log of each container, by C(POD-UID/CONTAINER).
+  type: dict
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.docker import Docker
+from ansible.module_utils.minik8s.faults import NodeFault
+from ansible.module_utils.minik8s.usage import containers_used, volumes_used
+
+ARGUMENTS = {
+    "node": {"type": "str", "required": True},
+    "volumes": {"type": "list", "elements": "str", "default": []},
+    "pods": {"type": "list", "elements": "str", "default": []},
+    "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
+    "run_dir": {"type": "path", "default": "/run/minik8s"},
+    "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+}
+
+
+def main() -> None:
+    """Count and return."""
+    module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
+    params = module.params
+    docker = Docker(params["docker_socket"])
+    try:
+        volumes = volumes_used(params["state_dir"], params["run_dir"], params["volumes"])
+        containers = containers_used(docker, params["node"], params["pods"])
+        module.exit_json(changed=False, volumes=volumes, containers=containers)
+    except NodeFault as fault:
+        module.fail_json(msg=str(fault))
+    finally:
+        docker.close()
+
+
+if __name__ == "__main__":
+    main()
