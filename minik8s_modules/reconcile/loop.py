@@ -387,6 +387,21 @@ class Reconciler:
         place = Place(host_ip(node), (self._shard.addresses.of(uid) or "") if up else "")
         return View(pod, seen, decision, place, gone, busy)
 
+    def containers(self, name: str) -> list[ObservedContainer] | None:
+        """Return all containers of ours that the node is known to have, None while that is not known."""
+        state = self._nodes.get(name)
+        with self._lock:
+            return state.observed.containers() if state is not None and state.known else None
+
+    def look_again(self, name: str, uids: Iterable[str]) -> None:
+        """Decide anew about pods whose place is not an API object's."""
+        self._touch(name, uids)
+
+    def alive(self, name: str) -> bool | None:
+        """Return whether the node answers, None while nobody has said."""
+        state = self._nodes.get(name)
+        return None if state is None or not state.known else state.alive
+
     def basis(self, name: str) -> Basis | None:
         """Return the node as a plan is made over it, None while it cannot be asked."""
         state, node = self._nodes.get(name), self._shard.objects.node(name)

@@ -12,7 +12,6 @@ from typing import Any
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, spec
 from minik8s_modules.api.validation import common
-from minik8s_modules.api.validation.shared import not_negative
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
@@ -70,7 +69,11 @@ def _not_of_init(at: str, container: JsonObject) -> list[Cause]:
 
 def _probe(at: str, name: str, probe: JsonObject) -> list[Cause]:
     causes = _handler(at, probe, _PROBE_HANDLERS)
-    causes += [cause for count in _COUNTS for cause in not_negative(at, probe, count)]
+    causes += [
+        common.invalid(f"{at}.{count}", probe[count], common.NOT_NEGATIVE)
+        for count in _COUNTS
+        if (probe.get(count) or 0) < 0
+    ]
     if name != "readinessProbe" and probe.get("successThreshold", 1) != 1:
         causes.append(common.invalid(f"{at}.successThreshold", probe["successThreshold"], "must be 1"))
     grace_s = probe.get("terminationGracePeriodSeconds")
