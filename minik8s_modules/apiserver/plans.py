@@ -9,7 +9,7 @@ named in ``status.messages``.
 
 Request to a reconciler: ``POST ENDPOINT/plan`` with ``{"objects": [{"operation", "object"}], "nodes":
 [names]}``. Answer: ``{"nodes": {node: {"diff": {section: {"before", "after"}}, "steps": [...]}}, "messages":
-[]}``.
+[], "order": [{"action", "pod", "node", "owner"}]}``; the order in which pods come and go where workloads change.
 """
 
 from __future__ import annotations
@@ -219,5 +219,7 @@ def _merged(answers: Sequence[JsonObject], messages: list[str]) -> JsonObject:
     told = list(messages)
     for each in answers:
         nodes.update(each["nodes"])
-        told += [str(message) for message in each.get("messages") or []]
-    return {"nodes": nodes, "messages": told}
+        # shards see the same cluster: what all tell is told once
+        told += [text for text in map(str, each.get("messages") or []) if text not in told]
+    order = next((each["order"] for each in answers if each.get("order")), None)
+    return {"nodes": nodes, "messages": told, **({"order": order} if order else {})}

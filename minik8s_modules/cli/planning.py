@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.output import BOLD, YELLOW, Paint, coloured_diff
+from minik8s_modules.cli.output import BOLD, GREEN, RED, YELLOW, Paint, coloured_diff
 
 SIGNS = {"create": "+", "start": "+", "remove": "-", "delete": "-", "stop": "-"}
 
@@ -14,6 +14,7 @@ SIGNS = {"create": "+", "start": "+", "remove": "-", "delete": "-", "stop": "-"}
 def render(status: JsonObject, paint: Paint) -> str:
     """Return the readable form of a Plan's status."""
     parts = [paint(f"! {message}", YELLOW) for message in status.get("messages", [])]
+    parts += _order(status.get("order") or [], paint)
     nodes = status.get("nodes", {})
     for node in sorted(nodes):
         parts += _node(node, nodes[node], paint)
@@ -29,6 +30,18 @@ def render(status: JsonObject, paint: Paint) -> str:
 def has_changes(status: JsonObject) -> bool:
     """Return whether any node would change."""
     return any(plan.get("steps") for plan in status.get("nodes", {}).values())
+
+
+def _order(order: Sequence[JsonObject], paint: Paint) -> Iterator[str]:
+    """Yield in which order pods come and go; the names of new ones are placeholders."""
+    if not order:
+        return
+    yield paint("pods come and go in this order (names of new ones are placeholders)", BOLD)
+    for number, step in enumerate(order, 1):
+        comes = step.get("action") == "create"
+        where = f"{'on' if comes else 'from'} {step['node']}" if step.get("node") else "on no node"
+        line = f"  {number:>3} {'+' if comes else '-'} {step.get('pod', '')}  {where}  ({step.get('owner', '')})"
+        yield paint(line, GREEN if comes else RED)
 
 
 def _node(node: str, plan: JsonObject, paint: Paint) -> Iterator[str]:

@@ -7,21 +7,21 @@ the same question has the same answer.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.controllers.imagined import placeholder_uid
 from minik8s_modules.reconcile.desired import decide_pod
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
+from minik8s_modules.reconcile.unrolling import Change, unrolled, workload_kind
 from minik8s_modules.reconcile.values import NodeDocument, PodDecision, PodInputs
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
 
 JsonObject = dict[str, Any]
-_NAMESPACE = uuid.UUID("8d6d1c5e-2f0b-5d3c-9a77-6d696e696b38")
 OPERATIONS = frozenset({"create", "update", "delete"})
 
 
@@ -40,11 +40,19 @@ class Question(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """``pods`` by UID are those that would differ (None: gone), ``overlay`` ConfigMaps and Secrets by kind and key."""
+    """What would be.
+
+    Attributes:
+        pods: by UID, those that would differ (None: gone).
+        overlay: ConfigMaps and Secrets by kind and key.
+        messages: what to tell.
+        order: in which order pods come and go because of workloads.
+    """
 
     pods: Mapping[str, JsonObject | None]
     overlay: Mapping[tuple[str, str], JsonObject | None]
     messages: tuple[str, ...]
+    order: tuple[JsonObject, ...] = ()
 
 
 def parse_question(body: Any) -> Question:
@@ -72,15 +80,14 @@ def _operation(index: int, raw: Any) -> Operation:
     return Operation(str(raw["operation"]), obj)
 
 
-def placeholder_uid(namespace: str, name: str) -> str:
-    """Return the UID that stands for that of a pod which does not exist yet."""
-    return str(uuid.uuid5(_NAMESPACE, f"{namespace}/{name}"))
-
-
 def hypothesis(
-    question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonObject], now: datetime
+    question: Question,
+    pods: Iterable[JsonObject],
+    nodes: Sequence[JsonObject],
+    now: datetime,
+    workloads: Iterable[JsonObject] = (),
 ) -> Hypothesis:
-    """Return what the operations would make of the cluster's ``pods``."""
+    """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``."""
     known = {objects.key(pod): pod for pod in pods}
     changed: dict[str, JsonObject | None] = {}
     overlay: dict[tuple[str, str], JsonObject | None] = {}
@@ -92,10 +99,16 @@ def hypothesis(
             _take_pod(operation, known, changed, messages, now)
         elif kind in {"ConfigMap", "Secret"}:
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
-        else:
+        elif workload_kind(obj) is None:
             messages.append(f"{kind} {key}: nothing on a node follows from it alone")
-    changed |= _bound(changed, known.values(), nodes, messages)
-    return Hypothesis(changed, overlay, tuple(messages))
+    bound = _bound(changed, known.values(), nodes, messages)
+    changed |= bound
+    changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
+    if not changes:
+        return Hypothesis(changed, overlay, tuple(messages))
+    standing = [bound.get(objects.uid(pod)) or pod for pod in known.values()]
+    found = unrolled(changes, workloads, standing, nodes, now)
+    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), found.order)
 
 
 def _take_pod(

@@ -116,11 +116,12 @@ class Checks:
 
 
 class Cluster(NamedTuple):
-    """The objects a plan is made over: all pods and nodes of the cluster, and the names of the shard's."""
+    """The objects a plan is made over: the cluster's pods, nodes and, where asked for, workloads; the shard's names."""
 
     pods: tuple[JsonObject, ...]
     nodes: tuple[JsonObject, ...]
     names: tuple[str, ...]
+    workloads: tuple[JsonObject, ...] = ()
 
 
 class Planner:
@@ -134,9 +135,12 @@ class Planner:
         self._clock = clock
 
     def answer(self, question: Question, cluster: Cluster) -> JsonObject:
-        """Return ``{"nodes": {node: {"diff", "steps"}}, "messages": [...]}``."""
+        """Return ``{"nodes": {node: {"diff", "steps"}}, "messages": [...], "order": [...]}``.
+
+        ``order`` holds ``{"action": "create|delete", "pod", "node", "owner"}`` where workloads change.
+        """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
-        found = hypothesis(question, cluster.pods, cluster.nodes, self._clock.now())
+        found = hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
         messages = list(found.messages)
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
             answers = list(pool.map(lambda name: self._node(name, found, drift=not question.operations), names))
@@ -145,7 +149,7 @@ class Planner:
             messages += told
             if answer is not None:
                 nodes[name] = answer
-        return {"nodes": nodes, "messages": messages}
+        return {"nodes": nodes, "messages": messages, **({"order": [*found.order]} if found.order else {})}
 
     def _node(self, name: str, found: Hypothesis, *, drift: bool) -> tuple[JsonObject | None, list[str]]:
         outcome: Outcome | None = None

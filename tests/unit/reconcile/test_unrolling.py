@@ -1,0 +1,111 @@
+"""Plans of workloads: which pods come and go, in which order, on which nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET
+from minik8s_modules.controllers.deciders import DECIDERS
+from minik8s_modules.controllers.imagined import World, unroll
+from minik8s_modules.reconcile.hypothesis import Operation, Question, hypothesis
+from minik8s_modules.reconcile.unrolling import Change, Unrolled, unrolled
+from tests.support.workloads import NOW, SPACE, workload
+
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def node(name: str, pods: int = 10) -> dict[str, Any]:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": str(pods)}
+    conditions = [{"type": "Ready", "status": "True"}]
+    return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": amounts, "conditions": conditions}}
+
+
+def deployment(replicas: int = 2, image: str = "web:1", **told: Any) -> dict[str, Any]:
+    return workload(DEPLOYMENT, {"replicas": replicas, "image": image, "strategy": ROLLING, **told})
+
+
+def running(replicas: int, nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return workloads and pods as they stand after a rollout."""
+    found = unrolled([Change("create", deployment(replicas))], [], [], nodes, NOW)
+    world = World([deployment(replicas)], NOW)
+    pods = [pod for pod in found.pods.values() if pod is not None]
+
+    def live(imagined: World) -> bool:
+        waiting = [pod for pod in imagined.all(POD) if not objects.status(pod)]
+        for number, pod in enumerate(waiting):
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+            spec = {**pod["spec"], "nodeName": objects.name(nodes[number % len(nodes)])}
+            imagined.put(POD, {**pod, "spec": spec, "status": {"phase": "Running", "conditions": [ready]}})
+        return bool(waiting)
+
+    assert unroll(world, DECIDERS.items(), live)
+    assert len(world.all(POD)) == len(pods) == replicas
+    return [*world.all(DEPLOYMENT), *world.all(REPLICA_SET)], world.all(POD)
+
+
+def shown(found: Unrolled) -> list[str]:
+    return [f"{step['action']} {step['node']}" for step in found.order]
+
+
+def test_a_new_deployment_shows_its_pods_on_their_nodes():
+    found = unrolled([Change("create", deployment(3))], [], [], [node("a"), node("b")], NOW)
+    assert shown(found) == ["create a", "create b", "create a"]
+    assert all(pod is not None and objects.spec(pod)["nodeName"] for pod in found.pods.values())
+    assert found == unrolled([Change("create", deployment(3))], [], [], [node("a"), node("b")], NOW)
+
+
+def test_a_new_template_shows_what_comes_before_what_goes():
+    nodes = [node("a")]
+    known, pods = running(2, nodes)
+    found = unrolled([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
+    assert [step["action"] for step in found.order] == ["create", "delete", "create", "delete"]
+    gone = {uid for uid, pod in found.pods.items() if pod is None}
+    assert gone == {objects.uid(pod) for pod in pods}
+    assert len(found.pods) == 4
+
+
+def test_where_pods_fit_nowhere_the_rollout_ends_as_the_real_one_stalls():
+    nodes = [node("a", pods=2)]
+    known, pods = running(2, nodes)
+    found = unrolled([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
+    assert [step["action"] for step in found.order] == ["create"]
+    assert found.pods == {}
+    (told,) = found.messages
+    assert "would get no further" in told
+
+
+def test_a_smaller_size_shows_which_pods_go():
+    nodes = [node("a"), node("b")]
+    known, pods = running(3, nodes)
+    found = unrolled([Change("update", deployment(1))], known, pods, nodes, NOW)
+    assert [step["action"] for step in found.order] == ["delete", "delete"]
+    assert {objects.spec(pod)["nodeName"] for pod in pods} == {"a", "b"}
+
+
+def test_a_deleted_deployment_takes_its_pods_along():
+    nodes = [node("a")]
+    known, pods = running(2, nodes)
+    found = unrolled([Change("delete", deployment(2))], known, pods, nodes, NOW)
+    assert set(found.pods.values()) == {None}
+    assert len(found.order) == 2
+
+
+def test_other_workloads_are_left_alone():
+    nodes = [node("a")]
+    other = workload(REPLICA_SET, {"replicas": 5, "selector": {"matchLabels": {"app": "x"}}}, "other")
+    found = unrolled([Change("create", deployment(1))], [other], [], nodes, NOW)
+    assert len(found.order) == 1
+
+
+@pytest.mark.parametrize("version", ["v1", "apps/v1"])
+def test_a_replica_set_is_unrolled_in_both_versions(version: str):
+    obj = {**workload(REPLICA_SET, {"replicas": 2}), "apiVersion": version}
+    question = Question((Operation("create", obj),), frozenset())
+    found = hypothesis(question, [], [node("a")], NOW)
+    assert len(found.pods) == 2
+    assert found.messages == ()
+    assert [step["owner"] for step in found.order] == ["ReplicaSet/web", "ReplicaSet/web"]
+    assert all(step["pod"].startswith(f"{SPACE}/web-") for step in found.order)
