@@ -9,6 +9,7 @@ Used by one thread at a time, except the informers' handlers: hence the lock.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
@@ -26,6 +27,15 @@ class ClusterCache:
         self._assumed: set[Key] = set()
         self._infos: dict[str, NodeInfo] = {}
         self._sorted: tuple[NodeInfo, ...] | None = None
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+
+    def update_namespace(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a namespace; only its labels count."""
+        with self._lock:
+            known = {
+                name: labels for name, labels in self._namespaces.items() if name != objects.name(new or old or {})
+            }
+            self._namespaces = known if new is None else {**known, objects.name(new): objects.labels(new)}
 
     def update_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a watch event of a node."""
@@ -74,7 +84,7 @@ class ClusterCache:
                 for name in self._nodes.keys() - self._infos.keys():
                     self._infos[name] = NodeInfo.of(self._nodes[name], self._pods.get(name, {}).values())
                 self._sorted = tuple(self._infos[name] for name in sorted(self._nodes))
-            return Snapshot(self._sorted, turn)
+            return Snapshot(self._sorted, turn, self._namespaces)
 
     def _add(self, key: Key, node: str, info: PodInfo) -> None:
         self._pods.setdefault(node, {})[key] = info

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
@@ -54,16 +55,21 @@ class NodeInfo:
     allocatable: PodResources
     requested: Mapping[str, int]
     ports: tuple[HostPort, ...]
+    pods: tuple[PodInfo, ...] = ()
+    social: tuple[PodInfo, ...] = ()
+    """Those of ``pods`` that want to be near others, or far from them."""
 
     @classmethod
-    def of(cls, node: JsonObject, pods: Iterable[PodInfo]) -> NodeInfo:
-        """Return the info of ``node`` with ``pods`` bound to it."""
+    def of(cls, node: JsonObject, bound: Iterable[PodInfo]) -> NodeInfo:
+        """Return the info of ``node`` with the pods ``bound`` to it."""
+        pods = tuple(bound)
+        social = tuple(info for info in pods if is_social(info.pod))
         requested: Counter[str] = Counter()
         ports: list[HostPort] = []
         for info in pods:
             requested.update(amounts(info.requests))
             ports += info.ports
-        return cls(node, node_allocatable(node), requested, tuple(ports))
+        return cls(node, node_allocatable(node), requested, tuple(ports), pods, social)
 
     @property
     def name(self) -> str:
@@ -77,16 +83,24 @@ class Snapshot:
 
     nodes: tuple[NodeInfo, ...]
     turn: int = 0
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels by namespace, for the terms that select namespaces by them."""
 
     @classmethod
-    def of(cls, nodes: Iterable[JsonObject], pods: Iterable[JsonObject], turn: int = 0) -> Snapshot:
+    def of(
+        cls,
+        nodes: Iterable[JsonObject],
+        pods: Iterable[JsonObject],
+        turn: int = 0,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Snapshot:
         """Return the snapshot of ``nodes`` with the bound, unfinished ones of ``pods`` on them."""
         by_node: dict[str, list[PodInfo]] = {}
         for pod in pods:
             if takes_room(pod):
                 by_node.setdefault(objects.spec(pod)["nodeName"], []).append(PodInfo.of(pod))
         infos = (NodeInfo.of(node, by_node.get(objects.name(node), ())) for node in nodes)
-        return cls(tuple(sorted(infos, key=lambda info: info.name)), turn)
+        return cls(tuple(sorted(infos, key=lambda info: info.name)), turn, namespaces or {})
 
 
 class Decision(NamedTuple):
@@ -115,6 +129,15 @@ class FilterPlugin(Protocol):
         """Return why the pod does not fit there, empty when it does."""
 
 
+class PreparedPlugin(Protocol):
+    """Judges nodes for a pod by what is on other nodes, which it looks at once."""
+
+    name: str
+
+    def prepare(self, pod: PodInfo, snapshot: Snapshot) -> Callable[[NodeInfo], Sequence[str]] | None:
+        """Return what tells why the pod does not fit a node (empty when it does); None when it fits every node."""
+
+
 class ScorePlugin(Protocol):
     """Prefers some of the nodes that fit."""
 
@@ -130,6 +153,7 @@ class Profile:
 
     pre_filters: tuple[PreFilterPlugin, ...] = ()
     filters: tuple[FilterPlugin, ...] = ()
+    prepared: tuple[PreparedPlugin, ...] = ()
     scores: tuple[tuple[ScorePlugin, int], ...] = field(default=())
 
 
@@ -144,7 +168,9 @@ def decide(pod: JsonObject, snapshot: Snapshot, profile: Profile) -> Decision:
     for plugin in profile.pre_filters:
         if why := plugin.pre_filter(info, snapshot):
             return Decision("", why)
-    reasons = {node.name: _first_reasons(info, node, profile.filters) for node in snapshot.nodes}
+    judges: list[Callable[[NodeInfo], Sequence[str]]] = [partial(one.filter, info) for one in profile.filters]
+    judges += [judge for one in profile.prepared if (judge := one.prepare(info, snapshot)) is not None]
+    reasons = {node.name: _first_reasons(node, judges) for node in snapshot.nodes}
     fitting = [node for node in snapshot.nodes if not reasons[node.name]]
     if not fitting:
         return Decision("", unschedulable_message(reasons), reasons)
@@ -162,6 +188,12 @@ def unschedulable_message(reasons: Mapping[str, Sequence[str]]) -> str:
     counts = Counter(reason for of_node in reasons.values() for reason in of_node)
     told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     return f"0/{len(reasons)} nodes are available: {told}."
+
+
+def is_social(pod: JsonObject) -> bool:
+    """Return whether the pod wants to be near others, or far from them."""
+    affinity = objects.spec(pod).get("affinity") or {}
+    return bool(affinity.get("podAffinity") or affinity.get("podAntiAffinity"))
 
 
 def takes_room(pod: JsonObject) -> bool:
@@ -192,9 +224,9 @@ def amounts(resources: PodResources) -> dict[str, int]:
     return {"cpu": resources.milli_cpu, "memory": resources.memory_bytes, "pods": resources.pods, **resources.other}
 
 
-def _first_reasons(pod: PodInfo, node: NodeInfo, filters: Sequence[FilterPlugin]) -> tuple[str, ...]:
-    """Return the reasons of the first filter that objects, as Kubernetes stops there."""
-    for plugin in filters:
-        if why := plugin.filter(pod, node):
+def _first_reasons(node: NodeInfo, judges: Sequence[Callable[[NodeInfo], Sequence[str]]]) -> tuple[str, ...]:
+    """Return the reasons of the first judge that objects, as Kubernetes stops there."""
+    for judge in judges:
+        if why := judge(node):
             return tuple(why)
     return ()

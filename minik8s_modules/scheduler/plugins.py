@@ -6,31 +6,17 @@ MiniK8s' (``nodes[counter % len(nodes)]`` over nodes sorted by name), among the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.scheduler.affinity import InterPodAffinity, NodeAffinity, PodTopologySpread, TaintPreference
 from minik8s_modules.scheduler.framework import Decision, NodeInfo, PodInfo, Profile, Snapshot, amounts, decide
+from minik8s_modules.scheduler.taints import tolerates, untolerated
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _BEST = 100
-
-
-def tolerates(pod: JsonObject, taint: Mapping[str, Any]) -> bool:
-    """Return whether one of the pod's tolerations covers ``taint``."""
-    return any(_covers(toleration, taint) for toleration in objects.spec(pod).get("tolerations") or [])
-
-
-def _covers(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in {None, "", taint.get("effect")}:
-        return False
-    if toleration.get("key") not in {None, "", taint.get("key")}:
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 class NodeReady:
@@ -64,24 +50,10 @@ class TaintToleration:
 
     def filter(self, pod: PodInfo, node: NodeInfo) -> Sequence[str]:
         """Return the first taint that is not tolerated."""
-        for taint in objects.spec(node.node).get("taints") or []:
-            if taint.get("effect") in _KEEPING_AWAY and not tolerates(pod.pod, taint):
-                return (f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}",)
-        return ()
-
-
-class NodeSelector:
-    """All labels of ``spec.nodeSelector`` must be on the node."""
-
-    name = "NodeAffinity"
-
-    def filter(self, pod: PodInfo, node: NodeInfo) -> Sequence[str]:
-        """Return the reason when a label is missing or other."""
-        wanted = objects.spec(pod.pod).get("nodeSelector") or {}
-        labels = objects.labels(node.node)
-        if all(labels.get(key) == value for key, value in wanted.items()):
-            return ()
-        return ("node(s) didn't match Pod's node affinity/selector",)
+        found = untolerated(pod.pod, node.node, _KEEPING_AWAY)
+        return tuple(
+            f"node(s) had untolerated taint {{{one.get('key')}: {one.get('value') or ''}}}" for one in found[:1]
+        )
 
 
 class NodePorts:
@@ -127,11 +99,19 @@ DEFAULT_PROFILE = Profile(
         NodeReady(),
         NodeUnschedulable(),
         TaintToleration(),
-        NodeSelector(),
+        NodeAffinity(),
         NodePorts(),
         NodeResourcesFit(),
     ),
-    scores=((RoundRobin(), 1),),
+    prepared=(PodTopologySpread(), InterPodAffinity()),
+    scores=(
+        # Kubernetes' weights, times 100: turns decide among nodes that are equal in what the pod asks for
+        (TaintPreference(), 300),
+        (NodeAffinity(), 200),
+        (PodTopologySpread(), 200),
+        (InterPodAffinity(), 200),
+        (RoundRobin(), 1),
+    ),
 )
 
 

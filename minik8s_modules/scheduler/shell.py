@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import NODE, POD, Kind
+from minik8s_modules.api.kinds import NAMESPACE, NODE, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
@@ -26,7 +26,7 @@ from minik8s_modules.runtime.leader import Token
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 from minik8s_modules.scheduler.cache import ClusterCache
-from minik8s_modules.scheduler.framework import Decision, is_pending, takes_room
+from minik8s_modules.scheduler.framework import Decision, is_pending, is_social, takes_room
 from minik8s_modules.scheduler.plugins import decide_node
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class SchedulerApi(Source, Protocol):
 class _Waiting(NamedTuple):
     uid: str
     message: str
+    looks_around: bool = False
+    """Whether its place depends on other pods."""
 
 
 class Scheduler:
@@ -76,11 +78,14 @@ class Scheduler:
         self._bind_failures: dict[Key, int] = {}
         self._pods = Informer(client, POD, clock=self._clock)
         self._nodes = Informer(client, NODE, clock=self._clock)
+        self._namespaces = Informer(client, NAMESPACE, clock=self._clock)
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
+        self._namespaces.add_handler(self._cache.update_namespace)
 
     def start(self) -> None:
         """Follow nodes and pods, whether leading or not, so that leading begins at once."""
+        self._namespaces.start()
         self._nodes.start()
         self._pods.start()
 
@@ -88,10 +93,12 @@ class Scheduler:
         """End following."""
         self._pods.stop()
         self._nodes.stop()
+        self._namespaces.stop()
 
     def lead(self, _token: Token, lost: threading.Event) -> None:
         """Schedule until ``lost`` is set."""
-        while not (self._nodes.wait_synced(1.0) and self._pods.wait_synced(1.0)):
+        informers = (self._nodes, self._pods, self._namespaces)
+        while not all(informer.wait_synced(1.0) for informer in informers):
             if lost.is_set():
                 return
         queue: WorkQueue[Key] = WorkQueue(self._clock)
@@ -152,7 +159,7 @@ class Scheduler:
             self._recorder.event(pod, "Normal", "Scheduled", message)
 
     def _refuse(self, key: Key, pod: JsonObject, decision: Decision) -> None:
-        waiting = _Waiting(objects.uid(pod), decision.message)
+        waiting = _Waiting(objects.uid(pod), decision.message, looks_at_others(pod))
         with self._lock:
             told = self._unschedulable.get(key)
             self._unschedulable[key] = waiting
@@ -183,6 +190,8 @@ class Scheduler:
         self._cache.update_pod(old, new)
         if old is not None and takes_room(old) and (new is None or not takes_room(new)):
             self._wake()
+        elif new is not None and takes_room(new) and (old is None or _place(old) != _place(new)):
+            self._wake(by_others=True)
         key = objects.key(new or old or {})
         if new is None or not is_pending(new):
             with self._lock:
@@ -191,10 +200,11 @@ class Scheduler:
         elif old is None or objects.spec(old) != objects.spec(new):
             self._add(key)
 
-    def _wake(self) -> None:
-        """Try the pods again that fitted nowhere: there may be room now."""
+    def _wake(self, *, by_others: bool = False) -> None:
+        """Try the pods again that fitted nowhere (``by_others``: whose place depends on other pods)."""
         with self._lock:
-            queue, keys = self._queue, [*self._unschedulable]
+            queue = self._queue
+            keys = [key for key, one in self._unschedulable.items() if one.looks_around or not by_others]
         if queue is not None:
             for key in keys:
                 queue.add(key)
@@ -226,6 +236,16 @@ def unschedulable_condition(known: Mapping[str, Any], message: str, now: str) ->
         "lastTransitionTime": known["lastTransitionTime"] if unchanged else now,
     }
     return condition
+
+
+def _place(pod: JsonObject) -> tuple[Any, ...]:
+    """Return what pods that look at other pods see of one."""
+    return (objects.spec(pod).get("nodeName"), objects.labels(pod), objects.is_deleting(pod))
+
+
+def looks_at_others(pod: JsonObject) -> bool:
+    """Return whether the pod's place depends on other pods."""
+    return is_social(pod) or bool(objects.spec(pod).get("topologySpreadConstraints"))
 
 
 def _matters(node: JsonObject) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, init_containers, spec
-from minik8s_modules.api.validation import common, security
+from minik8s_modules.api.validation import affinity, common, security
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.probes import validate_probes
@@ -50,6 +50,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
         causes.append(common.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     causes += _scalars(declared)
     causes += security.pod_security(pod)
+    causes += affinity.pod_placement(declared)
     causes += validate_labels("spec.nodeSelector", declared.get("nodeSelector") or {})
     causes += _dns(declared)
     causes += _tolerations(declared.get("tolerations") or [])

@@ -23,7 +23,9 @@ def test_decide_node(path: Path):
     case = yaml.safe_load(path.read_text())
     nodes = [node(name, **told) for name, told in case["nodes"].items()]
     pods = [placed(number, told) for number, told in enumerate(case.get("pods", []))]
-    decision = decide_node(pod("new", **case.get("pod", {})), Snapshot.of(nodes, pods, case.get("turn", 0)))
+    new = pod("new", **case.get("pod", {}))
+    new["metadata"]["labels"] = case.get("labels", {})
+    decision = decide_node(new, Snapshot.of(nodes, pods, case.get("turn", 0), case.get("namespaces")))
     expect = case["expect"]
     assert (decision.node, decision.message) == (expect.get("node", ""), expect.get("message", ""))
     if "reasons" in expect:

@@ -32,7 +32,7 @@ def pod(name: str, **spec: Any) -> JsonObject:
 
 
 def placed(number: int, told: JsonObject) -> JsonObject:
-    """Return a bound pod: ``{node, requests, ports, phase}``."""
+    """Return a bound pod: ``{node, requests, ports, phase, labels, namespace, affinity}``."""
     container = {
         "name": "app",
         "resources": {"requests": told.get("requests", {})},
@@ -40,4 +40,6 @@ def placed(number: int, told: JsonObject) -> JsonObject:
     }
     made = pod(f"placed-{number}", nodeName=told["node"], containers=[container])
     made["status"]["phase"] = told.get("phase", "Running")
+    made["metadata"] |= {"labels": told.get("labels", {}), "namespace": told.get("namespace", "default")}
+    made["spec"]["affinity"] = told.get("affinity", {})
     return made
