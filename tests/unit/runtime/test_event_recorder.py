@@ -119,7 +119,7 @@ def test_what_the_api_refuses_and_what_does_not_fit_is_dropped_and_counted(api, 
     drain(recorder)
     assert recorder.dropped == 1
     for number in range(PENDING_LIMIT + 5):
-        recorder.event({**POD, "metadata": {**POD["metadata"], "uid": str(number)}}, "Normal", "Storm", "many")
+        recorder.event({**POD, "metadata": {"name": "web", "uid": str(number)}}, "Normal", "Storm", "many")
     assert recorder.dropped == 6
 
 

@@ -1,0 +1,95 @@
+"""One copy a kind for all controllers, with indexes by namespace, owner and label."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.objects import Key, name
+from minik8s_modules.api.selectors import parse_label_selector
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.runtime.informers import Informers, owned_and_orphans, selected, wait_synced
+from minik8s_modules.runtime.shards import WHOLE, Shard
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def informers(api: FakeApi) -> Iterator[Informers]:
+    informers = Informers(api)
+    yield informers
+    informers.stop()
+
+
+def pod(name: str, namespace: str = "shop", owner: str = "", **labels: str) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name, "namespace": namespace, "labels": labels, "managedFields": [{}]}
+    if owner:
+        meta["ownerReferences"] = [{"kind": "ReplicaSet", "name": "rs", "uid": owner, "controller": True}]
+    return {"metadata": meta}
+
+
+def names(found: Any) -> list[str]:
+    return sorted(name(obj) for obj in found)
+
+
+def test_a_kind_has_one_informer(informers: Informers):
+    assert informers.of(POD) is informers.of(POD, "controller")
+    assert informers.of(POD) is not informers.of(NODE)
+
+
+def test_owned_and_orphans_are_found_by_the_owners_uid(api: FakeApi, informers: Informers):
+    for each in (pod("a", owner="u1"), pod("b", owner="u2"), pod("c"), pod("d", "other")):
+        api.create(POD, each)
+    pods = informers.of(POD, "controller")
+    informers.start()
+    assert wait_synced([pods], threading.Event())
+    owner = {"metadata": {"name": "rs", "namespace": "shop", "uid": "u1"}}
+    assert names(owned_and_orphans(pods, owner)) == ["a", "c"]
+    api.patch(POD, "c", "shop", {"metadata": {"ownerReferences": pod("x", owner="u1")["metadata"]["ownerReferences"]}})
+    until(lambda: names(pods.by_index("controller", "u1")) == ["a", "c"])
+    assert pods.by_index("controller", "shop/") == []
+
+
+def test_an_index_may_come_late_and_an_object_may_have_several_values(api: FakeApi, informers: Informers):
+    for each in (pod("a", app="web", tier="front"), pod("b", app="web"), pod("c", "other", app="web")):
+        api.create(POD, each)
+    pods = informers.of(POD)
+    informers.start()
+    assert wait_synced([pods], threading.Event())
+    informers.of(POD, "label", "namespace")
+    assert names(selected(pods, "shop", parse_label_selector("app=web"))) == ["a", "b"]
+    assert names(selected(pods, "shop", parse_label_selector("app=web,tier!=front"))) == ["b"]
+    assert names(selected(pods, "shop", parse_label_selector("!tier"))) == ["b"]
+    api.delete(POD, "a", "shop")
+    until(lambda: names(selected(pods, "shop", parse_label_selector("app=web"))) == ["b"])
+
+
+def test_bookkeeping_is_not_kept(api: FakeApi, informers: Informers):
+    api.create(POD, pod("a"))
+    pods = informers.of(POD)
+    informers.start()
+    assert wait_synced([pods], threading.Event())
+    assert "managedFields" not in (pods.get("shop", "a") or {})["metadata"]
+
+
+def test_waiting_for_the_first_list_ends_when_told(informers: Informers):
+    stop = threading.Event()
+    stop.set()
+    assert not wait_synced([informers.of(POD)], stop)
+
+
+def test_a_key_is_of_exactly_one_shard():
+    shards = [Shard(number, 4) for number in range(4)]
+    for number in range(50):
+        key = Key(f"ns{number}", "web")
+        assert sum(shard.owns(key) for shard in shards) == 1
+        assert WHOLE.owns(key)
+    assert {next(n for n in range(4) if shards[n].owns(Key(f"ns{number}", ""))) for number in range(50)} == {0, 1, 2, 3}
