@@ -55,7 +55,7 @@ def controllers(
         NamespaceController(client),
         NodeController(client, recorder),
         EventController(client),
-        OrphanController(client, recorder),
+        OrphanController(context),
         service_accounts(client),
         RootCa(client, authorities),
     ]

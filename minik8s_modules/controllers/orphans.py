@@ -2,109 +2,88 @@
 
 That is a node that was deleted, or a ``spec.nodeName`` that never was one. As in Kubernetes (pkg/controller/podgc), a
 node must be missing for a while, seen from here, and once more on a fresh look, before its pods are deleted without
-grace. Two lists every 20 s are cheaper than a watch of all pods.
+grace. Keys are names of nodes: a pod bound to one that the copy lacks, or a node that goes, queues it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import NODE, POD, Kind
-from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import Clock, SystemClock
-from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.api import ObjectList
-from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.informers import BY_NODE
 
 log = logging.getLogger(__name__)
 
-INTERVAL_S = 20.0
 QUARANTINE_S = 40.0  # podgc's quarantineTime
 
 
-class Orphans(NamedTuple):
-    """Since when (monotonic seconds) each named node is missing, and the pods to delete now."""
+class Verdict(NamedTuple):
+    """The pods to delete now, if a fresh look says the same, and when to look again (None: not by time)."""
 
-    missing_since_s: Mapping[str, float]
     doomed: tuple[JsonObject, ...]
+    look_again_s: float | None
 
 
-def decide_orphans(
-    nodes: Iterable[str], pods: Iterable[JsonObject], missing_since_s: Mapping[str, float], now_s: float
-) -> Orphans:
-    """Return which nodes are missing, and the pods of those that have been for 40 s."""
-    existing = set(nodes)
-    bound = [(str(objects.spec(pod).get("nodeName") or ""), pod) for pod in pods]
-    missing = {node: missing_since_s.get(node, now_s) for node, _ in bound if node and node not in existing}
-    doomed = [pod for node, pod in bound if node in missing and now_s - missing[node] >= QUARANTINE_S]
-    return Orphans(missing, tuple(doomed))
-
-
-class OrphanApi(Protocol):
-    """The part of ``ApiClient`` this controller needs."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-    ) -> ObjectList:
-        """Return the objects."""
-
-    def delete(
-        self, kind: Kind, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str | None = None
-    ) -> JsonObject:
-        """Delete the object if it still has ``uid``."""
+def decide_orphans(node: JsonObject | None, pods: Iterable[JsonObject], missing_s: float) -> Verdict:
+    """Return what becomes of the ``pods`` of a node that has been missing for ``missing_s`` seconds, if it is None."""
+    found = tuple(pods)
+    if node is not None or not found:
+        return Verdict((), None)
+    if missing_s < QUARANTINE_S:
+        return Verdict((), QUARANTINE_S - missing_s)
+    return Verdict(found, None)
 
 
 class OrphanController:
     """Deletes pods whose node is gone."""
 
-    def __init__(self, client: OrphanApi, recorder: EventRecorder, clock: Clock | None = None) -> None:
-        self._client = client
-        self._recorder = recorder
-        self._clock = clock or SystemClock()
-        self._missing_since_s: Mapping[str, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._client = context.client
+        self._clock = context.clock
+        self._lock = threading.Lock()
+        self._missing_since_s: dict[str, float] = {}
+        self._loop = Loop(context, "orphans", self.sync, workers=1)
+        self._nodes = self._loop.watch(NODE, _gone)
+        self._pods = self._loop.watch(POD, self._bound_to_nothing, BY_NODE)
 
     def start(self) -> None:
         """Begin; returns at once."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """End."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5.0)
+        self._loop.stop()
 
-    def sweep(self) -> None:
-        """Look once at all pods and delete those whose node has been missing for long enough.
+    def sync(self, key: Key) -> None:
+        """Judge the pods of one node.
 
         Raises:
             StatusError: the API refused.
             TemporaryError: it did not answer.
         """
-        # pods first: a node registered between the two lists is then no missing one
-        pods = self._client.list(POD).items
-        nodes = [objects.name(node) for node in self._client.list(NODE).items]
-        found = decide_orphans(nodes, pods, self._missing_since_s, self._clock.monotonic())
-        self._missing_since_s = found.missing_since_s
-        for pod in found.doomed:
-            if self._stop.is_set():
-                break
-            if not self._exists(str(objects.spec(pod)["nodeName"])):
-                self._delete(pod)
+        node, pods = self._nodes.get("", key.name), self._pods.by_index(BY_NODE, key.name)
+        verdict = decide_orphans(node, pods, self._missing_for_s(key.name, there=node is not None or not pods))
+        if verdict.look_again_s is not None:
+            self._loop.add_after(key, verdict.look_again_s)
+        if verdict.doomed and not self._exists(key.name):
+            for pod in verdict.doomed:
+                self._delete(pod, key.name)
+
+    def _missing_for_s(self, node: str, *, there: bool) -> float:
+        now_s = self._clock.monotonic()
+        with self._lock:
+            if there:
+                self._missing_since_s.pop(node, None)
+                return 0.0
+            return now_s - self._missing_since_s.setdefault(node, now_s)
 
     def _exists(self, node: str) -> bool:
         try:
@@ -113,20 +92,20 @@ class OrphanController:
             return False
         return True
 
-    def _delete(self, pod: JsonObject) -> None:
-        name, namespace, node = objects.name(pod), objects.namespace(pod), objects.spec(pod)["nodeName"]
+    def _delete(self, pod: JsonObject, node: str) -> None:
+        name, namespace = objects.name(pod), objects.namespace(pod)
         try:
             self._client.delete(POD, name, namespace, grace_s=0, uid=objects.uid(pod))
         except (Conflict, NotFound):
             return
         log.warning("pod %s/%s is deleted: its node %s does not exist", namespace, name, node)
-        self._recorder.event(pod, "Warning", "DeletingOrphan", f"Deleted: its node {node} does not exist")
+        told = f"Deleted: its node {node} does not exist"
+        self._context.recorder.event(pod, "Warning", "DeletingOrphan", told)
 
-    def _run(self) -> None:
-        while not self._clock.wait(self._stop, INTERVAL_S):
-            try:
-                self.sweep()
-            except (StatusError, TemporaryError) as error:
-                log.info("pods were not swept: %s", error)
-            except Exception:
-                log.exception("sweeping pods failed")
+    def _bound_to_nothing(self, _old: JsonObject | None, new: JsonObject | None) -> list[Key]:
+        node = objects.spec(new).get("nodeName") if new is not None else None
+        return [Key("", str(node))] if node and self._nodes.get("", str(node)) is None else []
+
+
+def _gone(old: JsonObject | None, new: JsonObject | None) -> list[Key]:
+    return [objects.key(old)] if new is None and old is not None else []

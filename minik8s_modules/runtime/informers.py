@@ -18,7 +18,7 @@ from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Index, Informer, Source
 
-BY_NAMESPACE, BY_CONTROLLER, BY_LABEL = "namespace", "controller", "label"
+BY_NAMESPACE, BY_CONTROLLER, BY_LABEL, BY_NODE = "namespace", "controller", "label", "node"
 _LOOK_S = 1.0
 
 
@@ -47,7 +47,17 @@ def by_label(obj: JsonObject) -> Iterable[str]:
     return [f"{namespace}/{key}={value}" for key, value in objects.labels(obj).items()]
 
 
-INDEXES: dict[str, Index] = {BY_NAMESPACE: by_namespace, BY_CONTROLLER: by_controller, BY_LABEL: by_label}
+def by_node(obj: JsonObject) -> str:
+    """Return the node a pod is bound to; "" before it is."""
+    return str(objects.spec(obj).get("nodeName") or "")
+
+
+INDEXES: dict[str, Index] = {
+    BY_NAMESPACE: by_namespace,
+    BY_CONTROLLER: by_controller,
+    BY_LABEL: by_label,
+    BY_NODE: by_node,
+}
 
 
 class Informers:
