@@ -152,7 +152,7 @@ def _fold_case(shape: schema.Shape, value: Any) -> None:
 def _pod(spec: Any, restart_policy: str) -> None:
     if not isinstance(spec, dict):
         return
-    if spec.get("restartPolicy") in {None, "", "None"}:
+    if spec.get("restartPolicy") in (None, "", "None"):  # a tuple: what is no text may not be hashable
         spec["restartPolicy"] = restart_policy
     for container in _containers(spec):
         if "command" in container:

@@ -89,7 +89,8 @@ _Operation = Callable[[JsonObject, JsonObject], None]
 def _read_operation(index: int, op: Any) -> _Operation:
     if not isinstance(op, dict):
         raise BadRequest(f"operation {index} of the JSON patch is not an object")
-    carry_out = _OPERATIONS.get(op.get("op", ""))
+    name = op.get("op")
+    carry_out = _OPERATIONS.get(name) if isinstance(name, str) else None
     if carry_out is None:
         raise BadRequest(
             f"operation {index} of the JSON patch: unknown op {op.get('op')!r}; known: {', '.join(_OPERATIONS)}"
@@ -126,10 +127,13 @@ def _child(at: Any, step: str) -> Any:
     raise _OperationError(f'"{step}" stands below a value that is neither object nor array')
 
 
+_LONGEST_INDEX = 9  # digits; Python refuses to read numbers of more than 4,300
+
+
 def _index(at: list[Any], step: str, last: int) -> int:
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0"):
         raise _OperationError(f'"{step}" is no array index')
-    if int(step) > last:
+    if len(step) > _LONGEST_INDEX or int(step) > last:
         raise _OperationError(f"index {step} is outside the array of {len(at)}")
     return int(step)
 
@@ -227,7 +231,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: schema.Shape | No
         return replaced
     if directive == "delete":
         return {}
-    if directive not in {None, "merge"}:
+    if directive not in (None, "merge"):  # a tuple: what is no text may not be hashable
         raise BadRequest(f"invalid value of $patch: {directive!r}")
     _retain_keys(original, patch)
     deletions = {name: patch.pop(name) for name in [n for n in patch if n.startswith(_DELETE_FROM)]}
@@ -268,14 +272,15 @@ def _merge_field(original: JsonObject, name: str, value: Any, shape: schema.Shap
 def _merge_list(original: list[Any], patch: list[Any], shape: schema.Shape) -> list[Any]:
     key = shape.merge.key
     if not key:
-        merged = original + [value for value in dict.fromkeys(patch) if value not in original]
+        new = {_hashable(value): value for value in patch}
+        merged = original + [value for value in new.values() if value not in original]
         return _ordered(merged, patch, original, _itself)
     if any(_directive(item) == "replace" for item in patch):
         return [
-            _merge_map({}, dict(item), shape.items) for item in patch if _directive(item) not in {"replace", "delete"}
+            _merge_map({}, dict(item), shape.items) for item in patch if _directive(item) not in ("replace", "delete")
         ]
     identify = _by_key(key)
-    deleted = {identify(item) for item in patch if _directive(item) == "delete"}
+    deleted = [identify(item) for item in patch if _directive(item) == "delete"]
     merged = [item for item in original if identify(item) not in deleted]
     kept = [item for item in patch if _directive(item) != "delete"]
     for item in kept:

@@ -18,6 +18,7 @@ from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.errors import (
     AlreadyExists,
+    BadRequest,
     Cause,
     Conflict,
     Invalid,
@@ -139,6 +140,9 @@ def update(backend: Backend, target: Target, obj: JsonObject, options: Options) 
     """Replace an object, or its subresource's part; a resourceVersion in ``obj`` must be the present one."""
     obj = incoming.readable(target.kind, obj, options)
     incoming.check_place(target, obj)
+    if not name(obj):
+        told = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        raise BadRequest(told)
     encoded = _encoded(obj)
     return change(backend, target, lambda _old: orjson.loads(encoded), options)
 
@@ -149,6 +153,8 @@ def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -
     def mutate(old: JsonObject) -> JsonObject:
         new = incoming.readable(target.kind, apply(old), options)
         incoming.check_place(target, new)
+        if not name(new):  # patched away; what follows from it must still be found
+            metadata(new)["name"] = target.name
         return new
 
     return change(backend, target, mutate, options)
@@ -176,7 +182,9 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
         if changed == old:
             return item
         try:
-            return _swap(backend, target, item, changed, options)
+            kind = stored_kind(target.kind)
+            with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
+                return _swap(backend, target, item, changed, options)
         except StaleWrite:
             item = backend.latest(target)
         except KeyMissing as error:
@@ -184,9 +192,12 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
     raise Conflict(target.kind, target.name)
 
 
+_LONGEST_REVISION = 19  # digits that fit into 63 bits; Python refuses to read numbers of more than 4,300
+
+
 def _may_be_behind(asked: str, revision: int) -> bool:
     """Return whether the cache may simply not have seen the version the client names."""
-    return asked.isdigit() and int(asked) > revision
+    return asked.isascii() and asked.isdigit() and len(asked) < _LONGEST_REVISION and int(asked) > revision
 
 
 def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:

@@ -259,7 +259,7 @@ def _cron_part(part: str, what: str, low: int, high: int, names: tuple[str, ...]
         wrong = _cron_range([-1 if number is None else number for number in numbers], low, high)
         if None in numbers:
             return f"failed to parse int from {first}"
-        if wrong or (step is not None and int(step) == 0):
+        if wrong or (step is not None and not step.strip("0")):
             return f"{wrong or 'step of range should be a positive number'}: {each}"
     return ""
 
@@ -272,7 +272,10 @@ def _cron_range(values: list[int], low: int, high: int) -> str:
     return f"beginning of range ({values[0]}) beyond end of range ({values[1]})" if values != sorted(values) else ""
 
 
+_LONGEST_NUMBER = 10  # digits; Python refuses to read numbers of more than 4,300
+
+
 def _cron_number(text: str, names: tuple[str, ...], low: int) -> int | None:
     if text.lower() in names:
         return names.index(text.lower()) + low
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else None

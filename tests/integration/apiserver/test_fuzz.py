@@ -128,7 +128,11 @@ def test_odd_paths_are_answered(namespace: Namespace, method: str, path: str):
     assert answer.code < 500
 
 
-STORED = [kind for kind in KINDS.all() if kind.stored and kind.namespaced and kind.plural not in OBJECTS]
+STORED = [
+    kind
+    for kind in KINDS.all()
+    if kind.stored and kind.namespaced and kind.plural not in OBJECTS and "create" in kind.verbs
+]
 
 
 @pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.plural}.{kind.version}.{kind.group}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import KINDS, Kind
-from tests.support.apiserver import ApiServerProcess
+from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.unit.api import samples
 
@@ -51,6 +51,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProces
         code = api.stop()
         etcd.stop()
     assert code == 0
+
+
+class Client:
+    """Sends requests over one connection, which costs half of what a connection each does."""
+
+    def __init__(self, server: ApiServerProcess) -> None:
+        self._connection = server.connection()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        """Return the answer to a request; a body that is not bytes goes as JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} if data is not None else {}
+        self._connection.request(method, path, data, {**sent, **(headers or {})})
+        response = self._connection.getresponse()
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
 
 
 def refusal_faults(code: int, body: Any) -> list[str]:
