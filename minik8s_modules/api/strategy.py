@@ -122,7 +122,8 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     if kind.id == ("", "Namespace") and subresource != "finalize":
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
     if kind.id == ("", "Service"):
-        _keep_allocated(new.setdefault("spec", {}), spec(old))
+        _drop_of_former_type(new.setdefault("spec", {}), spec(old))
+        _keep_allocated(new["spec"], spec(old))
     if kind.has_spec and new.get("spec") != old.get("spec"):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
 
@@ -154,6 +155,22 @@ def _keep_metadata(kind: Kind, new: JsonObject, old: JsonObject) -> None:
     for field in ("uid", "name", "namespace"):
         if not meta.get(field):
             _keep(meta, before, field)
+
+
+def _drop_of_former_type(new: JsonObject, old: JsonObject) -> None:
+    """Take out what only the former type had, unless the update names another value (``dropTypeDependentFields``)."""
+    if new.get("type") == old.get("type"):
+        return
+    if new.get("type") == "ExternalName" and new.get("clusterIP") == old.get("clusterIP"):
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            new.pop(field, None)
+    if new.get("type") != "NodePort" and old.get("type") == "NodePort":
+        if new.get("externalTrafficPolicy") == old.get("externalTrafficPolicy"):
+            new.pop("externalTrafficPolicy", None)
+        given = {port.get("nodePort") for port in old.get("ports") or []}
+        for port in new.get("ports") or []:
+            if port.get("nodePort") in given:
+                port.pop("nodePort", None)
 
 
 def _keep_allocated(new: JsonObject, old: JsonObject) -> None:

@@ -1,9 +1,9 @@
-"""What a write depends on besides its own object: the namespace it goes to, the address a Service gets."""
+"""What a write depends on besides its own object: its namespace, and the address and node ports of a Service."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from minik8s_modules.api.errors import Forbidden, NotFound
@@ -64,31 +64,40 @@ def _namespace(backend: Backend, namespace: str) -> CachedObject:
 
 
 @contextmanager
-def reserved(backend: Backend, kind: Kind, obj: JsonObject, *, dry_run: bool) -> Iterator[None]:
-    """Reserve what ``obj`` needs while it is stored; gives it back when storing fails.
+def reserved(
+    backend: Backend, kind: Kind, obj: JsonObject, *, dry_run: bool, old: JsonObject | None = None
+) -> Iterator[None]:
+    """Reserve what ``obj`` needs beyond what ``old`` had while it is stored; gives it back when storing fails.
 
     When the store does not answer, the object may have been stored: then nothing is given back here, and
-    ``service_addresses.release_orphans`` decides later.
+    ``service_addresses.repair`` decides later. What only the old object had is given back after the write.
     """
-    address = service_addresses.claim(backend, obj, dry_run=dry_run) if kind is SERVICE else ""
+    if kind is not SERVICE:
+        yield
+        return
+    claims = service_addresses.Claims(backend, obj, old, dry_run=dry_run)
     try:
+        claims.make()
         yield
     except StoreUnavailable:
         raise
     except Exception:
-        if address and not dry_run:
-            service_addresses.release(backend, address, uid(obj))
+        claims.undo()
         raise
+    _later(obj, claims.done)
 
 
 def removed(backend: Backend, kind: Kind, obj: JsonObject) -> None:
-    """Give back what a removed object had; ``release_orphans`` does it later if the store fails now."""
-    if kind is not SERVICE:
-        return
+    """Give back what a removed object had; ``service_addresses.repair`` does it later if the store fails now."""
+    if kind is SERVICE:
+        _later(obj, lambda: service_addresses.release(backend, service_addresses.held(obj), uid(obj)))
+
+
+def _later(service: JsonObject, give_back: Callable[[], None]) -> None:
     try:
-        service_addresses.release(backend, spec(obj).get("clusterIP", ""), uid(obj))
+        give_back()
     except StoreUnavailable as error:
-        log.warning("the address of service %s is given back later: %s", name(obj), error)
+        log.warning("what service %s had is given back later: %s", name(service), error)
 
 
 def carry_over(kind: Kind, new: JsonObject, old: JsonObject) -> None:

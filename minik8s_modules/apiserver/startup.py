@@ -112,7 +112,7 @@ class Startup:
         """Make what is missing, put right what differs."""
         for each in wanted(self._settings, int(self._backend.clock.now().timestamp())):
             ensure(self._backend, each)
-        service_addresses.release_orphans(self._backend)
+        service_addresses.repair(self._backend)
         ensure_policy(self._backend)
 
 

@@ -184,6 +184,8 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
         try:
             kind = stored_kind(target.kind)
             with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
+                kind = stored_kind(target.kind)
+            with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
                 return _swap(backend, target, item, changed, options)
         except StaleWrite:
             item = backend.latest(target)

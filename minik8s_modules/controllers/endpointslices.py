@@ -84,10 +84,11 @@ def _reconciled(
         groups = {(): {}}
     steps: list[SliceStep] = []
     left = [one for one in slices if not objects.is_deleting(one)]
+    spare = [one for one in left if _ports_of(one) not in groups]
     for ports, endpoints in sorted(groups.items()):
         same = [one for one in left if _ports_of(one) == ports]
-        if not endpoints:
-            same = same[:1] or left[:1]
+        if not same and spare:
+            same = [spare.pop()]
         left = [one for one in left if one not in same]
         steps += _filled(owner, ports, endpoints, same, labels)
     return steps + [SliceStep("delete", one) for one in left]

@@ -12,7 +12,8 @@ from minik8s_modules.api.validation import common
 from minik8s_modules.api.validation.containers import PROTOCOLS
 from minik8s_modules.api.validation.meta import validate_labels
 
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_TYPES = ("ClusterIP", "ExternalName", "NodePort")
+_SERVED = ("TCP", "UDP")
 _MAX_ENDPOINTS, _MAX_PORTS, _MAX_ADDRESSES = 1000, 20000, 100  # discovery/validation
 _CHOICES = {  # field: values
     "type": _TYPES,
@@ -83,13 +84,25 @@ def _service_ports(declared: JsonObject) -> list[Cause]:
         at = f"spec.ports[{index}]"
         causes += _service_port_name(f"{at}.name", port.get("name") or "", names, needed=len(ports) > 1)
         causes += common.all_invalid(f"{at}.port", port.get("port") or 0, common.port_number(port.get("port")))
-        if port.get("protocol") not in PROTOCOLS:
-            causes.append(common.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
+        if port.get("protocol") not in _SERVED:
+            causes.append(common.not_supported(f"{at}.protocol", port.get("protocol"), _SERVED))
         causes += _target_port(f"{at}.targetPort", port.get("targetPort"))
         causes += _node_port(f"{at}.nodePort", port.get("nodePort") or 0, declared.get("type") or "")
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in seen:
             causes.append(common.duplicate(at, {"protocol": key[0], "port": key[1]}))
+        seen.add(key)
+    return causes + _equal_node_ports(ports)
+
+
+def _equal_node_ports(ports: list[JsonObject]) -> list[Cause]:
+    """Return a cause for each node port that another port of the service has over the same protocol."""
+    causes: list[Cause] = []
+    seen: set[tuple[str, int]] = set()
+    for index, port in enumerate(ports):
+        key = (port.get("protocol") or "", port.get("nodePort") or 0)
+        if key[1] and key in seen:
+            causes.append(common.duplicate(f"spec.ports[{index}].nodePort", key[1]))
         seen.add(key)
     return causes
 
@@ -113,7 +126,7 @@ def _target_port(field: str, target: int | str | None) -> list[Cause]:
 def _node_port(field: str, port: int, service_type: str) -> list[Cause]:
     if not port:
         return []
-    if service_type not in {"NodePort", "LoadBalancer"}:
+    if service_type != "NodePort":
         return [common.forbidden(field, f"may not be used when `type` is '{service_type}'")]
     return common.all_invalid(field, port, common.port_number(port))
 

@@ -13,6 +13,7 @@ recognized by the digests of its chains; elements travel by netlink (nftables_wi
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import shutil
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import nftables_wire as wire_words
+from .conntrack import Lost
 from .faults import KeyFault
 from .netfilter import mark_of
 from .nftables_wire import Change, Elements
@@ -47,8 +49,9 @@ def _index(number: int) -> bytes:
     return _INDEX[number] if number < len(_INDEX) else struct.pack("=I", number)
 
 
-def _target(endpoint: Any) -> bytes:
-    return wire_words.value_of(_PLACE.pack(socket.inet_aton(endpoint[0]), endpoint[1]))
+@functools.lru_cache(maxsize=1 << 16)
+def _target(address: str, port: int) -> bytes:
+    return _PLACE.pack(socket.inet_aton(address), port)
 
 
 def pick_chain(kind: str, count: int, affinity_s: int) -> str:
@@ -61,17 +64,18 @@ def rules_of(entry: Mapping[str, Any]) -> list[Rule]:
     found: list[Rule] = []
     protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
     endpoints = entry["endpoints"]
+    value_of = wire_words.value_of
     if endpoints:
         key = _KEY.pack(socket.inet_aton(entry["address"]), protocol, entry["port"])
         chain = pick_chain("count", len(endpoints), sticky)
         found.append(Rule(CLUSTER_IPS, key, wire_words.verdict_of(chain)))
-        found += [Rule(ENDPOINTS, key + _index(at), _target(each)) for at, each in enumerate(endpoints)]
+        found += [Rule(ENDPOINTS, key + _index(at), value_of(_target(*each))) for at, each in enumerate(endpoints)]
     ends = entry.get("node_endpoints", endpoints) if entry.get("node_port") else []
     if ends:
         key = _PORT_KEY.pack(protocol, entry["node_port"])
         chain = pick_chain("keep" if entry.get("keep_source") else "port", len(ends), sticky)
         found.append(Rule(NODE_PORTS, key, wire_words.verdict_of(chain)))
-        found += [Rule(NODE_ENDPOINTS, key + _index(at), _target(each)) for at, each in enumerate(ends)]
+        found += [Rule(NODE_ENDPOINTS, key + _index(at), value_of(_target(*each))) for at, each in enumerate(ends)]
     return found
 
 
@@ -83,6 +87,20 @@ def place_of(rule: Rule) -> str:
         return f"{socket.inet_ntoa(ip)}:{port}/{names.get(protocol, protocol)}"
     protocol, port = _PORT_KEY.unpack(rule.key[: _PORT_KEY.size])
     return f"*:{port}/{names.get(protocol, protocol)}"
+
+
+def udp_flow(rule: Rule) -> Lost | None:
+    """Return what clients send over UDP that this rule has something to do with; None for TCP."""
+    whole = rule.table in (CLUSTER_IPS, ENDPOINTS)
+    if rule.key[4 if whole else 0] != socket.IPPROTO_UDP:
+        return None
+    ip, port = ("", _PORT_KEY.unpack(rule.key[: _PORT_KEY.size])[1])
+    if whole:
+        packed, _, port = _KEY.unpack(rule.key[: _KEY.size])
+        ip = socket.inet_ntoa(packed)
+    if rule.table in (CLUSTER_IPS, NODE_PORTS):
+        return Lost(ip, port, "")
+    return Lost(ip, port, socket.inet_ntoa(wire_words.data_of(rule.value)[:4]))
 
 
 def told(rule: Rule) -> tuple[str, str]:
@@ -196,6 +214,7 @@ class Nftables:
     rules_of = staticmethod(rules_of)
     told = staticmethod(told)
     place_of = staticmethod(place_of)
+    udp_flow = staticmethod(udp_flow)
 
     def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str], *, bridged: bool) -> None:
         self._table, self._mark = config["table"], mark_of(node)

@@ -8,6 +8,7 @@ without being understood. ``commit`` sends one batch: all of it happens or nothi
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import os
 import socket
@@ -56,16 +57,21 @@ class Change(NamedTuple):
     add: Elements
 
 
+_PLACE_HEAD = struct.pack("=HH", 12, VALUE)
+
+
 def value_of(data: bytes) -> bytes:
-    """Return the value of a map of data."""
-    return attribute(VALUE, data)
+    """Return the value of a map of data (8 bytes: address, port)."""
+    return _PLACE_HEAD + data
 
 
+@functools.lru_cache(maxsize=4096)
 def verdict_of(chain: str) -> bytes:
     """Return the value of a verdict map: go to ``chain``."""
     return attribute(VERDICT, attribute(VERDICT_CODE, GOTO) + text(VERDICT_CHAIN, chain))
 
 
+@functools.lru_cache(maxsize=4096)
 def chain_of(value: bytes) -> str:
     """Return the chain a verdict goes to."""
     inner = dict(attributes(next(attributes(value))[1]))
@@ -77,9 +83,18 @@ def data_of(value: bytes) -> bytes:
     return next(attributes(value))[1]
 
 
+@functools.lru_cache(maxsize=256)
+def _frame(key_size: int, data_size: int) -> tuple[bytes, bytes]:
+    """Return what stands before the key of an element, and between key and value (sizes are multiples of 4)."""
+    pack = struct.Struct("=HH").pack
+    size = 12 + key_size + (4 + data_size if data_size else 0)
+    before = pack(size, LIST_ELEMENT) + pack(8 + key_size, ELEMENT_KEY) + pack(4 + key_size, VALUE)
+    return before, pack(4 + data_size, ELEMENT_DATA) if data_size else b""
+
+
 def _element(key: bytes, value: bytes | None) -> bytes:
-    data = attribute(ELEMENT_DATA, value) if value is not None else b""
-    return attribute(LIST_ELEMENT, attribute(ELEMENT_KEY, attribute(VALUE, key)) + data)
+    before, between = _frame(len(key), len(value or b""))
+    return before + key + between + (value or b"")
 
 
 def _place(table: str, name: str) -> bytes:

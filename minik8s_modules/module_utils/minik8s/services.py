@@ -65,6 +65,9 @@ class Backend(Protocol):
     def place_of(self, rule: Rule) -> str:
         """Return where a rule listens, for people."""
 
+    def udp_flow(self, rule: Rule) -> conntrack.Lost | None:
+        """Return what clients send over UDP that a rule has to do with, None for TCP; endpoint "": the service itself."""
+
     def found(self) -> Found:
         """Return how the fixed part is and should be."""
 
@@ -376,20 +379,10 @@ class Pass:
 
 
 def lost_udp(backend: Backend, plan: RulePlan, gone: list[Rule]) -> list[conntrack.Lost]:
-    """Return what the kernel must not remember: flows to UDP endpoints that are gone, and flows begun before any was.
-
-    ``told`` is parsed back on purpose: it is the one form both backends share.
-    """
-    found = []
-    for rule, endpoint in [*((one, True) for one in gone), *((one, False) for one in plan.add)]:
-        what, text = backend.told(rule)
-        place, _, index = what.partition(" [")
-        address, _, port = place.partition("/UDP")[0].rpartition(":")
-        if "/UDP" not in place or (not endpoint and index):
-            continue
-        ip = text.rpartition(":")[0] if index else ""
-        found.append(conntrack.Lost("" if address == "*" else address, int(port), ip))
-    return found
+    """Return what the kernel must not remember: flows to UDP endpoints that are gone, and flows begun before any was."""
+    ended = [lost for rule in gone if (lost := backend.udp_flow(rule)) is not None and lost.endpoint]
+    begun = [lost for rule in plan.add if (lost := backend.udp_flow(rule)) is not None and not lost.endpoint]
+    return ended + begun
 
 
 def _tables(wanted: Mapping[str, list[Rule]]) -> Rules:

@@ -42,10 +42,46 @@ def test_only_ipv4_is_served(kind, change, field):
     assert [cause.field for cause in validate_create(kind, obj)] == [field]
 
 
-def test_a_service_is_told_to_be_kept_only():
-    told = warnings(SERVICE, service({"spec": {"selector": {"app": "web"}}}))
-    assert len(told) == 1
-    assert "no endpoints, rules or records are made of them yet" in told[0]
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"spec": {"type": "LoadBalancer"}}, "spec.type"),
+        ({"spec": {"ports": [{"port": 80, "protocol": "SCTP"}]}}, "spec.ports[0].protocol"),
+        ({"spec": {"externalIPs": ["192.0.2.9"]}}, "spec.externalIPs"),
+        ({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": 30080}]}}, "spec.ports[0].nodePort"),
+        (
+            {
+                "spec": {
+                    "type": "NodePort",
+                    "ports": [
+                        {"name": "a", "port": 80, "nodePort": 30080},
+                        {"name": "b", "port": 81, "nodePort": 30080},
+                    ],
+                }
+            },
+            "spec.ports[1].nodePort",
+        ),
+    ],
+)
+def test_what_is_not_served_is_refused(change, field):
+    assert [cause.field for cause in validate_create(SERVICE, service(change))] == [field]
+
+
+def test_nothing_is_told_about_an_ordinary_service():
+    assert warnings(SERVICE, service({"spec": {"selector": {"app": "web"}, "type": "NodePort"}})) == []
+
+
+def test_what_only_the_former_type_had_goes_with_it():
+    old = service({"spec": {"type": "NodePort", "clusterIP": "100.0.0.2", "clusterIPs": ["100.0.0.2"]}})
+    old["spec"]["ports"][0]["nodePort"] = 30080
+    inside = samples.merged(old, {"spec": {"type": "ClusterIP"}})
+    prepare_update(SERVICE, inside, old)
+    assert "nodePort" not in inside["spec"]["ports"][0]
+    assert "externalTrafficPolicy" not in inside["spec"]
+    assert inside["spec"]["clusterIP"] == "100.0.0.2"
+    outside = samples.merged(old, {"spec": {"type": "ExternalName", "externalName": "example.org"}})
+    prepare_update(SERVICE, outside, old)
+    assert "clusterIP" not in outside["spec"]
 
 
 def test_a_slice_has_at_most_1000_endpoints():

@@ -26,8 +26,8 @@ def _create(backend: Backend, options: Options, name: str, **spec: Any) -> str:
 
 def _claims(backend: Backend) -> list[str]:
     return [
-        entry.key.removeprefix(service_addresses.CLAIMS)
-        for entry in backend.store.range(service_addresses.CLAIMS).entries
+        entry.key.removeprefix(service_addresses.ADDRESSES)
+        for entry in backend.store.range(service_addresses.ADDRESSES).entries
     ]
 
 
@@ -79,9 +79,91 @@ def test_a_dry_run_claims_nothing(backend: Backend, options: Options):
 def test_a_claim_left_by_a_crash_goes_after_a_minute(backend: Backend, options: Options, clock: FakeClock):
     kept = _create(backend, options, "a")
     lost = {"metadata": {"name": "lost", "namespace": "default", "uid": "u"}, "spec": {}}
-    service_addresses.claim(backend, lost, dry_run=False)
-    service_addresses.release_orphans(backend)
+    service_addresses.Claims(backend, lost, None, dry_run=False).make()
+    service_addresses.repair(backend)
     assert len(_claims(backend)) == 2
     clock.advance(61)
-    service_addresses.release_orphans(backend)
+    service_addresses.repair(backend)
     assert _claims(backend) == [kept]
+
+
+# --- node ports
+
+
+def _service(backend: Backend, name: str) -> dict[str, Any]:
+    return dict(backend.get(Target(SERVICE, "default", name)).object)
+
+
+def _node_ports(backend: Backend) -> list[str]:
+    return [
+        entry.key.removeprefix(service_addresses.PORTS)
+        for entry in backend.store.range(service_addresses.PORTS).entries
+    ]
+
+
+def _change(backend: Backend, options: Options, name: str, **spec: Any) -> dict[str, Any]:
+    def apply(old: dict[str, Any]) -> dict[str, Any]:
+        return {**old, "spec": {**old["spec"], **spec}}
+
+    return dict(writing.patch(backend, Target(SERVICE, "default", name), apply, options).object["spec"])
+
+
+def test_node_ports_are_given_once_and_come_back(backend: Backend, options: Options):
+    _create(backend, options, "a", type="NodePort")
+    _create(backend, options, "b", type="NodePort", ports=[{"name": "x", "port": 1}, {"name": "y", "port": 2}])
+    given = [port["nodePort"] for name in "ab" for port in _service(backend, name)["spec"]["ports"]]
+    assert given == [30086, 30087, 30088]
+    deleting.delete(backend, Target(SERVICE, "default", "a"), {}, options)
+    _create(backend, options, "c", type="NodePort")
+    assert _service(backend, "c")["spec"]["ports"][0]["nodePort"] == 30086
+
+
+def test_a_wanted_node_port_is_honoured_or_refused_with_its_holder(backend: Backend, options: Options):
+    _create(backend, options, "a", type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
+    with pytest.raises(Invalid, match="already allocated to service default/a"):
+        _create(backend, options, "b", type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
+    with pytest.raises(Invalid, match="The range of valid ports is 30000-32767"):
+        _create(backend, options, "b", type="NodePort", ports=[{"port": 80, "nodePort": 80}])
+    assert _node_ports(backend) == ["30080"]
+    assert len(_claims(backend)) == 1
+
+
+def test_one_number_serves_both_protocols_of_a_service(backend: Backend, options: Options):
+    ports = [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}]
+    _create(backend, options, "dns", type="NodePort", ports=ports)
+    assert {port["nodePort"] for port in _service(backend, "dns")["spec"]["ports"]} == {30086}
+
+
+def test_a_change_of_type_allocates_and_releases(backend: Backend, options: Options):
+    address = _create(backend, options, "a")
+    assert _change(backend, options, "a", type="NodePort")["ports"][0]["nodePort"] == 30086
+    assert _node_ports(backend) == ["30086"]
+    assert "nodePort" not in _change(backend, options, "a", type="ClusterIP")["ports"][0]
+    assert _node_ports(backend) == []
+    assert "clusterIP" not in _change(backend, options, "a", type="ExternalName", externalName="example.org")
+    assert _claims(backend) == []
+    assert _change(backend, options, "a", type="ClusterIP", externalName=None)["clusterIP"] == address
+    assert _claims(backend) == [address]
+
+
+def test_a_dry_run_of_a_change_claims_nothing(backend: Backend, options: Options):
+    _create(backend, options, "a")
+    changed = _change(backend, options._replace(dry_run=True), "a", type="NodePort")
+    assert changed["ports"][0]["nodePort"] == 30086
+    assert _node_ports(backend) == []
+
+
+def test_a_lost_claim_is_made_again(backend: Backend, options: Options):
+    address = _create(backend, options, "a", type="NodePort")
+    for entry in [*backend.store.range(service_addresses.ADDRESSES).entries, *backend.store.range("/minik8s/").entries]:
+        if backend.store.get(entry.key) is not None:
+            backend.store.delete(entry.key, entry.revision)
+    service_addresses.repair(backend)
+    assert (_claims(backend), _node_ports(backend)) == ([address], ["30086"])
+
+
+def test_300_services_of_a_large_range(backend: Backend, options: Options):
+    large = replace(backend, service_cidr=ipaddress.IPv4Network("100.64.0.0/16"))
+    given = {_create(large, options, f"s{number}") for number in range(300)}
+    assert len(given) == 300
+    assert all(ipaddress.ip_address(each) in large.service_cidr for each in given)

@@ -1,0 +1,79 @@
+"""Services on real pods: reached from the host, from another pod, from the backing pod itself."""
+
+from __future__ import annotations
+
+from minik8s_modules.api.kinds import SERVICE
+from tests.integration.services.conftest import Cluster, answers, fetch
+from tests.support.node import command
+
+PAIR = {"web-1", "web-2"}
+
+
+def pair(cluster: Cluster, app: str) -> set[str]:
+    """Create two servers labelled ``app``; return their names."""
+    names = {f"{app}-1", f"{app}-2"}
+    for name in names:
+        cluster.web(name, {"app": app})
+    return names
+
+
+def test_a_service_is_reached_from_host_other_pod_and_itself(cluster: Cluster) -> None:
+    names = pair(cluster, "web")
+    cluster.create("client")
+    address = cluster.service("web", {"app": "web"}, type="NodePort")
+    cluster.until(lambda: len(cluster.endpoints("web")) == 2, 60)
+    cluster.until(lambda: fetch(address) in names)
+    assert set(answers(address, 40)) == names
+    node_port = cluster.admin.get(SERVICE, "web", "default")["spec"]["ports"][0]["nodePort"]
+    assert set(answers("127.0.0.1", 40, node_port)) == names
+    assert set(answers(f"{cluster.node.range}.1", 40, node_port)) == names
+    cluster.until(lambda: cluster.ready("client"))
+    for pod in ("client", *sorted(names)):
+        assert {cluster.fetch_inside(pod, address) for _ in range(20)} == names, pod
+    # no endpoints, no such port: refused at once
+    assert fetch(address, 81) == "refused"
+    assert fetch(cluster.service("idle", {"app": "nobody"})) == "refused"
+
+
+def test_equal_names_in_two_namespaces_and_quick_recreation(cluster: Cluster) -> None:
+    cluster.admin.create(*cluster.namespace("other"))
+    cluster.web("mine", {"app": "same"})
+    cluster.web("theirs", {"app": "same"}, namespace="other")
+    mine = cluster.service("same", {"app": "same"})
+    theirs = cluster.service("same", {"app": "same"}, namespace="other")
+    cluster.until(lambda: (fetch(mine), fetch(theirs)) == ("mine", "theirs"), 60)
+    cluster.admin.delete(SERVICE, "same", "default")
+    again = cluster.service("same", {"app": "same"}, clusterIP=mine)
+    assert again == mine
+    cluster.until(lambda: set(answers(mine, 5)) == {"mine"})
+    cluster.admin.delete(SERVICE, "same", "default")
+    cluster.until(lambda: fetch(mine) == "refused")
+    assert fetch(theirs) == "theirs"
+
+
+def test_a_pod_that_turns_unready_leaves_and_comes_back(cluster: Cluster) -> None:
+    probe = {"exec": {"command": ["test", "!", "-e", "/tmp/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
+    names = set()
+    for number in (1, 2):
+        names.add(f"probed-{number}")
+        cluster.web(f"probed-{number}", {"app": "probed"}, container={"readinessProbe": probe})
+    address = cluster.service("probed", {"app": "probed"})
+    cluster.until(lambda: set(answers(address, 10)) == names, 60)
+    cluster.inside("probed-1", "touch", "/tmp/sick")
+    cluster.until(lambda: set(answers(address, 20)) == {"probed-2"}, 30)
+    cluster.inside("probed-1", "rm", "/tmp/sick")
+    cluster.until(lambda: set(answers(address, 20)) == names, 30)
+
+
+def test_rules_flushed_by_hand_come_back_with_the_next_observation(cluster: Cluster) -> None:
+    cluster.web("kept", {"app": "kept"})
+    address = cluster.service("kept", {"app": "kept"})
+    cluster.until(lambda: fetch(address) == "kept", 60)
+    table = f"minik8s_{cluster.node.bridge}"
+    command("nft", "delete", "table", "ip", table)
+    assert fetch(address, timeout_s=1) != "kept"
+    plan = cluster.plan()
+    assert any(step["section"] == "services" for step in plan["nodes"][cluster.node.name]["steps"]), plan
+    # any change of a service finds the damage, too
+    cluster.service("another", {"app": "nobody"})
+    cluster.until(lambda: fetch(address) == "kept", 30)
