@@ -327,6 +327,7 @@ def _numbers(*names: str) -> list[Column]:
 TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("apps", "Deployment"): ([NAME, *columns("Ready"), *_numbers("Up-to-date", "Available"), AGE, *_MADE], _deployment),
     ("apps", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
+    ("", "ReplicationController"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "VirtualService"): (
         [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets"), AGE], _virtual_service,
