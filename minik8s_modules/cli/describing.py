@@ -1,7 +1,8 @@
 """``describe``: an object as a person reads it, its Events, and the cause when something is not as wished.
 
 The cause is looked for where it is nearest to the fault: a pod's node that is gone or not ready, then a container that
-waits or has died, then a condition that is not true, then the newest Warning event.
+waits or has died, then a workload's pods (``workload_causes.py``), then a condition that is not true, then the newest
+Warning event.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import aligned, as_yaml
+from minik8s_modules.cli.workload_causes import workload_causes
 
 # a container that waits for these is simply on its way
 ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
@@ -21,14 +23,14 @@ ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 NodeOf = Callable[[str], JsonObject | None]
 
 
-def describe(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf) -> str:
+def describe(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf, pods: Sequence[JsonObject] = ()) -> str:
     """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first.
 
-    ``node_of(name)`` returns a Node, None when there is none.
+    ``node_of(name)`` returns a Node, None when there is none; ``pods`` are a workload's.
     """
     metadata = obj.get("metadata", {})
     parts = [*_heading(obj, metadata)]
-    if cause := find_cause(obj, events, node_of):
+    if cause := find_cause(obj, events, node_of, pods):
         parts.append(f"Cause:        {cause}")
     shown = [title for title in ("spec", "data", "status") if obj.get(title)]
     parts += [f"{title.capitalize()}:\n{_indented(as_yaml(_shown(obj, title)))}" for title in shown]
@@ -36,9 +38,10 @@ def describe(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf) -> 
     return "\n".join(parts)
 
 
-def find_cause(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf) -> str:
+def find_cause(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf, pods: Sequence[JsonObject] = ()) -> str:
     """Return why ``obj`` is not as wished in one line; empty when nothing is wrong."""
-    for cause in (*_node_causes(obj, node_of), *_container_causes(obj), *_condition_causes(obj)):
+    of_pods = workload_causes(obj, pods, lambda pod: find_cause(pod, (), node_of))
+    for cause in (*_node_causes(obj, node_of), *_container_causes(obj), *of_pods, *_condition_causes(obj)):
         return cause
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and _unsettled(obj):

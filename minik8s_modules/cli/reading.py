@@ -18,6 +18,7 @@ from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.manifests import read_manifests
 from minik8s_modules.cli.printing import Form, TableStyle
 from minik8s_modules.cli.resources import LEGACY, Target, parse_targets
+from minik8s_modules.cli.workload_causes import pods_of
 from minik8s_modules.client.api import ApiClient, error_of, resource_path, with_query
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -205,7 +206,10 @@ def _pages(client: ApiClient, path: str, query: dict[str, str | int]) -> JsonObj
 def describe(client: ApiClient, options: argparse.Namespace) -> int:
     """Print each object that words or files name, with its events."""
     found, complete = _fetch_all(client, places(client, options), options)
-    texts = [describing.describe(obj, events_of(client, obj), lambda name: _node(client, name)) for _, obj in found]
+    texts = [
+        describing.describe(obj, events_of(client, obj), lambda name: _node(client, name), pods_of(client, obj))
+        for _, obj in found
+    ]
     if texts:
         print("\n\n".join(texts))
     elif complete:
@@ -218,7 +222,8 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     found, complete = _fetch_all(client, places(client, options), options)
     rows = []
     for kind, obj in found:
-        cause = describing.find_cause(obj, events_of(client, obj), lambda name: _node(client, name))
+        pods = pods_of(client, obj)
+        cause = describing.find_cause(obj, events_of(client, obj), lambda name: _node(client, name), pods)
         if cause or not options.faults:
             rows.append(
                 [objects.namespace(obj), f"{kind.singular_name}/{objects.name(obj)}", cause or "as it should be"]

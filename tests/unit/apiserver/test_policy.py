@@ -143,6 +143,20 @@ def test_the_daemons_roles_are_no_wider_than_told(backend: Backend, access: Acce
     assert not access.allowed(gateway, leases._replace(namespace="default"))
 
 
+def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_for_plans(
+    backend: Backend, access: Access
+):
+    ensure_policy(backend)
+    controllers, reconciler = User("system:kube-controller-manager", ()), User("system:minik8s:reconciler", ())
+    for resource in ("replicasets", "replicasets/status", "deployments/status", "controllerrevisions"):
+        assert access.allowed(controllers, Attributes("update", "apps", resource, "default", "web"))
+        assert not access.allowed(reconciler, Attributes("update", "apps", resource, "default", "web"))
+    assert access.allowed(controllers, Attributes("create", "", "pods", "default"))
+    assert not access.allowed(controllers, Attributes("create", "rbac.authorization.k8s.io", "roles", "default"))
+    assert not access.allowed(controllers, Attributes("create", "", "secrets", "default"))
+    assert access.allowed(reconciler, Attributes("list", "apps", "deployments"))
+
+
 def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
     default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
     added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}

@@ -1,0 +1,42 @@
+"""The cause of a workload is that of its pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minik8s_modules.cli.describing import find_cause
+
+
+def no_node(_name: str) -> None:
+    return None
+
+
+def pod(name: str, **status: Any) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {}, "status": status}
+
+
+def workload(*conditions: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec, "status": {"conditions": [*conditions]}}
+
+
+UNAVAILABLE = {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": "too few"}
+BROKEN = pod(
+    "web-a", containerStatuses=[{"name": "app", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}]
+)
+
+
+def test_the_pods_say_why_a_deployment_is_not_available():
+    told = find_cause(workload(UNAVAILABLE), [], no_node, [pod("web-b"), BROKEN])
+    assert told == "1 of 2 pods are not as wished; pod web-a: container app: ErrImagePull: no"
+    assert find_cause(workload(UNAVAILABLE), [], no_node, [BROKEN]) == "pod web-a: container app: ErrImagePull: no"
+
+
+def test_pods_that_cannot_be_made_come_first():
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
+    assert find_cause(workload(UNAVAILABLE, failure), [], no_node, [BROKEN]) == "ReplicaFailure: FailedCreate: quota"
+
+
+def test_a_pause_is_a_cause_and_a_condition_the_last():
+    assert find_cause(workload(paused=True), [], no_node).startswith("the rollout is paused")
+    assert find_cause(workload(UNAVAILABLE), [], no_node, [pod("web-b")]).startswith("Available: Minimum")
+    assert find_cause(workload(), [], no_node, [pod("web-b")]) == ""
