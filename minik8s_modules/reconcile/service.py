@@ -29,7 +29,6 @@ from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.shard import Objects, Shard
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
 from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
 from minik8s_modules.reconcile.unrolling import workloads
 from minik8s_modules.reconcile.values import Settings
 from minik8s_modules.reconcile.writer import StatusWriter

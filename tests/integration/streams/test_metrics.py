@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import tempfile
 import time
+from pathlib import Path
+
+import pytest
 
 from minik8s_modules.api.kinds import NODE
-from tests.integration.streams.conftest import Streaming
+from tests.integration.streams.conftest import ROOT, Streaming
+from tests.support.etcd import free_port
+
+CADVISOR = ROOT / ".cache" / "cadvisor-v0.36.0" / "cadvisor"
 
 
 def _register(streaming: Streaming) -> None:
@@ -48,3 +58,28 @@ def test_a_pod_without_figures_is_not_found(streaming):
     gone = streaming.kubectl("get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none", check=False)
     assert gone.returncode
     assert "not found" in gone.stderr
+
+
+@pytest.mark.skipif(not CADVISOR.exists(), reason="no cAdvisor was built here (role cadvisor)")
+def test_figures_come_from_cadvisor_and_from_docker_when_it_dies():
+    port = free_port()
+    argv = [str(CADVISOR), "--listen_ip=127.0.0.1", f"--port={port}", "--docker_only", "--housekeeping_interval=2s"]
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    cadvisor = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    made = Streaming(folder, minik8s_cadvisor_port=port)
+    try:
+        made.start_gateway()
+        _register(made)
+        made.pod("figures", "while :; do :; done", cpu_quota_us=20_000)
+        top = ("top", "pod", "figures", "--no-headers")
+        made.until(lambda: made.kubectl(*top, check=False).returncode == 0, 90)
+        assert "Docker's stats are read" not in made.log.read_text()
+        cadvisor.send_signal(signal.SIGKILL)
+        cadvisor.wait(10)
+        made.until(lambda: "cAdvisor does not answer, so Docker's stats are read" in made.log.read_text(), 60)
+        assert made.kubectl(*top).returncode == 0
+    finally:
+        cadvisor.kill()
+        cadvisor.wait(10)
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -116,6 +116,7 @@ def test_evictions(case):
         for name, row in case["pods"].items()
     }
     (threshold,) = pressure.thresholds({case["signal"]: "100Mi"})
+    chosen = None
     for order in (pods, pods[::-1]):
         chosen = eviction.choose(order, used, threshold, Available(50 * 2**20, 2**40))
         assert (chosen.pod["metadata"]["name"] if chosen else None) == case["evicted"]
