@@ -24,6 +24,8 @@ from minik8s_modules.reconcile.values import PodEvent
 JsonObject = dict[str, Any]
 PRE_STOP = "preStop"
 LEAST_S = 2
+EVICTED, EVICTED_GRACE_S = "Evicted", 1
+"""kubelet's for a node that has run out (pkg/kubelet/eviction, immediateEvictionGracePeriodSeconds)."""
 
 
 def stop(
@@ -47,7 +49,9 @@ def stop(
 
 
 def grace_of(pod: JsonObject) -> int:
-    """Return the grace period of a pod's end in seconds: the deletion's, else the spec's."""
+    """Return the grace period of a pod's end in seconds: the deletion's, else the spec's; a second if evicted."""
+    if objects.status(pod).get("reason") == EVICTED:
+        return EVICTED_GRACE_S
     grace_s = objects.dig(pod, "metadata", "deletionGracePeriodSeconds")
     if grace_s is None:
         grace_s = objects.spec(pod).get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)

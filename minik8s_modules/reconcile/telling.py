@@ -28,7 +28,7 @@ class Recorder(Protocol):
 
 
 def happenings(before: ObservedPod, after: ObservedPod) -> list[PodEvent]:
-    """Return the events of the step from ``before`` to ``after``: containers created and started."""
+    """Return the events of the step from ``before`` to ``after``: containers created, started, killed for memory."""
     known = {one.id: one for one in before.attempts()}
     found = []
     for one in after.attempts():
@@ -39,6 +39,9 @@ def happenings(before: ObservedPod, after: ObservedPod) -> list[PodEvent]:
         if one.started_at is not None and (earlier is None or earlier.started_at is None):
             text = f"Started container {one.container}"
             found.append(PodEvent("Normal", "Started", text, f"started/{one.id}", one.container))
+        if one.oom_killed and not (earlier is not None and earlier.oom_killed):
+            text = f"Memory cgroup out of memory: container {one.container} was killed"
+            found.append(PodEvent("Warning", "OOMKilling", text, f"oom/{one.id}", one.container))
     return found
 
 

@@ -190,3 +190,19 @@ def test_a_node_short_of_memory_says_so_and_gives_up_a_pod(kept):
         return now["MemoryPressure"] == "False" and not found["spec"].get("taints")
 
     kept.until(relieved, 60)
+
+
+def test_a_container_killed_for_memory_says_so(kept):
+    container = {
+        "name": "app",
+        "image": IMAGE,
+        "command": ["tail", "/dev/zero"],
+        "resources": {"limits": {"memory": "16Mi"}},
+    }
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    kept.admin.create(POD, {"metadata": {"name": "hungry", "namespace": "default"}, "spec": spec})
+    ended = kept.until(lambda: kept.container("hungry").get("state", {}).get("terminated"), 60)
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    told = "OOMKilling: Memory cgroup out of memory: container app was killed"
+    kept.until(lambda: told in kept.events("hungry"))
+    kept.delete("hungry", 0)
