@@ -16,18 +16,16 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-import shutil
 import socket
 import struct
-import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import nftables_wire as wire_words
 from .conntrack import Lost
 from .faults import KeyFault
-from .netfilter import mark_of
-from .nftables_wire import Change, Elements
+from .nftables_table import FixedTable, chains_text, head_of
+from .nftables_wire import Change
 from .services_plan import Found, Rule, Rules
 from .services_wire import NETFILTER, Wire
 
@@ -115,7 +113,7 @@ def told(rule: Rule) -> tuple[str, str]:
 def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]]:
     """Return the fixed chains with their rules; ``bridged``: packets within the pod bridge pass these chains too."""
     services, pods = config["service_cidr"], config["pod_cidr"]
-    own = "" if bridged and _loops(pods) else f"ct status dnat ip saddr {pods} ip daddr {pods} masquerade fully-random"
+    own = "" if bridged and loops(pods) else f"ct status dnat ip saddr {pods} ip daddr {pods} masquerade fully-random"
     sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
     takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
     return {
@@ -142,18 +140,19 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
         "postrouting": [
             "type nat hook postrouting priority srcnat",
             f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
-            *(["ip saddr . ip daddr @loops masquerade fully-random"] if _loops(pods) else []),
+            *(["ip saddr . ip daddr @loops masquerade fully-random"] if loops(pods) else []),
             *([own] if own else []),
         ],
     }
 
 
-def _loops(cidr: str) -> list[str]:
+def loops(cidr: str) -> list[str]:
+    """Return each pod address of the node with itself; none where they are too many to list."""
     network = ipaddress.IPv4Network(cidr)
     return [f"{ip} . {ip}" for ip in network.hosts()] if network.prefixlen >= LONGEST_LOOP_PREFIX else []
 
 
-def script(table: str, mark: str, chains: Mapping[str, list[str]], pods: str) -> str:
+def script(table: str, node: str, chains: Mapping[str, list[str]], pods: str) -> str:
     """Return the input of ``nft -f`` that makes the fixed part, or mends it; elements of the maps stay."""
     key = "ipv4_addr . inet_proto . inet_service"
     # with typeof: of a pick (a plain number) no other way to say it exists
@@ -165,18 +164,17 @@ def script(table: str, mark: str, chains: Mapping[str, list[str]], pods: str) ->
         NODE_ENDPOINTS: f"typeof {pick};",
         AFFINITY: f"type ipv4_addr . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;",
     }
-    lines = [f'add table ip {table} {{ comment "{mark}"; }}']
-    lines += [f"add map ip {table} {name} {{ {body} }}" for name, body in maps.items()]
-    lines.append(f"add set ip {table} loops {{ type ipv4_addr . ipv4_addr; }}")
-    lines.append(f"flush set ip {table} loops")
-    if loops := _loops(pods):
-        lines.append(f"add element ip {table} loops {{ {', '.join(loops)} }}")
-    for name, body in chains.items():
-        hook = f" {{ {body[0]}; }}" if body[0].startswith("type ") else ""
-        lines += [f"add chain ip {table} {name}{hook}", f"flush chain ip {table} {name}"]
-    for name, body in chains.items():
-        lines += [f"add rule ip {table} {name} {rule}" for rule in body if not rule.startswith("type ")]
-    return "\n".join(lines) + "\n"
+    lines = [head_of(table, node), *(f"add map ip {table} {name} {{ {body} }}" for name, body in maps.items())]
+    lines += loops_text(table, pods)
+    return "\n".join([*lines, *chains_text(table, chains)]) + "\n"
+
+
+def loops_text(table: str, pods: str) -> list[str]:
+    """Return the lines that make the set of (address, same address) of the node's pods."""
+    lines = [f"add set ip {table} loops {{ type ipv4_addr . ipv4_addr; }}", f"flush set ip {table} loops"]
+    if found := loops(pods):
+        lines.append(f"add element ip {table} loops {{ {', '.join(found)} }}")
+    return lines
 
 
 def pick_messages(table: str, chain: str) -> list[bytes]:
@@ -194,19 +192,6 @@ def _parts(chain: str) -> tuple[str, int, int]:
     return found[1], int(found[2]), int(found[3] or 0)
 
 
-def run_nft(text: str) -> None:
-    """Feed the nft program.
-
-    Raises:
-        KeyFault: NetworkNotReady, it is not installed or refuses.
-    """
-    if not shutil.which("nft"):
-        raise KeyFault("NetworkNotReady", "the command nft is not installed on this node (package nftables)")
-    done = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise KeyFault("NetworkNotReady", f"nft -f -: {done.stderr.strip()[:300]}")
-
-
 class Nftables:
     """The backend; one pass, one thread."""
 
@@ -217,14 +202,10 @@ class Nftables:
     udp_flow = staticmethod(udp_flow)
 
     def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str], *, bridged: bool) -> None:
-        self._table, self._mark = config["table"], mark_of(node)
-        self._config = config
-        self._known = dict(known)
-        """Digests of chains as they were after they had been written, by name; "" is that of the text."""
-        self._chains = skeleton(config, bridged=bridged)
-        self._text = script(self._table, self._mark, self._chains, config["pod_cidr"])
-        self._seen: dict[str, str] = {}
+        name, chains = config["table"], skeleton(config, bridged=bridged)
         self._wire = Wire(NETFILTER)
+        self._name = name
+        self._table = FixedTable(self._wire, node, name, chains, script(name, node, chains, config["pod_cidr"]), known)
 
     def close(self) -> None:
         """Close the socket."""
@@ -232,54 +213,24 @@ class Nftables:
 
     def known(self) -> dict[str, str]:
         """Return what the next pass needs to recognize the chains."""
-        return dict(self._known)
+        return dict(self._table.known)
 
     def found(self) -> Found:
-        """Return how the fixed part is and should be.
+        """Return how the fixed part is and should be."""
+        return self._table.found()
 
-        Raises:
-            KeyFault: the table is somebody else's.
-        """
-        comment = wire_words.comment_of(self._wire, self._table)
-        if comment is None:
-            return Found({"table": ""}, {"table": self._wanted()})
-        if comment != self._mark:
-            raise KeyFault(
-                "NetworkNotReady", f"table ip {self._table} exists and is not ours (comment {comment!r}); remove it"
-            )
-        self._seen = wire_words.fingerprints(self._wire, self._table)
-        wrong = [name for name in self._chains if not self._is_right(name)]
-        if self._known.get("") != wire_words.digest_of(self._text):
-            wrong = wrong or ["definition"]
-        return Found({"table": f"changed: {', '.join(wrong)}" if wrong else self._wanted()}, {"table": self._wanted()})
-
-    def _wanted(self) -> str:
-        return f"ip {self._table}"
-
-    def _is_right(self, chain: str) -> bool:
-        return chain in self._seen and self._seen[chain] == self._known.get(chain)
+    def mend(self, aspect: str) -> None:
+        """Write the fixed part."""
+        self._table.mend()
 
     def read(self, rules: Iterable[Rule] | None) -> Rules:
         """Return the elements of all maps, or those with the keys of ``rules``."""
         if rules is None:
-            return {name: wire_words.listed(self._wire, self._table, name) for name in MAPS}
+            return {name: wire_words.listed(self._wire, self._name, name) for name in MAPS}
         keys: dict[str, dict[bytes, None]] = {name: {} for name in MAPS}
         for rule in rules:
             keys[rule.table][rule.key] = None
-        return {name: wire_words.looked_up(self._wire, self._table, name, keys[name]) for name in MAPS if keys[name]}
-
-    def mend(self, aspect: str) -> None:
-        """Write the fixed part; a table of another shape is replaced, its elements are then read as missing."""
-        try:
-            run_nft(self._text)
-        except KeyFault:
-            run_nft(f"add table ip {self._table}\ndelete table ip {self._table}\n{self._text}")
-        self._learn(self._chains)
-        self._known[""] = wire_words.digest_of(self._text)
-
-    def _learn(self, chains: Iterable[str]) -> None:
-        self._seen = wire_words.fingerprints(self._wire, self._table)
-        self._known.update({name: self._seen[name] for name in chains})
+        return {name: wire_words.looked_up(self._wire, self._name, name, keys[name]) for name in MAPS if keys[name]}
 
     def write(self, delete: Iterable[Rule], add: Iterable[Rule]) -> None:
         """Carry the changes out as one transaction.
@@ -293,11 +244,11 @@ class Nftables:
         for rule in add:
             changes[rule.table].add[rule.key] = rule.value
         verdicts = {value for name in (CLUSTER_IPS, NODE_PORTS) for value in changes[name].add.values()}
-        chains = [name for name in sorted(map(wire_words.chain_of, verdicts)) if not self._is_right(name)]
-        made = [asked for name in chains for asked in pick_messages(self._table, name)]
-        wire_words.commit(self._wire, [*made, *wire_words.element_messages(self._table, changes.values())])
+        chains = [name for name in sorted(map(wire_words.chain_of, verdicts)) if not self._table.is_right(name)]
+        made = [asked for name in chains for asked in pick_messages(self._name, name)]
+        wire_words.commit(self._wire, [*made, *wire_words.element_messages(self._name, changes.values())])
         if chains:
-            self._learn(chains)
+            self._table.learn(chains)
 
     def tidy(self, rules: Rules) -> None:
         """Remove chains that nothing goes to, given all elements of the maps."""
@@ -306,10 +257,10 @@ class Nftables:
             for name in (CLUSTER_IPS, NODE_PORTS)
             for value in set(rules.get(name, {}).values())
         }
-        idle = [name for name in self._seen if _PICK.fullmatch(name) and name not in used]
-        wire_words.commit(self._wire, wire_words.deletion_messages(self._table, idle))
+        idle = [name for name in self._table.seen if _PICK.fullmatch(name) and name not in used]
+        wire_words.commit(self._wire, wire_words.deletion_messages(self._name, idle))
         for name in idle:
-            self._known.pop(name, None)
+            self._table.known.pop(name, None)
 
     def forget(self, gone: Iterable[Rule]) -> None:
         """Have no client sent on to an endpoint that is gone."""
@@ -317,23 +268,17 @@ class Nftables:
         lost_ports = {(rule.key[:-4], wire_words.data_of(rule.value)) for rule in gone if rule.table == NODE_ENDPOINTS}
         if not lost and not lost_ports:
             return
-        for key, value in wire_words.listed(self._wire, self._table, AFFINITY).items():
+        for key, value in wire_words.listed(self._wire, self._name, AFFINITY).items():
             place = wire_words.data_of(value)
             if (key[4:], place) in lost or (key[8:], place) in lost_ports:
                 self._forget_one(key)
 
     def _forget_one(self, key: bytes) -> None:
         try:
-            wire_words.commit(self._wire, wire_words.element_messages(self._table, [Change(AFFINITY, [key], {})]))
+            wire_words.commit(self._wire, wire_words.element_messages(self._name, [Change(AFFINITY, [key], {})]))
         except FileNotFoundError:  # its time was over
             return
 
     def remove(self) -> None:
         """Remove the table with everything in it, if it is ours."""
-        if wire_words.comment_of(self._wire, self._table) == self._mark:
-            run_nft(f"delete table ip {self._table}\n")
-
-
-def sizes(elements: Mapping[str, Elements]) -> dict[str, int]:
-    """Return how many elements each map has."""
-    return {name: len(found) for name, found in elements.items()}
+        self._table.remove()
