@@ -315,6 +315,10 @@ PRIORITY_CLASS = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass",
     short_names=("pc",), namespaced=False, has_spec=False,
 )  # fmt: skip
+RUNTIME_CLASS = Kind(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "io.k8s.api.node.v1.RuntimeClass",
+    namespaced=False, has_spec=False,
+)  # fmt: skip
 CERTIFICATE_SIGNING_REQUEST = Kind(
     "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests",
     "io.k8s.api.certificates.v1.CertificateSigningRequest",
@@ -393,6 +397,7 @@ KINDS = Registry(
         NETWORK_POLICY,
         STORAGE_CLASS,
         PRIORITY_CLASS,
+        RUNTIME_CLASS,
         CERTIFICATE_SIGNING_REQUEST,
         DNS,
         VIRTUAL_SERVICE,

@@ -1,13 +1,13 @@
 """What a pod asks of a node, and its quality of service.
 
-A pod's request is the larger of: the sum over its containers, and the largest single init container (they run one after
-the other). An init container with ``restartPolicy: Always`` (a sidecar) would count with the sum; such pods are refused
-by validation, so the rule is not here. Source: k8s.io/component-helpers ``resource/helpers.go``.
+A pod's request is the larger of: the sum over its containers and sidecars (init containers with ``restartPolicy:
+Always``), and the largest single init container with the sidecars that were started before it.
+Source: k8s.io/component-helpers ``resource/helpers.go``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,16 +27,22 @@ class PodResources:
 
 def pod_requests(pod: JsonObject) -> PodResources:
     """Return what the pod asks of a node. Raises ValueError when a quantity is none (validation refuses such pods)."""
-    running = _sum(_requests(container) for container in containers(pod))
-    starting = [_requests(container) for container in init_containers(pod)]
-    overhead = _amounts(spec(pod).get("overhead") or {})
-    names = {*running, *overhead, *(name for each in starting for name in each)}
-    total = {
-        name: max([running.get(name, 0), *(each.get(name, 0) for each in starting)]) + overhead.get(name, 0)
-        for name in names
-    }
+    total = pod_amounts(pod, _requests)
     milli_cpu, memory_bytes = total.pop("cpu", 0), total.pop("memory", 0)
     return PodResources(milli_cpu, memory_bytes, 1, total)
+
+
+def pod_amounts(pod: JsonObject, of: Callable[[JsonObject], dict[str, int]]) -> dict[str, int]:
+    """Return what the containers of a pod come to, each taken by ``of``, with the pod's overhead."""
+    beside: list[dict[str, int]] = []
+    peaks: list[dict[str, int]] = []
+    for container in init_containers(pod):
+        if container.get("restartPolicy") == "Always":
+            beside.append(of(container))
+        peaks.append(_sum(beside if container.get("restartPolicy") == "Always" else [*beside, of(container)]))
+    peaks.append(_sum([*beside, *(of(container) for container in containers(pod))]))
+    largest = {name: max(peak.get(name, 0) for peak in peaks) for peak in peaks for name in peak}
+    return _sum([largest, _amounts(spec(pod).get("overhead") or {})])
 
 
 def _requests(container: JsonObject) -> dict[str, int]:

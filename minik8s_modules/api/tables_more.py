@@ -258,6 +258,10 @@ def _priority_class(obj: JsonObject, now: datetime) -> list[Any]:
     return [name(obj), obj.get("value") or 0, is_default, age(obj, now), obj.get("preemptionPolicy", "")]
 
 
+def _runtime_class(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), obj.get("handler") or "", age(obj, now)]
+
+
 def _signing_request(obj: JsonObject, now: datetime) -> list[Any]:
     declared, seen = spec(obj), status(obj)
     kinds = [c.get("type") for c in seen.get("conditions") or []]
@@ -378,6 +382,7 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("scheduling.k8s.io", "PriorityClass"): (
         [NAME, *_numbers("Value"), *columns("Global-Default"), AGE, *columns("PreemptionPolicy")], _priority_class,
     ),
+    ("node.k8s.io", "RuntimeClass"): ([NAME, *columns("Handler"), AGE], _runtime_class),
     ("certificates.k8s.io", "CertificateSigningRequest"): (
         [NAME, AGE, *columns("SignerName", "Requestor", "RequestedDuration", "Condition")], _signing_request,
     ),

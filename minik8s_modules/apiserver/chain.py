@@ -21,7 +21,7 @@ from minik8s_modules.api.kinds import (
     ROLE_BINDING,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import certificate_admission, escalation, node_access, pod_admission
+from minik8s_modules.apiserver import certificate_admission, escalation, node_access, pod_admission, runtime_classes
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -57,6 +57,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("LimitRanger", "mutate", _CREATE, _PODS, pod_admission.fill_limits),
     Plugin("ServiceAccount", "mutate", _CREATE, _PODS, pod_admission.account),
     Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, pod_admission.priority),
+    Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, runtime_classes.runtime_class),
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, certificate_admission.requester),
     Plugin("LimitRanger", "validate", _CREATE, _LIMITED, pod_admission.check_limits),
     Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, node_access.restrict),

@@ -12,7 +12,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
-from minik8s_modules.api.resources import pod_requests
+from minik8s_modules.api.resources import pod_amounts, pod_requests
 
 JsonObject = dict[str, Any]
 _MIN_SHARES, _MAX_SHARES, _SHARES_PER_CPU = 2, 262144, 1024
@@ -59,16 +59,12 @@ def pod_cgroup(pod: JsonObject) -> JsonObject:
 
 
 def _pod_limit(pod: JsonObject, resource: str, amount: Callable[[str], int]) -> int:
-    limits = {
-        field: [
-            amount(_amount(one, "limits", resource)) for where, _, one in objects.all_containers(pod) if where == field
-        ]
-        for field in ("initContainers", "containers")
-    }
-    if not all(each for group in limits.values() for each in group):
+    def limit(container: JsonObject) -> dict[str, int]:
+        return {resource: amount(_amount(container, "limits", resource))}
+
+    if not all(limit(one)[resource] for _, _, one in objects.all_containers(pod)):
         return 0
-    overhead = amount(str(objects.dig(pod, "spec", "overhead", resource) or "0"))
-    return max([sum(limits["containers"]), *limits["initContainers"]]) + overhead
+    return pod_amounts(pod, limit)[resource]
 
 
 _GUARANTEED_SCORE, _WORST_SCORE = -997, 1000

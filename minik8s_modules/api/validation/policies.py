@@ -14,6 +14,8 @@ from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.validation import common, shared
+from minik8s_modules.api.validation.containers import validate_resources
+from minik8s_modules.api.validation.meta import validate_labels
 
 # --- HorizontalPodAutoscaler ----------------------------------------------------------------------
 
@@ -213,6 +215,24 @@ def validate_priority_class_update(new: JsonObject, old: JsonObject) -> list[Cau
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
         causes.append(common.immutable("preemptionPolicy", new.get("preemptionPolicy")))
     return causes
+
+
+# --- RuntimeClass ----------------------------------------------------------------------------------
+
+
+def validate_runtime_class(runtime_class: JsonObject) -> list[Cause]:
+    """Return why the runtime class may not be kept."""
+    handler = str(runtime_class.get("handler") or "")
+    causes = common.all_invalid("handler", handler, common.dns1123_label(handler))
+    fixed = (runtime_class.get("overhead") or {}).get("podFixed") or {}
+    causes += shared.below("overhead", validate_resources("podFixed", {"limits": fixed}))
+    scheduling = runtime_class.get("scheduling") or {}
+    return causes + validate_labels("scheduling.nodeSelector", scheduling.get("nodeSelector") or {})
+
+
+def validate_runtime_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old class may not become the new one: pods hold copies of what it says."""
+    return [] if new.get("handler") == old.get("handler") else [common.immutable("handler", new.get("handler"))]
 
 
 # --- CertificateSigningRequest --------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_hosts_and_resolv_conf_are_kubelets(node: TestNode) -> None:
     ours, theirs = ids.values()
     text = node.execute(ours, "cat", "/etc/hosts")
     assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
-    assert f"\n{pod['ip']}\tweb.sub.default.svc.cluster.local\tpod-7\n" in text
+    assert f"\n{pod['ip']}\tweb.sub.default.svc.cluster.local\tweb\n" in text
     assert text.endswith("\n\n# Entries added by HostAliases.\n192.0.2.7\tfoo.local\tbar.local\n")
     host = node.execute(theirs, "cat", "/etc/hosts")
     assert host == "# Kubernetes-managed hosts file (host network).\n" + Path("/etc/hosts").read_text()
@@ -160,3 +160,20 @@ def test_rules_of_a_pod_that_is_gone_go_too(node: TestNode) -> None:
     assert "unports" in [step["action"] for step in node.run("sandboxes", {})["steps"]]
     assert host_ports.table_of(node.name) not in command("nft", "list", "tables")
     assert not node.run("sandboxes", {})["changed"]
+
+
+def test_a_pod_runs_in_the_runtime_it_asks_for(node: TestNode) -> None:
+    pod = node.pod(7, runtime="runc")
+    (app,) = start(node, [pod], [node.container(pod)]).values()
+    for container in (app, node.ids(labels.SANDBOX)[0]):
+        found = node.docker.inspect(container)
+        assert found
+        assert found["HostConfig"]["Runtime"] == "runc"
+
+
+def test_a_runtime_that_docker_does_not_know_is_told(node: TestNode) -> None:
+    node.run("network", node.network())
+    pod = node.pod(7, runtime="nothing-of-this-name")
+    error = node.run("sandboxes", {pod["pod"]["uid"]: pod})["errors"][pod["pod"]["uid"]]
+    assert error["reason"] == "CreatePodSandboxError"
+    assert "nothing-of-this-name" in error["message"]

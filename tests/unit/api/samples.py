@@ -144,6 +144,7 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("networking.k8s.io", "NetworkPolicy"): {"spec": {"podSelector": {}}},
     ("storage.k8s.io", "StorageClass"): {"provisioner": "example.com/disks"},
     ("scheduling.k8s.io", "PriorityClass"): {"value": 10},
+    ("node.k8s.io", "RuntimeClass"): {"handler": "runsc"},
     ("certificates.k8s.io", "CertificateSigningRequest"): {
         "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },
