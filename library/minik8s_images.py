@@ -35,7 +35,7 @@ options:
           - A statically linked program that is the whole image, as C(/<name of the file>) and as its command.
           - Where the file is missing, the image is made of busybox as the other suboptions say.
         type: path
-      labels: {description: Labels of an image made of O(images[].program)., type: dict, default: {}}
+      labels: {description: Labels of an image made of its own program., type: dict, default: {}}
 attributes:
   check_mode: {description: Says which images would be built., support: full}
   diff_mode: {description: Shows the content digests., support: full}

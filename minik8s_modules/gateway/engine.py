@@ -208,6 +208,14 @@ class Engine:
         except DockerNotFound:
             return None
 
+    def log_end(self, container_id: str, lines: int) -> bytes:
+        """Return the last lines of a container's log, both streams; nothing when it is gone."""
+        try:
+            with _translated("logs"):
+                return bytes(self._client.logs(container_id, stdout=True, stderr=True, tail=lines))
+        except DockerNotFound:
+            return b""
+
     def images(self) -> list[str]:
         """Return every name (``repo:tag``, ``repo@sha256:…``) and id of the images present, sorted."""
         with _translated("images"):

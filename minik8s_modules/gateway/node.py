@@ -19,6 +19,7 @@ from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.engine import CONTAINER_ACTIONS, DockerEvent, Engine, EventStream
+from minik8s_modules.gateway.last_words import with_message
 from minik8s_modules.gateway.links import Link
 from minik8s_modules.gateway.metrics_sources import Source
 
@@ -45,6 +46,9 @@ class NodeEngine(Protocol):
 
     def container(self, container_id: str) -> JsonObject | None:
         """Return one observation; None when it is gone."""
+
+    def log_end(self, container_id: str, lines: int) -> bytes:
+        """Return the last lines of a container's log."""
 
     def images(self) -> list[str]:
         """Return the names and ids of the images present."""
@@ -244,7 +248,8 @@ class NodeWatcher:
 
     def _list(self, engine: NodeEngine) -> None:
         with self._lock:
-            seen = _Seen({each["id"]: each for each in engine.containers()}, engine.images())
+            listed = [self._spoken(engine, each) for each in engine.containers()]
+            seen = _Seen({each["id"]: each for each in listed}, engine.images())
             self._seen = seen
             self._publish(self._state(seen))
 
@@ -264,8 +269,15 @@ class NodeWatcher:
         if observation is None:
             seen.containers.pop(event.id, None)
         else:
-            seen.containers[event.id] = observation
+            observation = seen.containers[event.id] = self._spoken(engine, observation)
         self._publish(messages.event(self.name, event.action, event.id, observation))
+
+    def _spoken(self, engine: NodeEngine, observation: JsonObject) -> JsonObject:
+        """Return the observation with the container's last words, which are read once."""
+        known = self._seen.containers.get(observation["id"]) if self._seen else None
+        if known is not None and known.get("message") is not None and known["state"] == observation["state"]:
+            return {**observation, "message": known["message"]}
+        return with_message(observation, self._link.read, engine.log_end)
 
     def _on_image(self, engine: NodeEngine, seen: _Seen) -> None:
         images = engine.images()

@@ -126,7 +126,13 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
         "oom_score_adj": resources.oom_score_adj(context.pod, container, context.inputs.node),
         "mounts": [],
         "restart_policy": _policy(context.pod, kind),
+        "message": _message(container),
     }
+
+
+def _message(container: JsonObject) -> JsonObject | None:
+    path = container.get("terminationMessagePath")
+    return {"path": path, "policy": container.get("terminationMessagePolicy") or "File"} if path else None
 
 
 def _policy(pod: JsonObject, kind: str) -> str:

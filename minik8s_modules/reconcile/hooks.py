@@ -57,8 +57,8 @@ def result(context: PodContext, last: ObservedContainer, name: str) -> CheckResu
 def is_recorded(context: PodContext, container: JsonObject, last: ObservedContainer) -> bool:
     """Return whether the API has this very container as having run."""
     recorded = recorded_status(context.pod, container["name"])
-    told = recorded.get("containerID") == f"docker://{last.id}"
-    return told and bool(objects.dig(recorded, "state", "running") or objects.dig(recorded, "state", "terminated"))
+    state = recorded.get("state") or {}
+    return recorded.get("containerID") == f"docker://{last.id}" and ("running" in state or "terminated" in state)
 
 
 def action_of(context: PodContext, container: JsonObject, given: JsonObject) -> JsonObject:

@@ -20,6 +20,7 @@ _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 _PROGRESS = {"created": 0, "running": 1, "paused": 1, "restarting": 1, "removing": 3, "exited": 2, "dead": 2}
 _ALIVE = frozenset({"running", "paused", "restarting"})
 _TOMBSTONES = 512
+_MESSAGE_LIMIT = 4096
 
 
 class ObservedContainer(NamedTuple):
@@ -42,6 +43,8 @@ class ObservedContainer(NamedTuple):
     image: str
     image_id: str
     ip: str = ""
+    message: str | None = None
+    """Its termination message, None where nobody has read it."""
 
     @property
     def alive(self) -> bool:
@@ -133,6 +136,7 @@ def observation(raw: Mapping[str, Any], now: datetime) -> ObservedContainer:
             image=str(raw["image"]),
             image_id=str(raw["image_id"]),
             ip=str(raw["ip"] or ""),
+            message=str(raw["message"])[:_MESSAGE_LIMIT] if raw.get("message") is not None else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"observation cannot be read: {error!r}") from error
@@ -155,6 +159,8 @@ class NodeObservations:
         if known and known.finished_at and known.progress == seen.progress:
             # keeps the first end seen, which a skewed clock must not move
             seen = seen._replace(finished_at=known.finished_at)
+        if known and seen.message is None and known.progress == seen.progress:
+            seen = seen._replace(message=known.message)
         self._learned_s[seen.id] = at_s
         if known == seen:
             return False

@@ -6,7 +6,7 @@ Source: pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses), p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -83,14 +83,15 @@ def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod,
     if not attempts:
         return _unseen(pod, container, waiting, over=bool(decision.phase) or objects.is_deleting(pod))
     last = attempts[-1]
-    state = {"waiting": _waiting(waiting or CREATING)} if last.alive and health.held else _state(last, waiting)
+    told = _messages(pod, name)
+    state = {"waiting": _waiting(waiting or CREATING)} if last.alive and health.held else _state(last, waiting, told)
     before = attempts[-2] if len(attempts) > 1 else None
     if "waiting" in state and last.over:
         before = last
     return {
         "name": name,
         "state": state,
-        "lastState": {"terminated": _terminated(before)} if before is not None and not before.alive else {},
+        "lastState": {"terminated": _terminated(before, told)} if before is not None and not before.alive else {},
         "ready": last.alive and health.ready,
         "started": last.alive and health.started,
         "restartCount": last.attempt,
@@ -100,11 +101,18 @@ def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod,
     }
 
 
-def _state(last: ObservedContainer, waiting: Waiting | None) -> JsonObject:
+def _messages(pod: JsonObject, name: str) -> dict[str, str]:
+    """Return the messages of ended containers that the API has, by their ids: who has them may have forgotten them."""
+    recorded = recorded_status(pod, name)
+    ended = [objects.dig(recorded, state, "terminated") or {} for state in ("state", "lastState")]
+    return {str(one.get("containerID")): str(one.get("message") or "") for one in ended if one}
+
+
+def _state(last: ObservedContainer, waiting: Waiting | None, told: Mapping[str, str]) -> JsonObject:
     if last.alive:
         return {"running": _time("startedAt", last.started_at)}
     if last.over and waiting in (None, CREATING):
-        return {"terminated": _terminated(last)}
+        return {"terminated": _terminated(last, told)}
     return {"waiting": _waiting(waiting or CREATING)}
 
 
@@ -140,16 +148,16 @@ def _unseen(pod: JsonObject, container: JsonObject, waiting: Waiting | None, *, 
     }
 
 
-def _terminated(ended: ObservedContainer) -> JsonObject:
-    exit_code = exit_code_of(ended)
-    message = ended.error
+def _terminated(ended: ObservedContainer, told: Mapping[str, str]) -> JsonObject:
+    exit_code, name = exit_code_of(ended), f"docker://{ended.id}"
+    message = ended.error or (told.get(name, "") if ended.message is None else ended.message)
     return {
         "exitCode": exit_code,
         "reason": _reason(ended, exit_code),
         **({"message": message} if message else {}),
         **_time("startedAt", ended.started_at),
         **_time("finishedAt", ended.finished_at),
-        "containerID": f"docker://{ended.id}",
+        "containerID": name,
     }
 
 

@@ -96,9 +96,11 @@ def stop_all(context: PodContext) -> dict[str, Step]:
     others = [(kind, one) for kind, one in members if kind != SIDECAR]
     steps = {one["name"]: stop_or_keep(context, one, kind) for kind, one in others}
     before = [one["name"] for _, one in others]
+    began = _began(context, before)
     for sidecar in reversed(sidecars):
         waits = any((last := context.seen.last(name)) is not None and last.alive for name in before)
-        spent_s = _spent_s(context, before)
+        ended = _last_end(context, before)
+        spent_s = max(0.0, (ended - began).total_seconds()) if began and ended else 0.0
         step = _left_running(context, sidecar) if waits else stop_or_keep(context, sidecar, SIDECAR, spent_s)
         steps[sidecar["name"]] = step
         before.append(sidecar["name"])
@@ -130,11 +132,13 @@ def _watched(context: PodContext, container: JsonObject, step: Step) -> Step:
     )
 
 
-def _spent_s(context: PodContext, before: Sequence[str]) -> float:
-    """Return how much of the grace was over when the last of the containers ``before`` ended."""
-    ends = [last.finished_at for name in before if (last := context.seen.last(name)) is not None and last.finished_at]
-    if not ends:
-        return 0.0
+def _began(context: PodContext, others: Sequence[str]) -> datetime | None:
+    """Return when the pod's grace began to run: with its deletion, else with the end of what is no sidecar."""
     end = _end_of_grace(context.pod)
-    began = end - timedelta(seconds=grace_of(context.pod)) if end else min(ends)
-    return max(0.0, (max(ends) - began).total_seconds())
+    return end - timedelta(seconds=grace_of(context.pod)) if end else _last_end(context, others)
+
+
+def _last_end(context: PodContext, names: Sequence[str]) -> datetime | None:
+    """Return when the last of the containers ended, None where none has."""
+    ends = [last.finished_at for name in names if (last := context.seen.last(name)) is not None and last.finished_at]
+    return max(ends, default=None)

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from minik8s_modules.module_utils.minik8s.docker import Docker
 from minik8s_modules.module_utils.minik8s.images import PROBER, Recipe, archive, changes, import_image
@@ -34,3 +35,17 @@ def pause_image(socket: str) -> str:
     finally:
         docker.close()
     return name
+
+
+def http_check(name: str, host: str, port: int, **changes: Any) -> dict[str, Any]:
+    """Return a check as a reconciler declares it: every second, 1 success or 2 failures count."""
+    return {
+        "id": name,
+        "container": "c",
+        "period_s": 1,
+        "timeout_s": 1,
+        "success": 1,
+        "failure": 2,
+        "http": {"host": host, "port": port, "path": "/", "headers": []},
+        **changes,
+    }

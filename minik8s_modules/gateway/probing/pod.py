@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -86,10 +86,10 @@ class PodChecks:
         light = {name: check for name, check in self._checks.items() if self._by_prober and _is_light(check)}
         for name, check in self._checks.items():
             if name not in light and name not in self._runs:
-                run = self._once(name) if check.once else self._repeat(name)
+                run = self._once if check.once else self._repeat
                 self._runs[name] = asyncio.create_task(_logged(run, name))
         if self._link is None and light:
-            self._link = asyncio.create_task(_logged(self._stay_linked(), self._sandbox))
+            self._link = asyncio.create_task(_logged(self._stay_linked, self._sandbox))
         elif self._prober is not None:
             try:
                 await self._prober.declare(light)
@@ -101,7 +101,7 @@ class PodChecks:
             await closed_quietly(self._link)
         self._link = self._prober = None
 
-    async def _stay_linked(self) -> None:
+    async def _stay_linked(self, sandbox: str) -> None:
         """Keep attached to the pause program until it turns out that there is none."""
         failures = 0
         while True:
@@ -109,17 +109,17 @@ class PodChecks:
             try:
                 if door is not None:
                     docker = Dockerd(door.docker_socket)
-                    found = await has_prober(docker, self._sandbox)
+                    found = await has_prober(docker, sandbox)
                     if found is False:
                         await self._go_without()
                         return
-                    self._prober = Prober(docker, self._sandbox, now)
+                    self._prober = Prober(docker, sandbox, now)
                     light = {name: check for name, check in self._checks.items() if _is_light(check)}
                     await self._prober.declare(light)
                     failures = 0
                     await self._prober.follow(self._on_results)
             except (Minik8sError, OSError, EOFError) as error:
-                log.info("pause container %.12s: %s", self._sandbox, error)
+                log.info("pause container %.12s: %s", sandbox, error)
             failures += 1
             await asyncio.sleep(RECONNECT.delay_s(failures))
 
@@ -189,8 +189,8 @@ class PodChecks:
         self._tell(self.results)
 
 
-async def _logged(work: Any, name: str) -> None:
+async def _logged(work: Callable[[str], Coroutine[Any, Any, None]], name: str) -> None:
     try:
-        await work
+        await work(name)
     except Exception:
         log.exception("check %s ended by a defect", name)

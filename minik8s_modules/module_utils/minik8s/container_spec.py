@@ -17,6 +17,7 @@ from . import hostpath, labels
 from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
 from .documents import canonical
 from .faults import KeyFault
+from .messages import message_target
 from .paths import component, relative, split_key, volume_path
 from .schema import FLAG, LIST, NONE, OBJECT, POD, TEXT, WHOLE, Field, Schema, check_fields, check_texts, with_defaults
 from .section import Facets
@@ -47,6 +48,7 @@ ENTRY: Schema = {
     "oom_score_adj": Field((WHOLE,), required=False, default=0),
     "restart_policy": Field((TEXT, NONE), required=False),
     "mounts": Field((LIST,), required=False, default=()),
+    "message": Field((OBJECT, NONE), required=False),
     "security": Field((OBJECT,), required=False, default={}),
 }
 MOUNT: Schema = {
@@ -58,6 +60,7 @@ MOUNT: Schema = {
     "host_path": Field((TEXT,), required=False, default=""),
     "host_type": Field((TEXT,), required=False, default=""),
 }
+MESSAGE: Schema = {"path": Field((TEXT,)), "policy": Field((TEXT,))}
 STOP: Schema = {"grace_s": Field((WHOLE, float))}
 CHOICES = {
     "type": ("app", "init", "ephemeral"),
@@ -95,8 +98,9 @@ def normalized(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     if full["oom_score_adj"] not in OOM_SCORES:
         raise KeyFault("InvalidEntry", f"{key}.oom_score_adj is {full['oom_score_adj']}, not within -1000 to 1000")
     check_security(key, full["security"])
-    if full["stop"] is not None:
-        check_fields(f"{key}.stop", full["stop"], STOP)
+    for name, schema in (("stop", STOP), ("message", MESSAGE)):
+        if full[name] is not None:
+            check_fields(f"{key}.{name}", full[name], schema)
     _check_lists(key, full)
     full["mounts"] = [with_defaults(mount, MOUNT) for mount in full["mounts"]]
     return full
@@ -297,9 +301,10 @@ def _limit_facets(host: Mapping[str, Any], entry: Mapping[str, Any], kernel: Lim
 
 def _observed_mounts(inspect: Mapping[str, Any], declared: Mapping[str, Mount]) -> list[Mount]:
     found = []
+    message = message_target(inspect["Config"]["Labels"])
     for each in inspect.get("Mounts") or []:
-        if each["Type"] != "bind":
-            continue  # anonymous volumes of the image
+        if each["Type"] != "bind" or each["Destination"] == message:
+            continue  # anonymous volumes of the image; the file of its last words
         source, wanted = each["Source"], declared.get(each["Destination"])
         if wanted and wanted.source != wanted.root and _within(source, wanted.root):
             source = wanted.source  # a sub path through a link: live updates move the link, not the mount

@@ -19,6 +19,7 @@ from .docker import DockerError
 from .documents import Entries
 from .faults import KeyFault
 from .files import read_bytes, remove_file, write_atomically
+from .messages import add_message, remove_message
 from .observations import observation_from_inspect
 from .paths import secret_dir, stopping_path
 from .sandboxes import create_fault
@@ -95,8 +96,10 @@ class Containers:
             _make_sub_path(mount)
         try:
             body = body_of(context.node, entry, sandbox, mounts, secrets, key)
+            add_message(context.state_dir, step.detail, entry, body)
             context.docker.create(step.detail, completed(context, entry, sandbox, body))
         except DockerError as error:
+            remove_message(context.state_dir, step.detail)
             raise create_fault(error, entry["image"], "CreateContainerError") from error
 
     def _start(self, context: Context, step: Step) -> None:
@@ -107,6 +110,7 @@ class Containers:
 
     def _remove(self, context: Context, step: Step) -> None:
         context.docker.remove(step.data)
+        remove_message(context.state_dir, step.detail.partition(" ")[0])
         pod_cgroup.remove(context.node, step.key.partition("/")[0])  # where this was the last of its pod
         remove_file(stopping_path(context.run_dir, step.data))
 

@@ -16,6 +16,7 @@ ATTEMPT = PREFIX + "attempt"
 IP = PREFIX + "ip"
 SECRET_ENV = PREFIX + "secret-env"
 SECURITY = PREFIX + "security"
+MESSAGE = PREFIX + "termination-message"
 HOST_PORTS = PREFIX + "host-ports"
 SANDBOX = "sandbox"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import labels
+from .messages import message_source
 
 ZERO_TIME = "0001-01-01"  # Go's zero time: Docker's "never"
 
@@ -22,7 +23,8 @@ def observation_from_inspect(inspect: Mapping[str, Any]) -> dict[str, Any]:
     """Return the observation of one container from Docker's ``GET /containers/<id>/json``.
 
     Times are RFC 3339 as Docker gives them, or "" for never; ``ip`` is the declared address of a sandbox
-    (Docker does not know it), "" for other containers.
+    (Docker does not know it), "" for other containers. ``message`` is the termination message, None where it was not
+    read: only the gateway does, from ``message_source`` (``<policy>:<file of the node>``).
     """
     state = inspect.get("State") or {}
     config = inspect.get("Config") or {}
@@ -46,4 +48,6 @@ def observation_from_inspect(inspect: Mapping[str, Any]) -> dict[str, Any]:
         "image": config.get("Image") or "",
         "image_id": inspect.get("Image") or "",
         "ip": _address(inspect, marks),
+        "message": None,
+        "message_source": message_source(inspect),
     }

@@ -43,6 +43,10 @@ class ScriptedEngine:
         """Return the names."""
         return [*self.names]
 
+    def log_end(self, container_id: str, lines: int) -> bytes:
+        """Return what a container said."""
+        return f"{container_id} said {lines}".encode()
+
     def events(self, since_ns: int) -> Any:
         """Return the scripted events."""
         self._check()
@@ -96,6 +100,10 @@ class ScriptedLink:
         if self.broken:
             raise NodeUnreachable("no route")
         self.touches += 1
+
+    def read(self, path: str) -> bytes:
+        """Return what a file holds."""
+        return f"in {path}".encode()
 
     def close(self) -> None:
         """Be gone."""

@@ -165,4 +165,6 @@ def test_an_observation_has_the_contracts_fields() -> None:
         "image": "busybox",
         "image_id": "sha256:1",
         "ip": "",
+        "message": None,
+        "message_source": "",
     }

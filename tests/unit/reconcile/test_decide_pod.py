@@ -35,6 +35,9 @@ def shown(decision: PodDecision) -> dict[str, Any]:
         "messages": {name: waiting.message for name, waiting in decision.waiting.items()},
         "events": [f"{event.type} {event.reason} {event.message}" for event in decision.events],
         "sealed": sorted(decision.sealed),
+        "checks": {check["id"]: check for check in decision.checks},
+        "health": {name: list(health) for name, health in decision.health.items()},
+        "reason": decision.reason,
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod, group
-from minik8s_modules.reconcile.values import PodInputs, PullState, Settings, TokenNeed, Tokens
+from minik8s_modules.reconcile.values import CheckResult, PodInputs, PullState, Settings, TokenNeed, Tokens
 
 JsonObject = dict[str, Any]
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -83,6 +83,7 @@ def observed_container(short: Mapping[str, Any], uid: str = UID) -> ObservedCont
         image=short.get("image", "minik8s/pause:1" if sandbox else IMAGE),
         image_id="sha256:" + "0" * 64,
         ip="10.244.0.2" if sandbox and state == "running" else "",
+        message=short.get("message"),
     )
 
 
@@ -113,6 +114,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         errors=short.get("errors", {}),
         settings=SETTINGS,
         address_error=short.get("address_error", ""),
+        checks={name: CheckResult(**known) for name, known in short.get("checks", {}).items()},
         tokens=Tokens(
             {TokenNeed(audience, s): token.encode() for audience, s, token in short.get("tokens", [])},
             {TokenNeed(audience, s): why for audience, s, why in short.get("token_errors", [])},
