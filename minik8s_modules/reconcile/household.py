@@ -76,6 +76,7 @@ def read_policies(configuration: Configuration) -> Policies:
         transition_s=_number(given, "eviction_transition_s", pressure.TRANSITION_S),
         reserved=pressure.reserved(kept, limits),
         manifests=str(given.get("manifests") or ""),
+        manifests_every_s=_number(given, "manifests_every_s", 0.0),
     )
 
 

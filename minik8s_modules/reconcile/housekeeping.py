@@ -44,6 +44,8 @@ class Policies(NamedTuple):
     transition_s: float = pressure.TRANSITION_S
     reserved: Mapping[str, str] = {}
     manifests: str = ""
+    manifests_every_s: float = 0.0
+    """kubelet's fileCheckFrequency; 0: whenever nodes are observed."""
 
 
 NO_POLICIES = Policies()
@@ -358,7 +360,7 @@ class Housekeeper:
             state.due_s[section] = now_s + RETRY_S
             return
         if section == STATIC:
-            state.due_s[STATIC] = now_s + self._observe_s()
+            state.due_s[STATIC] = now_s + (self._policies.manifests_every_s or self._observe_s())
             self._on_manifests(state, result)
         elif section == USAGE:
             self._on_usage(state, result)

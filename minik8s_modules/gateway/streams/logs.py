@@ -7,7 +7,7 @@ import asyncio
 from minik8s_modules.gateway.streams import finding
 from minik8s_modules.gateway.streams.connections import Connection
 from minik8s_modules.gateway.streams.dockerd import Dockerd
-from minik8s_modules.gateway.streams.frames import demultiplexer
+from minik8s_modules.gateway.streams.frames import Demultiplexer, Plain, Unrepeated, demultiplexer
 from minik8s_modules.gateway.streams.requests import StreamRequest
 
 HEAD = (
@@ -33,10 +33,13 @@ async def serve(client: Connection, docker: Dockerd, request: StreamRequest) -> 
         LogCut: see there; part of the log was written.
     """
     container = await finding.of_log(docker, request)
-    source = await docker.stream("GET", f"/containers/{container.id}/logs", docker_query(request))
+    query, frames = docker_query(request), demultiplexer(tty=container.tty)
+    if request.flag("follow") and not container.tty:
+        query, frames = query | {"timestamps": "1"}, Unrepeated(stamped=request.flag("timestamps"))
+    source = await docker.stream("GET", f"/containers/{container.id}/logs", query)
     try:
         await client.write(HEAD)
-        whole = await _copy(source, client, tty=container.tty, limit=int(request.text("limitBytes") or 0))
+        whole = await _copy(source, client, frames, limit=int(request.text("limitBytes") or 0))
     finally:
         source.close()
     if whole and request.flag("follow") and await finding.is_running(docker, container.id):
@@ -56,9 +59,9 @@ def docker_query(request: StreamRequest) -> dict[str, str]:
     return found
 
 
-async def _copy(source: Connection, client: Connection, *, tty: bool, limit: int) -> bool:
+async def _copy(source: Connection, client: Connection, frames: Demultiplexer | Plain, *, limit: int) -> bool:
     """Copy until the end or ``limit`` bytes (0: all); return whether the end was reached."""
-    frames, left = demultiplexer(tty=tty), limit
+    left = limit
     while data := await source.read():
         text = b"".join(piece for _, piece in frames.feed(data))
         if limit:

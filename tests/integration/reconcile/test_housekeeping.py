@@ -42,6 +42,7 @@ def _configure(cluster: Cluster, hard: JsonObject) -> None:
     config["drift"] = "fast"
     config["housekeeping"] = {
         "manifests": str(manifests),
+        "manifests_every_s": 1,
         "container_gc": {"min_age_s": 0, "max_per_container": 0, "max_containers": -1},
         # never here: this Docker has images of others
         "image_gc": {"high_percent": 100, "low_percent": 100},

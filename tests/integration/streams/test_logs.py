@@ -115,3 +115,16 @@ def test_who_may_not_read_logs_is_refused(streaming: Streaming) -> None:
         assert f'cannot {verb} resource "pods/{what}"' in answer.json["message"]
     answer = streaming.server.request("GET", "/api/v1/namespaces/default/pods/closed/exec?command=x&stdout=true")
     assert (answer.code, answer.json["message"]) == (400, "Upgrade request required")
+
+
+def test_following_goes_on_over_rotations(streaming: Streaming) -> None:
+    # 24 MB of text; Docker begins a new file every 10 MB and keeps five
+    script = (
+        'awk \'BEGIN { t = sprintf("%980s", ""); for (i = 0; i < 24000; i++)'
+        ' { printf "%08d%s\\n", i, t; if (i % 2000 == 0) system("sleep 0.1") } }\'; echo over'
+    )
+    pod = streaming.pod("rotating", script)
+    followed = streaming.kubectl("logs", "-f", "rotating").stdout.splitlines()
+    assert [line[:8] for line in followed] == [*(f"{number:08d}" for number in range(24000)), "over"]
+    limits = streaming.inspect(pod)["HostConfig"]["LogConfig"]
+    assert limits == {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}

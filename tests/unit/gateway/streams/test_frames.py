@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.gateway.streams.frames import STDERR, STDOUT, Demultiplexer, Plain, demultiplexer
+from minik8s_modules.gateway.streams.frames import STDERR, STDOUT, Demultiplexer, Plain, Unrepeated, demultiplexer
 
 
 def frame(kind: int, data: bytes) -> bytes:
@@ -29,3 +29,28 @@ def test_a_stream_cut_into_pieces_is_the_same(size: int) -> None:
 def test_a_terminal_is_not_multiplexed() -> None:
     assert isinstance(demultiplexer(tty=True), Plain)
     assert demultiplexer(tty=True).feed(STREAM) == [(STDOUT, STREAM)]
+
+
+def _stamped(second: int, text: bytes) -> bytes:
+    line = f"2026-01-01T00:00:{second:02d}.000000000Z ".encode() + text
+    return bytes([1, 0, 0, 0]) + len(line).to_bytes(4, "big") + line
+
+
+def test_what_docker_repeats_when_it_begins_a_new_file_is_left_out():
+    log = [_stamped(1, b"a\n"), _stamped(2, b"b"), _stamped(2, b"b\n"), _stamped(3, b"c\n")]
+    again = b"".join([*log, *log[1:], _stamped(4, b"d\n")])
+    for size in (1, 7, 50, len(again)):
+        frames, text = Unrepeated(stamped=False), b""
+        for at in range(0, len(again), size):
+            text += b"".join(piece for _, piece in frames.feed(again[at : at + size]))
+        assert text == b"a\nbb\nc\nd\n"
+    kept = Unrepeated(stamped=True).feed(log[0])
+    assert kept == [(1, b"2026-01-01T00:00:01.000000000Z a\n")]
+
+
+def test_a_clock_set_back_and_streams_out_of_step_lose_nothing():
+    frames = Unrepeated(stamped=False)
+    rows = [_stamped(9, b"a\n"), _stamped(5, b"b\n"), _stamped(6, b"c\n")]
+    error = bytearray(_stamped(1, b"e\n"))
+    error[0] = 2
+    assert [text for _, text in frames.feed(b"".join([*rows, bytes(error)]))] == [b"a\n", b"b\n", b"c\n", b"e\n"]
