@@ -1,0 +1,100 @@
+"""Workloads on real pods: the original's replica set (S-09), a Deployment rolled by kubectl, and what plan foretold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import DEPLOYMENT, NAMESPACE, POD
+from tests.integration.reconcile.conftest import IMAGE, Cluster
+from tests.support import journeys
+
+PATIENCE_S = 90.0
+
+
+@pytest.fixture
+def space(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    name = str(request.node.name).replace("_", "-")[:50].strip("-")
+    cluster.admin.create(NAMESPACE, {"metadata": {"name": name}})
+    return name
+
+
+def deployment(space: str, replicas: int, command: str = "sleep 3600") -> dict[str, Any]:
+    app = {"name": "app", "image": IMAGE, "command": ["sh", "-c", f"trap 'exit 0' TERM; {command} & wait"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": space},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [app], "terminationGracePeriodSeconds": 1},
+            },
+        },
+    }
+
+
+def test_s09_a_replica_set_of_the_original(cluster: Cluster, space: str):
+    def kubectl(*arguments: str, stdin: str = "") -> str:
+        return str(cluster.kubectl("-n", space, *arguments, stdin=stdin).stdout)
+
+    journeys.replica_set(kubectl, cluster.until)
+
+
+def test_a_plan_foretells_which_pods_come_and_go(cluster: Cluster, space: str):
+    planned = cluster.plan(objects=[deployment(space, 2)])
+    assert [(step["action"], step["node"]) for step in planned["order"]] == [("create", cluster.node.name)] * 2
+    diff = planned["nodes"][cluster.node.name]["diff"]
+    assert sorted(diff) == ["containers", "sandboxes"]
+    cluster.admin.create(DEPLOYMENT, deployment(space, 2))
+    rollout = ("-n", space, "rollout", "status", "deployment/web", f"--timeout={PATIENCE_S:.0f}s")
+    cluster.kubectl(*rollout)
+    before = {objects.name(pod) for pod in cluster.admin.list(POD, space).items}
+    planned = cluster.plan(objects=[deployment(space, 2, "sleep 7200")])
+    assert [step["action"] for step in planned["order"]] == ["create", "delete", "create", "delete"]
+    gone = {step["pod"].partition("/")[2] for step in planned["order"] if step["action"] == "delete"}
+    assert gone == before
+    cluster.kubectl("-n", space, "apply", "-f", "-", stdin=yaml.safe_dump(deployment(space, 2, "sleep 7200")))
+    cluster.kubectl(*rollout)
+    after = {objects.name(pod) for pod in cluster.admin.list(POD, space).items if not objects.is_deleting(pod)}
+    assert len(after) == 2
+    assert not after & before
+    cluster.admin.patch(DEPLOYMENT, "web", space, {"spec": {"replicas": 0}})
+    cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
+
+
+def test_controllers_killed_in_the_middle_of_a_rollout_lose_no_pod(cluster: Cluster, space: str):
+    cluster.admin.create(DEPLOYMENT, deployment(space, 3))
+    rollout = ("-n", space, "rollout", "status", "deployment/web", f"--timeout={PATIENCE_S:.0f}s")
+    cluster.kubectl(*rollout)
+    cluster.admin.patch(DEPLOYMENT, "web", space, {"spec": _restarted()})
+    cluster.until(lambda: len(_running(cluster, space)) > 3, PATIENCE_S)
+    cluster.daemons["controllers"].kill()
+    assert len(_running(cluster, space)) >= 3
+    cluster.daemons["controllers"].start()
+    cluster.until(lambda: len(_new(cluster, space)) >= 2, PATIENCE_S)
+    assert len(_running(cluster, space)) >= 3
+    cluster.kubectl(*rollout)
+    cluster.until(lambda: len(cluster.admin.list(POD, space).items) == 3, PATIENCE_S)
+    assert len(_new(cluster, space)) == 3
+    cluster.admin.patch(DEPLOYMENT, "web", space, {"spec": {"replicas": 0}})
+    cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
+
+
+def _restarted() -> dict[str, Any]:
+    return {"template": {"metadata": {"annotations": {"again": "1"}}}}
+
+
+def _running(cluster: Cluster, space: str) -> list[dict[str, Any]]:
+    found = cluster.admin.list(POD, space).items
+    return [pod for pod in found if objects.status(pod).get("phase") == "Running" and not objects.is_deleting(pod)]
+
+
+def _new(cluster: Cluster, space: str) -> list[dict[str, Any]]:
+    return [pod for pod in _running(cluster, space) if objects.annotations(pod).get("again")]
