@@ -33,6 +33,7 @@ class Probing:
         self._pods: dict[Key, PodChecks] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="probing", daemon=True)
+        self._ending = threading.Event()
 
     def start(self) -> None:
         """Begin."""
@@ -41,8 +42,10 @@ class Probing:
     def stop(self) -> None:
         """End all checks; pause programs go on."""
         if not self._thread.is_alive():
+            self._loop.close()
             return
         self._do(self._close())
+        self._ending.set()
         self._thread.join(5)
 
     def declare(self, node: str, pod: str, sandbox: str, checks: Iterable[Check]) -> None:
@@ -59,9 +62,13 @@ class Probing:
 
     def tell(self, publish: Publish) -> None:
         """Give ``publish`` what is known of every pod."""
-        self._loop.call_soon_threadsafe(self._tell_all, publish)
+        if self._thread.is_alive() and not self._ending.is_set():
+            self._loop.call_soon_threadsafe(self._tell_all, publish)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        if not self._thread.is_alive() or self._ending.is_set():
+            work.close()  # what is asked before the beginning or after the end asks for nothing
+            return
         asyncio.run_coroutine_threadsafe(_safely(work), self._loop)
 
     def _run(self) -> None:

@@ -37,7 +37,6 @@ def shown(decision: PodDecision) -> dict[str, Any]:
         "sealed": sorted(decision.sealed),
         "checks": {check["id"]: check for check in decision.checks},
         "health": {name: list(health) for name, health in decision.health.items()},
-        "reason": decision.reason,
     }
 
 
