@@ -35,6 +35,7 @@ from minik8s_modules.controllers.steps import (
     without_owner,
 )
 from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventType
 from minik8s_modules.runtime.expectations import Expectations
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,11 @@ class Owner(NamedTuple):
     def key(self) -> Key:
         """Its key."""
         return objects.key(self.obj)
+
+    @property
+    def component(self) -> str:
+        """Who tells Events about it, as Kubernetes' controllers call themselves: ``replicaset-controller``."""
+        return f"{self.kind.kind.lower()}-controller"
 
 
 class Acting:
@@ -170,7 +176,7 @@ class Acting:
                 answer = self._client.update(kind, {**obj, "status": status}, subresource="status")
                 self._expectations.wrote(owner.key, kind, answer)
             case Tell(obj, event_type, reason, message):
-                self._context.recorder.event(obj, event_type, reason, message)
+                self._context.recorder.event(obj, event_type, reason, message, component=owner.component)
             case Again():
                 pass
 
@@ -248,9 +254,9 @@ class Acting:
         answer = self._client.patch(kind, key.name, key.namespace, guarded, subresource=subresource)
         self._expectations.wrote(owner.key, kind, answer)
 
-    def _tell(self, owner: Owner, event_type: str, reason: str, message: str) -> None:
+    def _tell(self, owner: Owner, event_type: EventType, reason: str, message: str) -> None:
         if reason:
-            self._context.recorder.event(owner.obj, "Warning" if event_type == "Warning" else "Normal", reason, message)
+            self._context.recorder.event(owner.obj, event_type, reason, message, component=owner.component)
 
 
 def _groups(steps: Iterable[Step]) -> Iterable[list[Step]]:

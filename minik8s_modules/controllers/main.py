@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
@@ -26,6 +28,7 @@ from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
 from minik8s_modules.runtime.leader import LeaderElector, Token
+from minik8s_modules.runtime.queue_metrics import QueueMetrics
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +74,14 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = ApiClient.from_kubeconfig(kubeconfig, user_agent="minik8s-controllers")
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
+    registry = Registry()
+    metrics = QueueMetrics(registry)
+    server = MetricsServer(registry, configuration.text("metrics")) if configuration.has("metrics") else None
+    if server is not None:
+        server.start()
 
     def lead(_token: Token, lost: threading.Event) -> None:
-        context = Context(client, recorder, Informers(client))
+        context = Context(client, recorder, Informers(client), metrics=metrics)
         running = controllers(client, context, lambda: load_kubeconfig(kubeconfig).ca_pem)
         for part in (context.informers, *running):
             part.start()
@@ -86,11 +94,18 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         LeaderElector(client, LEASE_NAME).run(stop, lead)
     finally:
         recorder.stop()
+        if server is not None:
+            server.stop()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon; return its exit code."""
-    return run_daemon("minik8s-controllers", "Namespaces, node health, orphaned pods and Events' end.", serve, argv)
+    return run_daemon(
+        "minik8s-controllers",
+        "Workloads, endpoints, namespaces, node health and more: what is declared is kept.",
+        serve,
+        argv,
+    )
 
 
 if __name__ == "__main__":

@@ -106,7 +106,8 @@ class Loop:
         self._stop = threading.Event()
         counts = context.metrics.queue(name)
         self._queue: WorkQueue[Key] = WorkQueue(context.clock, random=context.random, counts=counts)
-        self._workers = Workers(self._queue, sync, name, workers)
+        self._sync = sync
+        self._workers = Workers(self._queue, self._sync_unless_over, name, workers)
         self._starter = threading.Thread(target=self._begin, name=f"{name}-start", daemon=True)
 
     def add(self, key: Key) -> None:
@@ -152,6 +153,11 @@ class Loop:
         """End; waits for the syncs under way."""
         self._stop.set()
         self._workers.stop()
+
+    def _sync_unless_over(self, key: Key) -> None:
+        # who has lost the lease leaves what waits to the next leader
+        if not self._stop.is_set():
+            self._sync(key)
 
     def _begin(self) -> None:
         if wait_synced(self._informers, self._stop):

@@ -52,6 +52,7 @@ class _Subject(NamedTuple):
     name: str
     uid: str
     field_path: str
+    component: str
     type: EventType
     reason: str
     message: str
@@ -106,7 +107,14 @@ class EventRecorder:
             self._thread.join(timeout_s)
 
     def event(
-        self, obj: Mapping[str, Any], kind: EventType, reason: str, message: str, *, field_path: str = ""
+        self,
+        obj: Mapping[str, Any],
+        kind: EventType,
+        reason: str,
+        message: str,
+        *,
+        field_path: str = "",
+        component: str = "",
     ) -> None:
         """Record that ``reason`` happened to ``obj``; never blocks, never raises.
 
@@ -116,6 +124,7 @@ class EventRecorder:
             reason: CamelCase, as Kubernetes words it.
             message: for people; cut at 1024 bytes of text.
             field_path: the part of the object, such as ``spec.containers{app}``.
+            component: who says so, where it is not the recorder's own.
         """
         reference = _reference(obj, field_path)
         subject = _Subject(
@@ -124,6 +133,7 @@ class EventRecorder:
             reference.get("name", ""),
             reference.get("uid", ""),
             reference.get("fieldPath", ""),
+            component or self._source["component"],
             kind,
             reason,
             message[:MESSAGE_LIMIT],
@@ -245,8 +255,8 @@ def new_event(
         "involvedObject": pending.reference,
         "reason": subject.reason,
         "message": pending.message,
-        "source": dict(source),
-        "reportingComponent": source["component"],
+        "source": {**source, "component": subject.component},
+        "reportingComponent": subject.component,
         "reportingInstance": source.get("host", ""),
         "firstTimestamp": rfc3339(pending.first),
         "lastTimestamp": rfc3339(pending.last),
