@@ -57,9 +57,10 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s import pod_cgroup
 from ansible.module_utils.minik8s.docker import Docker, DockerError
 from ansible.module_utils.minik8s.images import LABEL
-from ansible.module_utils.minik8s.remains import Remain, links, mounts, plan_removal, processes, tables
+from ansible.module_utils.minik8s.remains import Remain, cgroups, links, mounts, plan_removal, processes, tables
 
 RECORDS = "/run/minik8s/daemons"
 SOCKETS = "/run/minik8s-warm-"
@@ -87,6 +88,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
     return [
         *processes(RECORDS, SOCKETS),
         *docker_remains(docker, module.params["node"]),
+        *cgroups(module.params["node"]),
         *links(),
         *tables(listing),
         *mounts(table, module.params["directories"]),
@@ -115,6 +117,8 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         end_process(int(item.id))
     elif item.kind == "container":
         docker.remove(item.id)
+    elif item.kind == "cgroup":
+        pod_cgroup.remove(module.params["node"], item.id)
     elif item.kind == "image":
         with contextlib.suppress(DockerError):
             docker.call("DELETE", f"/images/{item.id}")

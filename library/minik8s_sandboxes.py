@@ -9,6 +9,7 @@ short_description: Pause containers of a node's pods, with their network
 description:
   - Makes the pause container of every declared pod, attaches it to the node's bridge, and gives it its address.
   - Link, address and route are compared with the kernel and healed. Pods that are not declared are removed.
+  - Writes the pod's /etc/hosts and /etc/resolv.conf, limits the pod's cgroup, and leads ports of the node to the pod.
   - Containers and links of another node's name are never touched.
 options:
   node:
@@ -83,6 +84,26 @@ EXAMPLES = r"""
         bridge: mk8s-br0
         mtu: 1500
         dns: {nameservers: [10.244.0.1], searches: [default.svc.cluster.local], options: ["ndots:5"]}
+
+- name: The same with a port of the node, limits of the whole pod, and one process namespace
+  minik8s_sandboxes:
+    node: worker-1
+    entries:
+      4ab1c2d3-0000-4000-8000-000000000001:
+        pod: {uid: 4ab1c2d3-0000-4000-8000-000000000001, name: web, namespace: default}
+        attempt: 0
+        image: minik8s/pause:1
+        hostname: web
+        host_network: false
+        ip: 10.244.0.7
+        prefix_length: 24
+        gateway: 10.244.0.1
+        bridge: mk8s-br0
+        mtu: 1500
+        dns: {nameservers: [], searches: [], options: [], node: true}
+        host_ports: [{ip: "", protocol: TCP, host_port: 8080, port: 80}]
+        cgroup: {cpu_shares: 512, cpu_quota_us: 50000, memory_bytes: 67108864}
+        share_pid: true
 """
 
 RETURN = r"""

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .mounts import parse_mountinfo, under
+from .pod_cgroup import left_over
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd")
 # the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
-_ORDER = ("process", "container", "image", "link", "table", "mount")
+_ORDER = ("process", "container", "cgroup", "image", "link", "table", "mount")
 
 
 class Remain(NamedTuple):
@@ -99,6 +100,11 @@ def mounts(table: str, directories: Sequence[str]) -> list[Remain]:
 def links(directory: str = "/sys/class/net", prefix: str = "mk8s-") -> list[Remain]:
     """Return the network devices whose names are ours."""
     return [Remain("link", path.name) for path in sorted(Path(directory).glob(f"{prefix}*"))]
+
+
+def cgroups(node: str) -> list[Remain]:
+    """Return the cgroups of the node's pods, by the pods' uids."""
+    return [Remain("cgroup", uid) for uid in left_over(node, ())]
 
 
 def tables(listing: str) -> list[Remain]:

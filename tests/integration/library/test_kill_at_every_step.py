@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s import host_ports, labels, pod_cgroup
 from minik8s_modules.module_utils.minik8s.docker import Docker
 from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import SOCKET, TestNode
 
 MOST_EFFECTS = 60
 SECRET: dict[str, Any] = {"default/database": {"hmac": "a1", "keys": ["password"]}}
+CGROUP = {"cpu_shares": 512, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20}
+PORT = {"ip": "", "protocol": "TCP", "host_port": 23463, "port": 80}
 BLOB = as_blob({"default/database": {"password": "x"}})
 
 
@@ -76,6 +78,8 @@ def picture(node: TestNode) -> dict[str, Any]:
         "files": {name: text for name, text in files.items() if not name.endswith("/stopping/" + name[-64:])},
         "containers": sorted((each["Names"][0], each["State"]) for each in listed),
         **{name: traces[name] for name in ("links", "mounts", "nft", "iptables")},
+        "ports": host_ports.observe(node.name),
+        "cgroups": pod_cgroup.left_over(node.name, []),
     }
 
 
@@ -100,7 +104,7 @@ def volumes_of(uid: str, text: str) -> dict[str, Any]:
 
 def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Prepare the node; return the section, the options it comes from and those it goes to."""
-    pod = node.pod(7)
+    pod = node.pod(7, cgroup=CGROUP, host_ports=[PORT], sysctls=[["net.ipv4.tcp_syncookies", "0"]])
     uid = pod["pod"]["uid"]
     app = node.container(pod)
     section, _, change = name.partition(" ")
