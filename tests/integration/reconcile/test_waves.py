@@ -1,0 +1,86 @@
+"""Pods made and deleted in waves leave nothing behind: no container, address, process, open file or memory.
+
+``MINIK8S_WAVES`` and ``MINIK8S_WAVE_PODS`` say how many (2 of 20; ``make test-long``: 20 of 50, which is 1,000 pods).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.integration.reconcile.conftest import Cluster
+
+WAVES = int(os.environ.get("MINIK8S_WAVES", "2"))
+PODS = int(os.environ.get("MINIK8S_WAVE_PODS", "20"))
+PATIENCE_S = 300.0
+
+
+class Footprint(NamedTuple):
+    """What the daemons of a cluster hold: processes of theirs, open files, resident memory."""
+
+    processes: int
+    files: int
+    memory_kb: int
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "--parent", str(pid)], capture_output=True, text=True, check=False)
+    own = [int(line) for line in found.stdout.split()]
+    return [each for one in own for each in (one, *_children(one))]
+
+
+def _footprint(cluster: Cluster) -> Footprint:
+    roots = [daemon.process.pid for daemon in cluster.daemons.values() if daemon.process is not None]
+    roots.append(cluster.server.pid)
+    everything = [one for root in roots for one in (root, *_children(root))]
+    files = memory = 0
+    for one in everything:
+        try:
+            files += len(list(Path(f"/proc/{one}/fd").iterdir()))
+            memory += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * 4
+        except FileNotFoundError:
+            continue  # it has just ended
+    return Footprint(len(everything), files, memory)
+
+
+def _of_node(cluster: Cluster) -> list[str]:
+    argv = ["docker", "ps", "-aq", "--filter", f"label=minik8s.io/node={cluster.node.name}"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+
+
+def _wave(cluster: Cluster, number: int, pods: int = PODS) -> None:
+    names = [f"wave-{number}-{each}" for each in range(pods)]
+    for name in names:
+        cluster.create(name, terminationGracePeriodSeconds=0)
+    cluster.until(lambda: all(cluster.ready(name) for name in names), PATIENCE_S)
+    for name in names:
+        cluster.delete(name, 0)
+    cluster.until(lambda: all(cluster.gone(name) for name in names), PATIENCE_S)
+
+
+def _nothing_left(cluster: Cluster) -> bool:
+    state = Path(cluster.node.state_dir) / "pods"
+    folders = list(state.iterdir()) if state.exists() else []
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    return not (_of_node(cluster) or cluster.addresses() or folders or f"master {cluster.node.bridge}" in links)
+
+
+def _settled(cluster: Cluster, before: Footprint) -> bool:
+    after = _footprint(cluster)
+    return after.processes <= before.processes + 2 and after.files <= before.files + 40
+
+
+def test_waves_of_pods_leave_nothing_behind(cluster):
+    _wave(cluster, 0, 5)  # what is only made once is there now
+    cluster.until(lambda: _nothing_left(cluster), PATIENCE_S)
+    before = _footprint(cluster)
+    for number in range(1, WAVES + 1):
+        _wave(cluster, number)
+    cluster.until(lambda: _nothing_left(cluster), PATIENCE_S)
+    cluster.until(lambda: _settled(cluster, before), 120)
+    after = _footprint(cluster)
+    # buffers grow to the size of a wave once; 1,000 pods must not cost more than that again
+    assert after.memory_kb - before.memory_kb < 60_000 + WAVES * PODS * 40, (before, after)
+    print(f"{WAVES} waves of {PODS}: {before} -> {after}")
