@@ -96,7 +96,15 @@ def left_over(node: str, uids: Iterable[str]) -> list[str]:
 
 def is_empty(node: str, uid: str) -> bool:
     """Return whether no container's cgroup is left in the pod's."""
-    return not any(entry.is_dir() for path in _directories(node, f"pod{uid}") for entry in os.scandir(path))
+    return not any(_has_child(path) for path in _directories(node, f"pod{uid}"))
+
+
+def _has_child(path: str) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.is_dir() for entry in entries)
+    except FileNotFoundError:  # it went meanwhile
+        return False
 
 
 def remove(node: str, uid: str) -> None:

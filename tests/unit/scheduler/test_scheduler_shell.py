@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import EVENT, NODE, POD
+from minik8s_modules.api.kinds import EVENT, NAMESPACE, NODE, POD
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.runtime.events import EventRecorder
@@ -176,3 +176,28 @@ def test_a_condition_keeps_its_transition_time_while_only_its_message_changes():
     assert unschedulable_condition(first, "two", "t2") == {**first, "message": "two"}
     bound = {**first, "status": "True"}
     assert unschedulable_condition(bound, "two", "t2")["lastTransitionTime"] == "t2"
+
+
+def test_a_pod_that_waits_for_others_goes_where_they_went(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a", labels={"host": "a"}))
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    api.create(POD, pod("web", affinity=near))
+    until(lambda: "didn't match pod affinity rules" in condition_of(api, "web").get("message", ""))
+    db = pod("db")
+    db["metadata"]["labels"] = {"app": "db"}
+    api.create(POD, db)
+    until(lambda: node_of(api, "web") == "a")
+
+
+def test_a_namespace_chosen_by_its_labels_counts(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a", labels={"host": "a"}))
+    api.create(NAMESPACE, {"metadata": {"name": "shop", "labels": {"team": "one"}}})
+    db = pod("db")
+    db["metadata"] |= {"labels": {"app": "db"}, "namespace": "shop"}
+    api.create(POD, db)
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}}
+    term |= {"namespaceSelector": {"matchLabels": {"team": "one"}}}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    api.create(POD, pod("web", affinity=near))
+    until(lambda: node_of(api, "web") == "a")

@@ -1,0 +1,144 @@
+"""Parts of a pod that this machine cannot show: cgroup version 2, Docker's systemd driver, odd resolvers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s import cgroups, host_ports, pod_cgroup, pod_files, sandbox_parts
+from minik8s_modules.module_utils.minik8s.docker import DockerError
+from minik8s_modules.module_utils.minik8s.section import Request, context_for
+
+UID = "4ab1c2d3-0000-4000-8000-000000000001"
+LIMITS = {"cpu_shares": 1024, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20}
+
+
+@pytest.fixture
+def version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hierarchy of version 2 with one pod; the files of its cgroup are there."""
+    parent = pod_cgroup.parent_of("n1", UID)
+    (tmp_path / parent[1:] / "container").mkdir(parents=True)
+    for name, text in (("cpu.weight", "100"), ("cpu.max", "max 100000"), ("memory.max", "max")):
+        (tmp_path / parent[1:] / name).write_text(text)
+    for module in (cgroups, pod_cgroup):
+        monkeypatch.setattr(module, "ROOT", str(tmp_path))
+    monkeypatch.setattr(pod_cgroup, "membership", lambda _pid: {"": parent + "/container"})
+    return tmp_path / parent[1:]
+
+
+def test_limits_of_a_pod_in_version_2(version_2: Path) -> None:
+    assert pod_cgroup.found(1, LIMITS) != LIMITS
+    pod_cgroup.write(1, LIMITS)
+    assert (version_2 / "cpu.weight").read_text() == "39"
+    assert (version_2 / "cpu.max").read_text() == "50000 100000"
+    assert (version_2 / "memory.max").read_text() == str(64 << 20)
+    assert pod_cgroup.found(1, LIMITS) == LIMITS
+    free = {"cpu_shares": 2, "cpu_quota_us": 0, "memory_bytes": 0}
+    pod_cgroup.write(1, free)
+    assert ((version_2 / "cpu.max").read_text(), (version_2 / "memory.max").read_text()) == ("max 100000", "max")
+    assert pod_cgroup.found(1, free) == free
+
+
+def test_a_cgroup_of_somebody_else_is_not_a_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_cgroup, "membership", lambda _pid: {"": "/docker/0123"})
+    assert pod_cgroup.found(1, LIMITS) is None
+    monkeypatch.setattr(
+        pod_cgroup, "membership", lambda _pid: {"": f"/minik8s.slice/{pod_cgroup.slice_of('n', UID)}/d"}
+    )
+    assert pod_cgroup.paths_of(1) == {"": f"/minik8s.slice/{pod_cgroup.slice_of('n', UID)}"}
+
+
+def test_a_cgroup_in_use_is_left_over_but_not_empty(version_2: Path) -> None:
+    assert pod_cgroup.left_over("n1", []) == [UID]
+    assert pod_cgroup.left_over("n1", [UID]) == []
+    assert pod_cgroup.left_over("other", []) == []
+    assert not pod_cgroup.is_empty("n1", UID)
+    (version_2 / "container").rmdir()
+    assert pod_cgroup.is_empty("n1", UID)
+
+
+class SystemdDocker:
+    """A Docker whose cgroup driver is systemd's."""
+
+    def __init__(self) -> None:
+        self.parents: list[str] = []
+
+    def create(self, _name: str, body: dict[str, Any]) -> str:
+        """Take slices only, in Docker's words."""
+        parent = body["HostConfig"]["CgroupParent"]
+        self.parents.append(parent)
+        if not parent.endswith(".slice"):
+            raise DockerError(400, 'cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"')
+        return "id"
+
+
+def test_dockers_systemd_driver_gets_a_slice() -> None:
+    docker = SystemdDocker()
+    context = context_for(Request("n1"), docker=cast(Any, docker))
+    body = {"HostConfig": {"CgroupParent": pod_cgroup.parent_of("n1", UID)}}
+    assert sandbox_parts.create(context, "name", body, UID) == "id"
+    assert docker.parents[1] == f"minik8s-{docker.parents[0].split('/')[2]}-pod{UID.replace('-', '_')}.slice"
+
+
+def test_a_resolver_behind_systemds_stub_is_the_one_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stub").write_text("# stub\nnameserver 127.0.0.53\noptions edns0\nsearch lan\n")
+    (tmp_path / "real").write_text("nameserver 192.0.2.1\nnameserver fe80::1%eth0\ndomain old\nsearch lan home\n")
+    monkeypatch.setattr(pod_files, "NODE_RESOLVER", str(tmp_path / "stub"))
+    monkeypatch.setattr(pod_files, "SYSTEMD_RESOLVER", str(tmp_path / "missing"))
+    assert pod_files.node_resolver() == pod_files.Resolver(["127.0.0.53"], ["lan"], ["edns0"])
+    monkeypatch.setattr(pod_files, "SYSTEMD_RESOLVER", str(tmp_path / "real"))
+    assert pod_files.node_resolver().nameservers == ["192.0.2.1", "fe80::1%eth0"]
+    assert pod_files.node_resolver().searches == ["lan", "home"]
+
+
+def test_a_later_option_wins_and_three_servers_are_kept() -> None:
+    node = pod_files.Resolver(["192.0.2.1", "192.0.2.2"], ["lan"], ["ndots:1", "rotate"])
+    own = {"nameservers": ["192.0.2.2", "192.0.2.3", "192.0.2.4"], "searches": ["a.b"], "options": ["ndots:5"]}
+    assert pod_files.resolver_text({**own, "node": True}, node) == (
+        "search lan a.b\nnameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver 192.0.2.3\noptions ndots:5 rotate\n"
+    )
+    assert pod_files.resolver_text(own, node).startswith("search a.b\nnameserver 192.0.2.2\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"host_ports": [{"ip": "", "protocol": "ICMP", "host_port": 1, "port": 1}]},
+        {"host_ports": [{"ip": "", "protocol": "TCP", "host_port": 70000, "port": 1}]},
+        {"host_ports": [{"ip": "1.2.3", "protocol": "TCP", "host_port": 1, "port": 1}]},
+        {"host_ports": [{"ip": "", "protocol": "TCP", "host_port": 1}]},
+        {"host_aliases": [["192.0.2.1", "a b"]]},
+        {"host_aliases": [["192.0.2.1", "a\nb"]]},
+        {"sysctls": [["one"]]},
+        {"cgroup": {"cpu_shares": 2}},
+    ],
+)
+def test_parts_that_mean_nothing_are_refused(change: dict[str, Any]) -> None:
+    entry = {"sysctls": [], "host_aliases": [], "cgroup": None, "host_ports": [], **change}
+    with pytest.raises(Exception, match="key"):
+        sandbox_parts.check("key", entry)
+
+
+def test_rows_are_read_as_nft_prints_them() -> None:
+    text = """table ip minik8s_ports_0 {
+\tmap tcp_any {
+\t\ttype inet_service : ipv4_addr . inet_service
+\t\telements = { 80 comment "a" : 10.0.0.1 . 8080,
+\t\t\t     443 comment "b" : 10.0.0.2 . 8443 }
+\t}
+
+\tmap udp_one {
+\t\telements = { 192.0.2.1 . 53 comment "a" : 10.0.0.1 . 53 }
+\t}
+}
+"""
+    rows = host_ports.parse_rows(text)
+    assert rows["a"] == {
+        host_ports.Row("tcp", "", 80, "10.0.0.1", 8080),
+        host_ports.Row("udp", "192.0.2.1", 53, "10.0.0.1", 53),
+    }
+    assert {str(row) for row in rows["b"]} == {"*:443/tcp to 10.0.0.2:8443"}
