@@ -118,6 +118,11 @@ def init_containers(pod: Mapping[str, Any]) -> list[JsonObject]:
     return spec(pod).get("initContainers") or []
 
 
+def lasting_containers(pod: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the containers that run as long as the pod: sidecars (restarted always), then the app's."""
+    return [*(one for one in init_containers(pod) if one.get("restartPolicy") == "Always"), *containers(pod)]
+
+
 def condition(obj: Mapping[str, Any], kind: str) -> JsonObject | None:
     """Return the status condition of type ``kind``, or None."""
     return next((entry for entry in status(obj).get("conditions") or [] if entry.get("type") == kind), None)

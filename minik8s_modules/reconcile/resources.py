@@ -97,7 +97,7 @@ def host_ports(pod: JsonObject) -> list[JsonObject]:
             "host_port": int(port["hostPort"]),
             "port": int(port["containerPort"]),
         }
-        for container in objects.containers(pod)
+        for container in objects.lasting_containers(pod)
         for port in container.get("ports") or []
         if port.get("hostPort")
     ]

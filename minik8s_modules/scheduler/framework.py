@@ -213,7 +213,7 @@ def host_ports(pod: JsonObject) -> list[HostPort]:
     """Return the host ports of the pod's containers."""
     return [
         HostPort(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", int(port["hostPort"]))  # noqa: S104 - Kubernetes' word for "all"
-        for container in objects.containers(pod)
+        for container in objects.lasting_containers(pod)
         for port in container.get("ports") or []
         if port.get("hostPort")
     ]
