@@ -17,18 +17,19 @@ def main() -> None:
     core = client.CoreV1Api(config.new_client_from_config(KUBECONFIG))
     run = core.connect_get_namespaced_pod_exec
     assert stream(run, POD, NAMESPACE, command=["echo", "a b"], stdout=True, stderr=True) == "a b\n"
+    script = "read line; echo got $line; echo err >&2; exit 3"
     held = stream(
         run,
         POD,
         NAMESPACE,
-        command=["/bin/sh"],
+        command=["/bin/sh", "-c", script],
         stdin=True,
         stdout=True,
         stderr=True,
         tty=False,
         _preload_content=False,
     )
-    held.write_stdin("read line; echo got $line; echo err >&2; exit 3\nword\n")
+    held.write_stdin("word\n")
     held.run_forever(timeout=30)
     assert held.read_stdout() == "got word\n"
     assert held.read_stderr() == "err\n"
