@@ -9,7 +9,7 @@ short_description: Volumes of a node's pods
 description:
   - Makes emptyDir, configMap and secret volumes, checks hostPath volumes, and deletes what is not declared any more,
     once no container of its pod runs. A hostPath is never deleted.
-  - A size limit is enforced for an emptyDir with medium V(Memory) only.
+  - A size limit is enforced here for an emptyDir with medium V(Memory) only; pods that write more to disk are evicted.
 options:
   node:
     description: Name of the node. Only state that carries this name is looked at or changed.

@@ -74,7 +74,7 @@ def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> Json
         "cpu": str(facts.get("cpus") or 1),
         "memory": f"{int(facts.get('memory_bytes') or 0) // 1024}Ki",
         "pods": str(MAX_PODS),
-        # where containers and volumes write; known to the scheduler, limits of it are not enforced
+        # where containers and volumes write
         **({"ephemeral-storage": f"{int(disk) // 1024}Ki"} if (disk := facts.get("disk_bytes")) else {}),
     }
     info = {field: str(facts.get(fact) or "") for field, fact in _INFO.items()}

@@ -12,7 +12,7 @@ from minik8s_modules.api import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common, containers, ephemeral, fields, meta, volumes
+from minik8s_modules.api.validation import common, ephemeral, fields, meta
 from minik8s_modules.api.validation.registry import CREATE, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
@@ -50,7 +50,7 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
 
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with."""
-    told = fields.warned(kind, obj) + volumes.unbounded(obj) + containers.unbounded(obj)
+    told = fields.warned(kind, obj)
     if (obj.get("metadata") or {}).get("annotations", {}).get(dialect.ANNOTATION) == dialect.ORIGINAL:
         told.append(dialect.explanation(kind))
     return told

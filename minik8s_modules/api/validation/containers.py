@@ -8,7 +8,7 @@ from typing import Any
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, dig
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import common, security
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -290,17 +290,3 @@ def _resource_name(field: str, name: str) -> list[Cause]:
     if not messages and "/" not in name and name not in _STANDARD_RESOURCES:
         messages = ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
     return common.all_invalid(field, name, messages)
-
-
-def unbounded(obj: JsonObject) -> list[str]:
-    """Return a text for each container of a pod, or of a template's, whose disk use is limited in words only."""
-    found = []
-    for at, pod in (("spec", obj), ("spec.template.spec", dig(obj, "spec", "template") or {})):
-        for field in ("initContainers", "containers"):
-            for index, container in enumerate(dig(pod, "spec", field) or []):
-                if dig(container, "resources", "limits", "ephemeral-storage"):
-                    found.append(
-                        f"{at}.{field}[{index}].resources.limits.ephemeral-storage: stored, and counted when the pod "
-                        "is placed, but minik8s does not limit what a container writes to disk"
-                    )
-    return found

@@ -6,7 +6,7 @@ import re
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, dig
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import common, containers
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
@@ -209,17 +209,3 @@ _CHECKS = {
     "downwardAPI": _downward_api,
     "projected": _projected,
 }
-
-
-def unbounded(obj: JsonObject) -> list[str]:
-    """Return a text for each emptyDir of a pod, or of a template's, whose ``sizeLimit`` nothing enforces."""
-    found = []
-    for at, spec in (("spec", dig(obj, "spec")), ("spec.template.spec", dig(obj, "spec", "template", "spec"))):
-        for index, volume in enumerate((spec or {}).get("volumes") or []):
-            source = volume.get("emptyDir") or {}
-            if source.get("sizeLimit") and source.get("medium") != "Memory":
-                found.append(
-                    f"{at}.volumes[{index}].emptyDir.sizeLimit: stored, but minik8s does not act on it: "
-                    "only a volume in memory (medium: Memory) has a size"
-                )
-    return found

@@ -65,17 +65,10 @@ def test_a_plain_pod_is_not_warned_about():
     assert warnings(POD, samples.created(samples.sample(POD))) == []
 
 
-@pytest.mark.parametrize(("medium", "warned"), [("", True), ("Memory", False)])
-def test_the_size_of_a_volume_on_disk_is_warned_about(medium, warned):
-    volume = {"name": "v", "emptyDir": {"medium": medium, "sizeLimit": "1Mi"}}
-    told = warnings(POD, {"spec": {"containers": [], "volumes": [volume]}})
-    assert [text.partition(":")[0] for text in told] == ["spec.volumes[0].emptyDir.sizeLimit"] * warned
-
-
-def test_a_limit_of_disk_use_is_warned_about():
+def test_limits_of_local_storage_are_kept_so_nobody_is_warned():
+    volume = {"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}
     container = {"name": "c", "resources": {"limits": {"ephemeral-storage": "1Gi", "memory": "1Mi"}}}
-    (told,) = warnings(POD, {"spec": {"containers": [{"name": "d"}, container]}})
-    assert told.startswith("spec.containers[1].resources.limits.ephemeral-storage: stored")
+    assert warnings(POD, {"spec": {"containers": [container], "volumes": [volume]}}) == []
 
 
 def test_a_write_of_a_pod_costs_little():
