@@ -238,6 +238,7 @@ class Nftables:
         Raises:
             KeyFault, OSError: refused; nothing was changed.
         """
+        delete, add = list(delete), list(add)
         changes = {name: Change(name, [], {}) for name in MAPS}
         for rule in delete:
             changes[rule.table].delete.append(rule.key)
@@ -246,9 +247,31 @@ class Nftables:
         verdicts = {value for name in (CLUSTER_IPS, NODE_PORTS) for value in changes[name].add.values()}
         chains = [name for name in sorted(map(wire_words.chain_of, verdicts)) if not self._table.is_right(name)]
         made = [asked for name in chains for asked in pick_messages(self._name, name)]
-        wire_words.commit(self._wire, [*made, *wire_words.element_messages(self._name, changes.values())])
+        asked = [*made, *wire_words.element_messages(self._name, changes.values()), *self._remembered(delete, add)]
+        wire_words.commit(self._wire, asked)
         if chains:
             self._table.learn(chains)
+
+    def _remembered(self, delete: Iterable[Rule], add: Iterable[Rule]) -> list[bytes]:
+        """Return what keeps clients with their endpoints when those get other numbers, and frees them of lost ones."""
+        old, new = dict[bytes, dict[bytes, bytes]](), dict[bytes, dict[bytes, bytes]]()
+        for rule in delete:
+            if rule.table in (ENDPOINTS, NODE_ENDPOINTS):
+                old.setdefault(rule.key[:-4], {})[rule.key[-4:]] = rule.value
+        if not old:
+            return []
+        for rule in add:
+            if rule.table in (ENDPOINTS, NODE_ENDPOINTS):
+                new.setdefault(rule.key[:-4], {})[rule.value] = rule.key[-4:]
+        gone, moved = list[bytes](), list[wire_words.Remembered]()
+        for one in wire_words.remembered(self._wire, self._name, AFFINITY):
+            service = one.key[4:] if one.key[4:] in old else one.key[8:]
+            place = old.get(service, {}).get(one.number)
+            if place is not None:
+                gone.append(one.key)
+                if number := new.get(service, {}).get(place):
+                    moved.append(one._replace(number=number))
+        return wire_words.remembering_messages(self._name, AFFINITY, gone, moved)
 
     def tidy(self, rules: Rules) -> None:
         """Remove chains that nothing goes to, given all elements of the maps."""
@@ -261,23 +284,6 @@ class Nftables:
         wire_words.commit(self._wire, wire_words.deletion_messages(self._name, idle))
         for name in idle:
             self._table.known.pop(name, None)
-
-    def forget(self, gone: Iterable[Rule]) -> None:
-        """Have no client sent on to an endpoint that is gone."""
-        lost = {(rule.key[:-4], wire_words.data_of(rule.value)) for rule in gone if rule.table == ENDPOINTS}
-        lost_ports = {(rule.key[:-4], wire_words.data_of(rule.value)) for rule in gone if rule.table == NODE_ENDPOINTS}
-        if not lost and not lost_ports:
-            return
-        for key, value in wire_words.listed(self._wire, self._name, AFFINITY).items():
-            place = wire_words.data_of(value)
-            if (key[4:], place) in lost or (key[8:], place) in lost_ports:
-                self._forget_one(key)
-
-    def _forget_one(self, key: bytes) -> None:
-        try:
-            wire_words.commit(self._wire, wire_words.element_messages(self._name, [Change(AFFINITY, [key], {})]))
-        except FileNotFoundError:  # its time was over
-            return
 
     def remove(self) -> None:
         """Remove the table with everything in it, if it is ours."""

@@ -39,7 +39,7 @@ NEW_RULE, GET_RULE, DELETE_RULE = (SUBSYSTEM | kind for kind in (6, 7, 8))
 APPEND = 0x800
 NEW_ELEMENT, GET_ELEMENT, DELETE_ELEMENT = (SUBSYSTEM | kind for kind in (12, 13, 14))
 LIST_TABLE, LIST_SET, LIST_ELEMENTS, LIST_ELEMENT = 1, 2, 3, 1
-ELEMENT_KEY, ELEMENT_DATA = 1, 2
+ELEMENT_KEY, ELEMENT_DATA, ELEMENT_TIMEOUT, ELEMENT_EXPIRES = 1, 2, 4, 5
 VALUE, VERDICT, VERDICT_CODE, VERDICT_CHAIN = 1, 2, 1, 2
 GOTO = struct.pack(">i", -4)
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
@@ -202,6 +202,46 @@ def looked_up(wire: Wire, table: str, name: str, keys: Iterable[bytes]) -> Eleme
             elif error_of(answer) != errno.ENOENT:
                 raise OSError(error_of(answer), f"look up in {name}: {os.strerror(error_of(answer))}")
     return found
+
+
+class Remembered(NamedTuple):
+    """One client of a map with timeouts: its key, the number it is remembered by, and how long (as the kernel says)."""
+
+    key: bytes
+    number: bytes
+    times: bytes
+
+
+def remembered(wire: Wire, table: str, name: str) -> list[Remembered]:
+    """Return what a map of numbers with timeouts holds."""
+    found = []
+    for answer in wire.dump(GET_ELEMENT, _place(table, name)):
+        lists = (payload for kind, payload in attributes(answer.body[4:]) if kind == LIST_ELEMENTS)
+        for _, element in (each for payload in lists for each in attributes(payload)):
+            parts = dict(attributes(element))
+            times = b"".join(
+                attribute(kind, parts[kind]) for kind in (ELEMENT_TIMEOUT, ELEMENT_EXPIRES) if kind in parts
+            )
+            found.append(Remembered(data_of(parts[ELEMENT_KEY]), data_of(parts[ELEMENT_DATA]), times))
+    return found
+
+
+def remembering_messages(table: str, name: str, gone: list[bytes], new: list[Remembered]) -> list[bytes]:
+    """Return what deletes and then adds elements of such a map, each with its remaining time."""
+    place = _place(table, name)
+    asked = element_messages(table, [Change(name, gone, {})])
+    elements = (
+        attribute(
+            LIST_ELEMENT,
+            attribute(ELEMENT_KEY, attribute(VALUE, one.key))
+            + attribute(ELEMENT_DATA, attribute(VALUE, one.number))
+            + one.times,
+        )
+        for one in new
+    )
+    return asked + [
+        message(NEW_ELEMENT, CREATE, place + attribute(LIST_ELEMENTS | NESTED, each)) for each in _lists(elements)
+    ]
 
 
 def comment_of(wire: Wire, table: str) -> str | None:

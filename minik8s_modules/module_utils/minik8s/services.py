@@ -10,44 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
-import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from . import conntrack
 from .documents import EMPTY_DIGEST
 from .faults import KeyFault, NodeFault
+from .ipvs import Ipvs
 from .nftables import Nftables
-from .schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_fields, require_object
 from .section import Context, Facets, Request, Step, as_text
 from .services_documents import Entries, Ledger
+from .services_entries import DATAPLANE, check_entry
 from .services_host import Host, bridge_rules_possible
 from .services_plan import SHOWN, Found, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules
 
-DATAPLANE = "dataplane"
-CONFIG: Schema = {
-    "mode": Field((TEXT,)),
-    "table": Field((TEXT,)),
-    "service_cidr": Field((TEXT,)),
-    "cluster_cidr": Field((TEXT,)),
-    "pod_cidr": Field((TEXT,)),
-    "bridge": Field((TEXT,)),
-    "gateway": Field((TEXT,)),
-    "node_ip": Field((TEXT,)),
-}
-ENTRY: Schema = {
-    "protocol": Field((TEXT,)),
-    "address": Field((TEXT,)),
-    "port": Field((WHOLE,)),
-    "endpoints": Field((LIST,)),
-    "node_port": Field((WHOLE,), required=False, default=0),
-    "node_endpoints": Field((LIST,), required=False),
-    "keep_source": Field((FLAG,), required=False, default=False),
-    "affinity_s": Field((WHOLE,), required=False, default=0),
-}
-LAST_PORT, DAY_S = 65535, 86400
-MODES = ("nftables", "ipvs")
 TRIES = 3
 
 
@@ -66,7 +42,7 @@ class Backend(Protocol):
         """Return where a rule listens, for people."""
 
     def udp_flow(self, rule: Rule) -> conntrack.Lost | None:
-        """Return what clients send over UDP that a rule has to do with, None for TCP; endpoint "": the service itself."""
+        """Return what clients send over UDP that a rule has to do with, None for TCP; endpoint "": the service."""
 
     def found(self) -> Found:
         """Return how the fixed part is and should be."""
@@ -80,9 +56,6 @@ class Backend(Protocol):
     def write(self, delete: Iterable[Rule], add: Iterable[Rule]) -> None:
         """Carry the changes out."""
 
-    def forget(self, gone: Iterable[Rule]) -> None:
-        """Have no client sent on to endpoints that are gone because it was there before."""
-
     def tidy(self, rules: Rules) -> None:
         """Remove what no rule of all ``rules`` needs."""
 
@@ -94,60 +67,6 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of sockets."""
-
-
-def check_entry(key: str, entry: Mapping[str, Any]) -> None:
-    """Raise KeyFault (InvalidEntry) for an entry that cannot be used."""
-    require_object(key, entry)
-    if key == DATAPLANE:
-        _check_config(entry)
-        return
-    check_fields(key, entry, ENTRY)
-    if entry["protocol"] not in ("TCP", "UDP"):
-        raise KeyFault("InvalidEntry", f"{key}.protocol is {entry['protocol']!r}; TCP and UDP are served")
-    _check_address(f"{key}.address", entry["address"])
-    _check_port(f"{key}.port", entry["port"])
-    if entry.get("node_port"):
-        _check_port(f"{key}.node_port", entry["node_port"])
-    if not 0 <= entry.get("affinity_s", 0) <= DAY_S:
-        raise KeyFault("InvalidEntry", f"{key}.affinity_s is {entry['affinity_s']}; 0 (none) to {DAY_S} are possible")
-    for name in ("endpoints", "node_endpoints"):
-        _check_endpoints(f"{key}.{name}", entry.get(name) or [])
-
-
-def _check_config(entry: Mapping[str, Any]) -> None:
-    check_fields(DATAPLANE, entry, CONFIG)
-    if entry["mode"] not in MODES:
-        raise KeyFault("InvalidEntry", f"{DATAPLANE}.mode is {entry['mode']!r}; known are {list(MODES)}")
-    for name in ("service_cidr", "cluster_cidr", "pod_cidr"):
-        try:
-            ipaddress.IPv4Network(entry[name])
-        except ValueError as error:
-            raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name}: {error}") from None
-    _check_address(f"{DATAPLANE}.gateway", entry["gateway"])
-    for name in ("table", "bridge"):
-        if not entry[name].replace("-", "").replace("_", "").isalnum() or not entry[name].isascii():
-            raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name} {entry[name]!r} may have letters, digits, - and _ only")
-
-
-def _check_address(where: str, value: Any) -> None:
-    try:
-        socket.inet_pton(socket.AF_INET, value)
-    except (OSError, TypeError, ValueError):
-        raise KeyFault("InvalidEntry", f"{where} {value!r} is no IPv4 address") from None
-
-
-def _check_port(where: str, value: Any) -> None:
-    if type(value) is not int or not 0 < value <= LAST_PORT:
-        raise KeyFault("InvalidEntry", f"{where} {value!r} is no port (1 to {LAST_PORT})")
-
-
-def _check_endpoints(where: str, endpoints: Any) -> None:
-    for each in endpoints:
-        if not isinstance(each, (list, tuple)) or len(each) != 2:  # noqa: PLR2004 - address, port
-            raise KeyFault("InvalidEntry", f"{where} must hold [address, port] pairs; found {each!r:.80}")
-        _check_address(where, each[0])
-        _check_port(where, each[1])
 
 
 class Declared(NamedTuple):
@@ -279,7 +198,7 @@ class Pass:
         if not declared.whole and fixed.wrong():
             entries = {**self._ledger.entries()}
             declared = self._declared = declared._replace(entries=entries, previous={}, whole=True)
-        if declared.whole:
+        if declared.whole and config["mode"] == "nftables":
             self._mend(host, host.found(bridged=bridged))
         fresh = not any(fixed.seen.values())
         self._mend(backend, fixed)
@@ -373,13 +292,12 @@ class Pass:
                 raise
             return False
         gone = plan.gone()
-        backend.forget(gone)
         conntrack.forget_udp(lost_udp(backend, plan, gone))
         return True
 
 
 def lost_udp(backend: Backend, plan: RulePlan, gone: list[Rule]) -> list[conntrack.Lost]:
-    """Return what the kernel must not remember: flows to UDP endpoints that are gone, and flows begun before any was."""
+    """Return what the kernel must not remember: flows to UDP endpoints that are gone, and to none."""
     ended = [lost for rule in gone if (lost := backend.udp_flow(rule)) is not None and lost.endpoint]
     begun = [lost for rule in plan.add if (lost := backend.udp_flow(rule)) is not None and not lost.endpoint]
     return ended + begun
@@ -403,7 +321,9 @@ def _parts(
 ) -> tuple[Backend, Host]:
     host = Host(config)
     stack.callback(host.close)
-    backend = Nftables(node, config, known, bridged=bridged)
+    backend: Backend = (
+        Nftables(node, config, known, bridged=bridged) if config["mode"] == "nftables" else Ipvs(node, config, known)
+    )
     stack.callback(backend.close)
     return backend, host
 

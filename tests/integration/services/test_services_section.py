@@ -1,0 +1,177 @@
+"""The section ``services`` by both backends, with real packets: nftables here and on a lab node, IPVS on a lab node."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.integration.services.machines import PODS, Machine, entry, namespace, on_lab
+from tests.lab.lab import Lab
+
+BOTH = {"pod2", "pod3"}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(f"t{uuid.uuid4().hex[:7]}") as made:
+        made.up(1, "uml")
+        yield made
+
+
+@pytest.fixture(scope="module", params=["nftables", "nftables on a lab node", "ipvs on a lab node"])
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    mode, _, place = str(request.param).partition(" ")
+    with ExitStack() as stack:
+        if place:
+            made = on_lab(request.getfixturevalue("lab"), "node1", mode)
+        else:
+            made = stack.enter_context(namespace(mode))
+        made.call("pods", bridge="mk8s-br0", gateway="10.32.0.1", pods=PODS)
+        try:
+            yield made
+        finally:
+            made.pass_(entries={})
+            if place:
+                made.call("down")
+
+
+def test_host_other_pod_and_the_pod_itself_reach_a_service(machine: Machine) -> None:
+    machine.declare(**{"web:80": entry("100.0.0.2", "pod2", "pod3")})
+    for client in ("", *PODS):
+        seen = machine.ask("100.0.0.2", 80, count=30, pod=client)
+        assert set(seen) == BOTH, client
+        if machine.mode == "ipvs":
+            assert abs(seen["pod2"] - seen["pod3"]) <= 1
+    # another pod is seen with its own address
+    assert machine.clients("100.0.0.2", 80, "pod4") == [PODS["pod4"]]
+
+
+def test_what_has_no_endpoints_or_no_such_port_is_refused(machine: Machine) -> None:
+    machine.declare(**{"web:80": entry("100.0.0.2", "pod2"), "idle:80": entry("100.0.0.3")})
+    for client in ("", "pod4"):
+        assert machine.ask("100.0.0.3", 80, pod=client) == {"refused": 1}
+        assert machine.ask("100.0.0.2", 81, pod=client) == {"refused": 1}
+
+
+def test_node_ports_and_their_traffic_policy(machine: Machine) -> None:
+    local = {"node_port": 30081, "node_endpoints": [[PODS["pod3"], 8080]], "keep_source": True}
+    machine.declare(
+        **{
+            "web:80": entry("100.0.0.2", "pod2", "pod3", node_port=30080),
+            "local:80": entry("100.0.0.3", "pod2", "pod3", **local),
+        }
+    )
+    assert set(machine.ask(machine.node_ip, 30080, count=30)) == BOTH
+    assert set(machine.ask(machine.node_ip, 30080, count=30, pod="pod4")) == BOTH
+    assert machine.ask(machine.node_ip, 30081, count=10, pod="pod4") == {"pod3": 10}
+    assert machine.clients(machine.node_ip, 30081, "pod4") == [PODS["pod4"]]
+    assert machine.clients(machine.node_ip, 30080, "pod4") == ["10.32.0.1"]
+    assert set(machine.ask("100.0.0.3", 80, count=30)) == BOTH
+
+
+def test_clients_stay_with_their_endpoint_until_it_goes(machine: Machine) -> None:
+    sticky = entry("100.0.0.2", *PODS, affinity_s=600)
+    machine.declare(**{"web:80": sticky})
+    first = {client: machine.ask("100.0.0.2", 80, count=10, pod=client) for client in PODS}
+    assert all(len(seen) == 1 for seen in first.values())
+    chosen = {client: next(iter(seen)) for client, seen in first.items()}
+    gone = chosen["pod2"]
+    left = [name for name in PODS if name != gone]
+    machine.declare(**{"web:80": entry("100.0.0.2", *left, affinity_s=600)})
+    for client, former in chosen.items():
+        seen = machine.ask("100.0.0.2", 80, count=10, pod=client)
+        assert len(seen) == 1
+        if former != gone:
+            assert set(seen) == {former}
+        assert gone not in seen
+
+
+def test_udp_clients_leave_an_endpoint_that_is_gone(machine: Machine) -> None:
+    udp = {"protocol": "UDP", "port": 53}
+    machine.declare(**{"dns:53": entry("100.0.0.2", **udp)})
+    # begun before there is any endpoint: must not be remembered either
+    machine.ask("100.0.0.2", 53, protocol="UDP", local_port=5353)
+    machine.declare(**{"dns:53": entry("100.0.0.2", "pod2", "pod3", **udp)})
+    (who,) = machine.ask("100.0.0.2", 53, protocol="UDP", local_port=5353)
+    other = (BOTH - {who}).pop()
+    machine.declare(**{"dns:53": entry("100.0.0.2", other, **udp)})
+    assert machine.ask("100.0.0.2", 53, count=3, protocol="UDP", local_port=5353) == {other: 3}
+
+
+def test_check_tells_what_a_run_does_and_a_second_run_finds_nothing(machine: Machine) -> None:
+    machine.pass_(entries={})
+    wanted = {"dataplane": machine.plane, "default/web:80": entry("100.0.0.2", "pod2", "pod3", node_port=30080)}
+    told = machine.pass_(entries=wanted, check=True)
+    assert machine.ask("100.0.0.2", 80) != {"pod2": 1}
+    done = machine.pass_(entries=wanted)
+    assert (told["steps"], told["diff"]) == (done["steps"], done["diff"])
+    assert done["changed"]
+    assert not machine.pass_(entries=wanted)["changed"]
+    assert not machine.pass_(entries=wanted, check=True)["changed"]
+
+
+def test_a_delta_changes_its_keys_and_mends_what_is_damaged(machine: Machine) -> None:
+    done = machine.declare(**{"web:80": entry("100.0.0.2", "pod2"), "two:81": entry("100.0.0.2", "pod2", port=81)})
+    assert machine.pass_(mode="delta", base="0" * 64, upsert={}, delete=[])["base_mismatch"]
+    more = {"default/more:80": entry("100.0.0.9", "pod3")}
+    delta = machine.pass_(mode="delta", base=done["digest"], upsert=more, delete=["default/web:80"])
+    assert {step["key"] for step in delta["steps"]} == {"default/more:80", "100.0.0.2:80/TCP"}
+    assert machine.ask("100.0.0.9", 80) == {"pod3": 1}
+    assert machine.ask("100.0.0.2", 80) == {"refused": 1}
+    assert machine.ask("100.0.0.2", 81) == {"pod2": 1}
+    machine.shell(["nft", "delete", "table", "ip", "minik8s"])
+    if machine.mode == "ipvs":
+        machine.shell(["ipvsadm", "-D", "-t", "100.0.0.2:81"])
+    again = machine.pass_(mode="delta", base=delta["digest"], upsert=more, delete=[])
+    assert any(step["action"] == "mend" for step in again["steps"])
+    assert machine.ask("100.0.0.9", 80, pod="pod3") == {"pod3": 1}
+    assert machine.ask("100.0.0.2", 81) == {"pod2": 1}
+
+
+def test_what_is_wrong_is_an_error_of_its_key_only(machine: Machine) -> None:
+    wanted = {
+        "dataplane": machine.plane,
+        "default/good:80": entry("100.0.0.2", "pod2"),
+        "default/number:80": entry("100.0.0.3", "pod2", port=0),
+        "default/same:80": entry("100.0.0.2", "pod3"),
+        "default/text:80": {**entry("100.0.0.4"), "endpoints": [["}; flush ruleset", 80]]},
+        "default/unknown:80": entry("100.0.0.5", colour="red"),
+    }
+    result = machine.pass_(entries=wanted)
+    assert set(result["errors"]) == {f"default/{name}:80" for name in ("number", "same", "text", "unknown")}
+    assert "default/good:80 has the same address" in result["errors"]["default/same:80"]["message"]
+    assert machine.ask("100.0.0.2", 80) == {"pod2": 1}
+    without = machine.pass_(entries={"default/good:80": entry("100.0.0.2")})
+    assert "no entry 'dataplane'" in without["errors"]["default/good:80"]["message"]
+
+
+def test_an_empty_set_leaves_nothing_and_others_keep_theirs(machine: Machine) -> None:
+    machine.shell(["nft", "add table ip somebody; add chain ip somebody c { type filter hook input priority 7; }"])
+    machine.declare(**{"web:80": entry("100.0.0.2", "pod2", node_port=30080)})
+    assert machine.pass_(entries={})["changed"]
+    assert not machine.pass_(entries={})["changed"]
+    rules = machine.shell(["nft", "list", "ruleset"])
+    assert "somebody" in rules
+    assert "minik8s" not in rules
+    assert "100.0." not in machine.shell(["ip", "route", "show", "table", "all"])
+    machine.shell(["nft", "delete", "table", "ip", "somebody"])
+
+
+def test_ipvs_lists_as_the_original_does(machine: Machine) -> None:
+    if machine.mode != "ipvs":
+        return  # the other backend has no such list
+    machine.declare(**{"web:800": entry("100.0.0.2", "pod2", "pod3", port=800, node_port=30080)})
+    lines = [" ".join(line.split()) for line in machine.shell(["ipvsadm", "-ln"]).splitlines()]
+    for place in ("100.0.0.2:800", f"{machine.node_ip}:30080"):
+        at = lines.index(f"TCP {place} rr")
+        assert [line.rsplit(" ", 2)[0] for line in lines[at + 1 : at + 3]] == [
+            f"-> {PODS[name]}:8080 Masq 1" for name in ("pod2", "pod3")
+        ]
+    assert "100.0.0.2/32" in machine.shell(["ip", "addr", "show", "dev", "minik8s-dummy"])
+    switches = machine.shell(
+        ["sysctl", "net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward", "net.ipv4.vs.conntrack"]
+    )
+    assert switches.count("= 1") == 3

@@ -1,0 +1,189 @@
+# As the modules it drives: node code, plain os functions, late imports.
+# ruff: noqa: PTH100, PTH103, PTH108, PTH115, PTH118, PTH120, PTH123, PTH208, PLC0415
+"""Runs on the machine under test (a namespace here, or a lab node): passes, pods as namespaces, clients. Python 3.9.
+
+    services_machine.py apply  < options        one pass of the section services; prints its result
+    services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}
+    services_machine.py ask    < {"from": pod or "", "protocol", "address", "port", "count"}   prints who answered
+    services_machine.py down
+
+The package of module_utils lies beside this file, as ``minik8s``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PORTS = (8080, 9090)
+
+
+def command(*argv):
+    """Run a command that must succeed."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{argv}: {done.stderr}")
+    return done.stdout
+
+
+def apply(options):
+    """Run one pass and return its result with the CPU time it took."""
+    sys.path.insert(0, HERE)
+    from minik8s.section import Request, context_for, run_pass
+    from minik8s.services import Services
+
+    check = options.pop("check", False)
+    request = Request("n1", state_dir=os.path.join(options.pop("folder"), "state"), **options)
+    section, context = Services(), context_for(request)
+    began = cpu_s()
+    result = run_pass(section, request, context, check=check)
+    result["cpu_s"] = cpu_s() - began
+    return result
+
+
+def cpu_s():
+    """Return the CPU seconds of this process and its children."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def pods(options):
+    """Make the bridge and pods behind it; each answers its name on TCP and UDP."""
+    bridge, gateway = options["bridge"], options["gateway"]
+    command("ip", "link", "set", "lo", "up")
+    if subprocess.run(["ip", "link", "show", bridge], capture_output=True, check=False).returncode:
+        command("ip", "link", "add", bridge, "type", "bridge")
+        command("ip", "addr", "add", gateway + "/24", "dev", bridge)
+        command("ip", "link", "set", bridge, "up")
+    with open("/proc/sys/net/ipv4/ip_forward", "w") as target:
+        target.write("1")
+    os.makedirs(os.path.join(HERE, "pods"), exist_ok=True)
+    for name, ip in options["pods"].items():
+        null, outside = subprocess.DEVNULL, "v" + name
+        argv = ["unshare", "--net", sys.executable, os.path.abspath(__file__), "serve", name]
+        server = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True)
+        with open(os.path.join(HERE, "pods", name), "w") as target:
+            target.write(str(server.pid))
+        while os.readlink(f"/proc/{server.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            time.sleep(0.01)
+        command("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", str(server.pid))
+        command("ip", "link", "set", outside, "master", bridge, "up")
+        command("bridge", "link", "set", "dev", outside, "hairpin", "on")
+        for words in (
+            ["addr", "add", ip + "/24", "dev", "eth0"],
+            ["link", "set", "lo", "up"],
+            ["link", "set", "eth0", "up"],
+            ["route", "add", "default", "via", gateway],
+        ):
+            command(*inside(name), "ip", *words)
+    for name, ip in options["pods"].items():
+        while ask_one("TCP", ip, PORTS[-1]) != name:
+            time.sleep(0.05)
+
+
+def inside(name):
+    """Return what runs a command in a pod."""
+    with open(os.path.join(HERE, "pods", name)) as source:
+        return ["nsenter", f"--net=/proc/{source.read()}/ns/net"]
+
+
+def serve(name):
+    """Answer ``name`` and the client's address on each port."""
+    for port in PORTS:
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind(("0.0.0.0", port))
+        threading.Thread(target=serve_udp, args=(udp, name), daemon=True).start()
+    servers = []
+    for port in PORTS:
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("0.0.0.0", port))
+        server.listen(64)
+        servers.append(server)
+    for server in servers[1:]:
+        threading.Thread(target=serve_tcp, args=(server, name), daemon=True).start()
+    serve_tcp(servers[0], name)
+
+
+def serve_tcp(server, name):
+    """Answer connections for ever."""
+    while True:
+        connection, client = server.accept()
+        with connection:
+            connection.sendall((name + " " + client[0]).encode())
+
+
+def serve_udp(server, name):
+    """Answer datagrams for ever."""
+    while True:
+        _, client = server.recvfrom(100)
+        server.sendto((name + " " + client[0]).encode(), client)
+
+
+def ask_one(protocol, address, port, local_port=0):
+    """Return who answered: a pod's name, or "refused", "silent"."""
+    return ask_both(protocol, address, port, local_port).split(" ")[0]
+
+
+def ask_both(protocol, address, port, local_port=0):
+    """Return the name and which client the server saw."""
+    kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET, kind) as client:
+        client.settimeout(5 if protocol == "TCP" else 2)
+        if local_port:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            client.bind(("0.0.0.0", local_port))
+        try:
+            client.connect((address, port))
+            client.send(b"?")
+            return client.recv(100).decode()
+        except ConnectionRefusedError:
+            return "refused"
+        except OSError as error:
+            return "silent" if isinstance(error, (socket.timeout, TimeoutError)) else type(error).__name__
+
+
+def ask(options):
+    """Return {who: how often, …} and the clients that were seen."""
+    counts, clients = {}, set()
+    for _ in range(options.get("count", 1)):
+        answer = ask_both(options["protocol"], options["address"], options["port"], options.get("local_port", 0))
+        name, _, client = answer.partition(" ")
+        counts[name] = counts.get(name, 0) + 1
+        clients.add(client)
+    return {"counts": counts, "clients": sorted(clients)}
+
+
+def down(_options):
+    """End the servers; their namespaces and links go with them."""
+    for name in os.listdir(os.path.join(HERE, "pods")):
+        path = os.path.join(HERE, "pods", name)
+        with open(path) as source:
+            os.kill(int(source.read()), 9)
+        os.unlink(path)
+
+
+def main():
+    """Do what the first argument says with the JSON of standard input."""
+    if sys.argv[1] == "serve":
+        serve(sys.argv[2])
+        return
+    options = json.load(sys.stdin)
+    where = options.pop("from", "") if sys.argv[1] == "ask" else ""
+    if where:
+        argv = [*inside(where), sys.executable, os.path.abspath(__file__), "ask"]
+        done = subprocess.run(argv, input=json.dumps(options), capture_output=True, text=True, check=True)
+        sys.stdout.write(done.stdout)
+        return
+    json.dump({"apply": apply, "pods": pods, "ask": ask, "down": down}[sys.argv[1]](options), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
