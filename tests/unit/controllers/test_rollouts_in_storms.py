@@ -1,0 +1,192 @@
+"""Both controllers on an API that refuses, cuts and loses answers: they converge, and no pod is made twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, POD, REPLICA_SET, Kind
+from minik8s_modules.base.clock import SystemClock, rfc3339
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.controllers import revisions
+from minik8s_modules.controllers.deployments import DeploymentController
+from minik8s_modules.controllers.pods import is_active, is_ready
+from minik8s_modules.controllers.replicasets import ReplicaSetController
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
+from tests.support.waiting import until
+from tests.support.workloads import SPACE, workload
+
+REPLICAS, SURGE = 6, 2
+STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": SURGE, "maxUnavailable": 0}}
+WRITES = ("create", "update", "patch", "delete")
+
+
+class StormyApi(FakeApi):
+    """One write in five fails: half of them before, half of them after it was made."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(SystemClock())
+        self._dice = random.Random(seed)
+        self.stormy = False
+        self.made = 0
+        self.least_ready = REPLICAS
+        for verb in WRITES:
+            setattr(self, verb, self._unreliable(verb, getattr(self, verb)))
+
+    def _unreliable(self, verb: str, call: Any) -> Any:
+        def attempt(kind: Kind, *arguments: Any, **options: Any) -> Any:
+            luck = self._dice.random() if self.stormy and kind != EVENT else 1.0
+            if luck < 0.1:
+                raise passing_error() if luck < 0.05 else ApiUnreachable("refused")
+            answer = call(kind, *arguments, **options)
+            if kind == POD:
+                self._count(made=verb == "create")
+            if luck < 0.2:
+                raise ApiUnreachable("the answer was lost")
+            return answer
+
+        return attempt
+
+    def _count(self, *, made: bool) -> None:
+        with self.changed:
+            active = [pod for pod in self.list(POD).items if is_active(pod)]
+            self.made += made
+            if self.stormy:
+                self.least_ready = min(self.least_ready, sum(map(is_ready, active)))
+
+
+class Node:
+    """Makes pods ready, as an informer's handler of its own thread."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.01):
+            for pod in self._api.list(POD).items:
+                if not objects.status(pod) and not objects.is_deleting(pod):
+                    ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(SystemClock().now())}
+                    try:
+                        self._api.patch(
+                            POD,
+                            objects.name(pod),
+                            SPACE,
+                            {"status": {"phase": "Running", "conditions": [ready]}},
+                            subresource="status",
+                        )
+                    except (StatusError, TemporaryError):
+                        continue
+
+
+class Manager:
+    """Both controllers, which may be killed and begun anew."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+        self._recorder = EventRecorder(api, "test")
+
+    def start(self) -> None:
+        """Begin."""
+        self.context = Context(self._api, self._recorder, Informers(self._api))
+        self._running = (ReplicaSetController(self.context), DeploymentController(self.context))
+        self.context.informers.start()
+        for each in self._running:
+            each.start()
+
+    def stop(self) -> None:
+        """End."""
+        for each in self._running:
+            each.stop()
+        self.context.informers.stop()
+        self.context.pool.shutdown()
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest) -> StormyApi:
+    return StormyApi(getattr(request, "param", 1))
+
+
+@pytest.fixture
+def manager(api: StormyApi) -> Iterator[Manager]:
+    manager, node = Manager(api), Node(api)
+    manager.start()
+    yield manager
+    api.stormy = False
+    node.stop()
+    manager.stop()
+
+
+def image(pod: dict[str, Any]) -> str:
+    return str(pod["spec"]["containers"][0]["image"])
+
+
+def stands(api: FakeApi, wanted: str) -> bool:
+    active = [pod for pod in api.list(POD).items if is_active(pod)]
+    status = objects.status(api.get(DEPLOYMENT, "web", SPACE))
+    counted = (status.get("replicas"), status.get("updatedReplicas"), status.get("availableReplicas"))
+    return [image(pod) for pod in active] == [wanted] * REPLICAS and counted == (REPLICAS,) * 3
+
+
+def roll(api: FakeApi, to: str) -> None:
+    template = workload(DEPLOYMENT, {"image": to})["spec"]["template"]
+    deployment = api.get(DEPLOYMENT, "web", SPACE)
+    meta = {"generation": objects.generation(deployment) + 1}
+    api.patch(DEPLOYMENT, "web", SPACE, {"metadata": meta, "spec": {"template": template}})
+
+
+@pytest.mark.parametrize("api", range(4), indirect=True)
+def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: StormyApi, manager: Manager):
+    api.create(DEPLOYMENT, workload(DEPLOYMENT, {"replicas": REPLICAS, "strategy": STRATEGY}))
+    until(lambda: stands(api, "web:1"))
+    api.stormy = True
+    roll_until_told(api, "web:2")
+    until(lambda: stands(api, "web:2"), 60)
+    manager.stop()
+    manager.start()
+    roll_until_told(api, "web:1")
+    until(lambda: stands(api, "web:1"), 60)
+    assert api.made == 3 * REPLICAS, "no pod is made twice, whatever answers are lost"
+    assert api.least_ready >= REPLICAS
+    assert len(api.list(REPLICA_SET).items) == 2
+
+
+def roll_until_told(api: StormyApi, to: str) -> None:
+    def told() -> bool:
+        try:
+            roll(api, to)
+        except (StatusError, TemporaryError):
+            return False
+        return True
+
+    until(told)
+
+
+def test_a_set_of_another_owner_that_has_the_name_makes_the_hash_another(api: StormyApi, manager: Manager):
+    declared = workload(DEPLOYMENT, {"replicas": 1, "strategy": STRATEGY})
+    name = f"web-{revisions.template_hash(revisions.template_of(declared))}"
+    other = workload(REPLICA_SET, {"replicas": 0, "selector": {"matchLabels": {"app": "other"}}}, name)
+    api.create(REPLICA_SET, other)
+    api.create(DEPLOYMENT, declared)
+    until(lambda: objects.status(api.get(DEPLOYMENT, "web", SPACE)).get("availableReplicas") == 1)
+    assert objects.status(api.get(DEPLOYMENT, "web", SPACE))["collisionCount"] == 1
+    assert objects.controller_of(api.get(REPLICA_SET, name, SPACE)) is None
+    with pytest.raises(NotFound):
+        api.get(REPLICA_SET, "web", SPACE)
