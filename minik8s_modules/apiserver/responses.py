@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -16,11 +17,13 @@ from minik8s_modules.apiserver.bodies import JSON
 # apiserver/pkg/endpoints/filters/warning.go: one warning is cut at 256 characters, all together at 4 KiB
 _MAX_WARNING = 256
 _MAX_WARNINGS = 16
+# "404 Not Found", as Kubernetes says it: people read it in errors of Python clients; Werkzeug would shout it
+_STATUS_LINES = {each.value: f"{each.value} {each.phrase}" for each in HTTPStatus}
 
 
 def raw(body: bytes, code: int = 200, warnings: Iterable[str] = (), media: str = JSON) -> Response:
     """Return ``body`` as it is."""
-    response = Response(body, code, content_type=media)
+    response = Response(body, _STATUS_LINES.get(code, code), content_type=media)
     response.headers["Cache-Control"] = "no-cache, private"
     for text in list(warnings)[:_MAX_WARNINGS]:
         response.headers.add("Warning", f'299 - "{_quoted(text)}"')

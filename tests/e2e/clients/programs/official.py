@@ -14,6 +14,7 @@ from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 KUBECONFIG, NAMESPACE = sys.argv[1:]
+REASONS = {403: "Forbidden", 404: "Not Found", 409: "Conflict"}
 TEMPLATE = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "minik8s/busybox:1"}]}}
 DEPLOYMENT = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": TEMPLATE}}
 
@@ -25,7 +26,7 @@ def refused(status: int, call, *arguments, **options) -> str:
         told = error
     else:
         raise AssertionError(f"{call} was not refused")
-    assert told.status == status, told
+    assert (told.status, told.reason) == (status, REASONS[status]), told
     return str(told.body)
 
 
