@@ -7,6 +7,7 @@ server.stop()
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import yaml
 
 from minik8s_modules.apiserver.keys import key_ring, write_new
@@ -112,6 +114,17 @@ class ApiServerProcess:
                 answer = error
             time.sleep(0.05)
         raise AssertionError(f"{path} did not answer {code}: {answer}\n{self.log.read_text()}")
+
+    def kill9(self) -> None:
+        """Kill arbiter and workers at once; ``start`` begins anew with the same files and port."""
+        assert self._process is not None
+        workers = psutil.Process(self._process.pid).children(recursive=True)
+        self._process.kill()
+        self._process.wait(20)
+        for worker in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+        psutil.wait_procs(workers, timeout=20)
 
     def stop(self) -> int:
         """End the process politely and return its exit code."""

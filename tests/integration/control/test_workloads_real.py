@@ -197,6 +197,22 @@ def test_killed_in_the_middle_of_a_rollout_it_goes_on(cluster: Cluster, daemon: 
     assert len(pods(cluster, space)) == 6
 
 
+def test_the_api_server_killed_in_the_middle_of_a_rollout_costs_time_only(
+    cluster: Cluster, daemon: Daemon, node: PlayingNode
+):
+    space = cluster.namespace()
+    strategy = {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 2}}
+    cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space, 8, strategy=strategy))
+    until(lambda: ready_replicas(cluster, DEPLOYMENT, "web", space) == 8, PATIENCE_S)
+    cluster.server.kubectl("-n", space, "set", "image", "deployment/web", "app=minik8s/busybox:2")
+    until(lambda: len(cluster.admin.list(REPLICA_SET, space).items) == 2, PATIENCE_S)
+    cluster.server.kill9()
+    cluster.server.start()
+    cluster.server.kubectl("-n", space, "rollout", "status", "deployment/web", f"--timeout={PATIENCE_S}s")
+    until(lambda: len(pods(cluster, space)) == 8, PATIENCE_S)
+    assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:2"}
+
+
 def test_overlapping_selectors_do_not_fight(cluster: Cluster, daemon: Daemon, node: PlayingNode):
     space = cluster.namespace()
     for name in ("one", "two"):
