@@ -27,6 +27,7 @@ from minik8s_modules.api.errors import (
 )
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
+from minik8s_modules.api.schema import prune
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from minik8s_modules.apiserver import admission, chain, incoming
 from minik8s_modules.apiserver.backend import Backend
@@ -184,8 +185,6 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
         try:
             kind = stored_kind(target.kind)
             with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
-                kind = stored_kind(target.kind)
-            with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
                 return _swap(backend, target, item, changed, options)
         except StaleWrite:
             item = backend.latest(target)
@@ -204,7 +203,9 @@ def _may_be_behind(asked: str, revision: int) -> bool:
 
 def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
     kind = stored_kind(target.kind)
-    if target.subresource != "status":
+    if target.subresource == "status":
+        prune(target.kind, new)
+    else:
         apply_defaults(target.kind, new)
     new = to_storage(target.kind, new)
     admission.carry_over(kind, new, old)

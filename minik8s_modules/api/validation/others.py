@@ -218,9 +218,14 @@ def validate_plan(plan: JsonObject) -> list[Cause]:
     for field in ("objects", "deleted"):
         for index, obj in enumerate(spec(plan).get(field) or []):
             at = f"spec.{field}[{index}]"
+            if not isinstance(obj, dict):
+                causes.append(common.invalid(at, obj, "must be an object"))
+                continue
             causes += [
                 common.required(f"{at}.{each}") for each in ("apiVersion", "kind", "metadata") if not obj.get(each)
             ]
+            if not isinstance(obj.get("metadata") or {}, dict):
+                causes.append(common.invalid(f"{at}.metadata", obj["metadata"], "must be an object"))
     return causes
 
 
