@@ -25,6 +25,7 @@ _PERCENTS = range(101)
 class Household(NamedTuple):
     """The parts of a shard that housekeeping uses."""
 
+    ready: Callable[[], bool]
     containers: Callable[[str], list[ObservedContainer] | None]
     pods: Callable[[str], list[JsonObject]]
     node: Callable[[str], JsonObject | None]

@@ -57,6 +57,9 @@ class World(Protocol):
     def containers(self, node: str) -> list[ObservedContainer] | None:
         """Return the node's containers of ours; None while they are not known."""
 
+    def ready(self) -> bool:
+        """Return whether the pods are known; before, none may count as gone."""
+
     def pods(self, node: str) -> list[JsonObject]:
         """Return the node's pods."""
 
@@ -202,6 +205,8 @@ class Housekeeper:
         now_s = self._clock.monotonic()
         if self._policies.manifests and self._due(state, STATIC, now_s):
             self._ask(state, STATIC, {"path": self._policies.manifests})
+        if not self._world.ready():
+            return
         with self._lock:
             fresh, state.fresh = state.fresh, False
         if fresh and self._policies.thresholds:

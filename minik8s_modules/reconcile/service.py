@@ -113,6 +113,7 @@ class ShardService:
         self, token: tuple[int, int], policies: Policies, observe_s: Callable[[], float]
     ) -> Housekeeper:
         world = Household(
+            self._synced,
             self.loop.containers,
             self._pods_of,
             self._node,

@@ -74,6 +74,9 @@ def test_figures_come_from_cadvisor_and_from_docker_when_it_dies():
         top = ("top", "pod", "figures", "--no-headers")
         made.until(lambda: made.kubectl(*top, check=False).returncode == 0, 90)
         assert "Docker's stats are read" not in made.log.read_text()
+        # it listens on loopback alone, so no pod reaches it
+        fetch = ("exec", "figures", "--", "wget", "-q", "-T", "2", "-O", "-", f"http://{made.node.range}.1:{port}/")
+        assert made.kubectl(*fetch, check=False).returncode
         cadvisor.send_signal(signal.SIGKILL)
         cadvisor.wait(10)
         made.until(lambda: "cAdvisor does not answer, so Docker's stats are read" in made.log.read_text(), 60)
