@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.benchmarks import apiserver, executor, idle, pods, store
+from tests.benchmarks import apiserver, controllers, executor, idle, pods, services, store
 from tests.benchmarks.figures import Figure, load
 from tests.support.node import TestNode
 
@@ -97,7 +97,8 @@ def measure_all(idle_s: float) -> list[Row]:
             calm = pool.submit(calm_rows, bench, node, idle_s)
             private = [*rows(store.measure, "store: "), *rows(apiserver.measure, "API server: ")]
             idled = calm.result()
-    return [*single, *burst, *rows(executor.measure, "executor: "), *private, *idled]
+    nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: "), *rows(controllers.measure)]
+    return [*single, *burst, *nodes, *private, *idled]
 
 
 def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:

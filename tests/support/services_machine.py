@@ -1,10 +1,12 @@
 # As the modules it drives: node code, plain os functions, late imports.
-# ruff: noqa: PTH100, PTH103, PTH108, PTH115, PTH118, PTH120, PTH123, PTH208, PLC0415
+# ruff: noqa: PTH100, PTH112, PTH103, PTH108, PTH115, PTH118, PTH120, PTH123, PTH208, PLC0415
 """Runs on the machine under test (a namespace here, or a lab node): passes, pods as namespaces, clients. Python 3.9.
 
     services_machine.py apply  < options        one pass of the section services; prints its result
     services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}
     services_machine.py ask    < {"from": pod or "", "protocol", "address", "port", "count"}   prints who answered
+    services_machine.py many   < {"plane", "folder", "services", "each", "more"}   loads services, for benchmarks
+    services_machine.py first  < {"address", "port", "count"}   times first packets over UDP
     services_machine.py down
 
 The package of module_utils lies beside this file, as ``minik8s``.
@@ -42,10 +44,71 @@ def apply(options):
     check = options.pop("check", False)
     request = Request("n1", state_dir=os.path.join(options.pop("folder"), "state"), **options)
     section, context = Services(), context_for(request)
+    sent = count_sent()
     began = cpu_s()
     result = run_pass(section, request, context, check=check)
-    result["cpu_s"] = cpu_s() - began
+    result["cpu_s"], result["sent_bytes"] = cpu_s() - began, sum(sent)
     return result
+
+
+def count_sent():
+    """Return a list that gets the size of everything this process sends to the kernel's tables."""
+    from minik8s.services_wire import Wire
+
+    sent, send = [], Wire.send
+
+    def counting(wire, data):
+        sent.append(len(data))
+        send(wire, data)
+
+    Wire.send = counting
+    return sent
+
+
+def many(options):
+    """Converge on ``services`` services with ``each`` endpoints, then add some one by one; return what both took."""
+    plane, each = options["plane"], options["each"]
+    entries = {"dataplane": plane}
+    for number in range(options["services"]):
+        address = f"100.{number // 64516}.{number // 254 % 254}.{number % 254 + 1}"
+        ends = [[f"10.32.{(number + at) // 250 % 250}.{(number + at) % 250 + 1}", 8080] for at in range(each)]
+        entries[f"default/s{number}:80"] = {
+            "protocol": "TCP",
+            "address": address,
+            "port": 80,
+            "endpoints": ends,
+        }
+    entries.update(options.get("real", {}))
+    began = time.perf_counter()
+    whole = apply({"folder": options["folder"], "entries": entries})
+    wall_s = time.perf_counter() - began
+    assert not whole["errors"], whole["errors"]
+    found = {"wall_s": wall_s, "cpu_s": whole["cpu_s"], "more": []}
+    digest = whole["digest"]
+    for number in range(options.get("more", 0)):
+        entry = {"protocol": "TCP", "address": f"100.9.9.{number + 1}", "port": 80, "endpoints": []}
+        entry["endpoints"] = [["10.32.0.2", 8080], ["10.32.0.3", 8080]]
+        upsert = {f"default/more{number}:80": entry}
+        began = time.perf_counter()
+        one = apply({"folder": options["folder"], "mode": "delta", "base": digest, "upsert": upsert, "delete": []})
+        assert not one["errors"], one
+        wall_ms, digest = (time.perf_counter() - began) * 1000, one["digest"]
+        found["more"].append({"wall_ms": wall_ms, "cpu_ms": one["cpu_s"] * 1000, "sent": one["sent_bytes"]})
+    return found
+
+
+def first(options):
+    """Return how long each of ``count`` first packets took to be answered, in microseconds."""
+    times = []
+    for _ in range(options["count"]):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.settimeout(2)
+            client.connect((options["address"], options["port"]))
+            began = time.perf_counter()
+            client.send(b"?")
+            client.recv(100)
+            times.append((time.perf_counter() - began) * 1e6)
+    return times
 
 
 def cpu_s():
@@ -163,6 +226,8 @@ def ask(options):
 
 def down(_options):
     """End the servers; their namespaces and links go with them."""
+    if not os.path.isdir(os.path.join(HERE, "pods")):
+        return
     for name in os.listdir(os.path.join(HERE, "pods")):
         path = os.path.join(HERE, "pods", name)
         with open(path) as source:
@@ -182,7 +247,10 @@ def main():
         done = subprocess.run(argv, input=json.dumps(options), capture_output=True, text=True, check=True)
         sys.stdout.write(done.stdout)
         return
-    json.dump({"apply": apply, "pods": pods, "ask": ask, "down": down}[sys.argv[1]](options), sys.stdout)
+    json.dump(
+        {"apply": apply, "pods": pods, "ask": ask, "down": down, "many": many, "first": first}[sys.argv[1]](options),
+        sys.stdout,
+    )
 
 
 if __name__ == "__main__":

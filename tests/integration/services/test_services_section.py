@@ -25,10 +25,8 @@ def lab() -> Iterator[Lab]:
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     mode, _, place = str(request.param).partition(" ")
     with ExitStack() as stack:
-        if place:
-            made = on_lab(request.getfixturevalue("lab"), "node1", mode)
-        else:
-            made = stack.enter_context(namespace(mode))
+        here = None if place else stack.enter_context(namespace(mode))
+        made = here or on_lab(request.getfixturevalue("lab"), "node1", mode)
         made.call("pods", bridge="mk8s-br0", gateway="10.32.0.1", pods=PODS)
         try:
             yield made
