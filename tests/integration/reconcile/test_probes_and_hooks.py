@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_startup_probe_holds_the_others_back(cluster: Cluster):
     assert cluster.container("slow")["restartCount"] == 0
 
 
-def test_a_failed_postStart_ends_its_container(cluster: Cluster):
+def test_a_failed_post_start_hook_ends_its_container(cluster: Cluster):
     hook = {"postStart": {"exec": {"command": ["false"]}}}
     create(cluster, "poor", [container(["sleep", "3600"], lifecycle=hook)], restartPolicy="Never")
     cluster.until(lambda: cluster.pod("poor")["status"]["phase"] == "Failed")
@@ -86,7 +87,7 @@ def test_a_failed_postStart_ends_its_container(cluster: Cluster):
     assert "Killing: Container app FailedPostStartHook" in events
 
 
-def test_postStart_ends_before_the_container_is_running(cluster: Cluster):
+def test_the_post_start_hook_ends_before_the_container_is_running(cluster: Cluster):
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "while ! [ -e /go ]; do sleep 0.1; done"]}}}
     create(cluster, "held", [container(["sleep", "3600"], lifecycle=hook)])
     cluster.until(lambda: any(text.startswith("Started") for text in cluster.events("held")))
@@ -96,7 +97,7 @@ def test_postStart_ends_before_the_container_is_running(cluster: Cluster):
     cluster.until(lambda: cluster.ready("held"))
 
 
-def test_preStop_runs_before_the_signal_and_within_the_grace(cluster: Cluster, tmp_path: Any):
+def test_the_pre_stop_hook_runs_before_the_signal_and_within_the_grace(cluster: Cluster, tmp_path: Path):
     (tmp_path / "told").mkdir()
     script = "trap 'echo term >>/told/log; exit' TERM; while :; do sleep 0.1; done"
     hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.5; echo hook >>/told/log"]}}}
@@ -110,7 +111,7 @@ def test_preStop_runs_before_the_signal_and_within_the_grace(cluster: Cluster, t
     assert (tmp_path / "told" / "log").read_text().split() == ["hook", "term"]
 
 
-def test_a_preStop_that_fails_is_told_and_a_sleeping_one_is_waited_for(cluster: Cluster):
+def test_a_pre_stop_hook_that_fails_is_told_and_a_sleeping_one_is_waited_for(cluster: Cluster):
     bad = {"preStop": {"exec": {"command": ["sh", "-c", "exit 3"]}}}
     sleeping = {"preStop": {"sleep": {"seconds": 1}}}
     term = ["sh", "-c", "trap exit TERM; while :; do sleep 0.1; done"]
@@ -123,7 +124,7 @@ def test_a_preStop_that_fails_is_told_and_a_sleeping_one_is_waited_for(cluster: 
     assert time.monotonic() - began >= 1
 
 
-def test_sidecars_start_in_order_and_end_last(cluster: Cluster, tmp_path: Any):
+def test_sidecars_start_in_order_and_end_last(cluster: Cluster, tmp_path: Path):
     (tmp_path / "log").write_text("")
     mounts = [{"name": "log", "mountPath": "/log"}]
     volume = {"name": "log", "hostPath": {"path": str(tmp_path / "log"), "type": "File"}}
@@ -178,6 +179,64 @@ def test_results_are_learnt_again_after_the_gateway_and_the_reconciler_are_kille
     cluster.until(lambda: not cluster.ready("again"), 60)
     execute(cluster, "again", "touch", "/w/ok")
     cluster.until(lambda: cluster.ready("again"))
+
+
+def test_last_words_are_read_from_their_file_or_the_log(cluster: Cluster):
+    said = ["sh", "-c", "echo written >/tmp/last; echo logged; exit 3"]
+    mute = ["sh", "-c", "echo logged; exit 3"]
+    fallback: JsonObject = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    containers = [
+        container(said, "file", terminationMessagePath="/tmp/last"),
+        container(mute, "log", **fallback),
+        container(mute, "none"),
+    ]
+    create(cluster, "words", containers, restartPolicy="Never")
+    cluster.until(lambda: cluster.pod("words")["status"]["phase"] == "Failed")
+    statuses = {one["name"]: one for one in cluster.pod("words")["status"]["containerStatuses"]}
+    ended = {name: one["state"]["terminated"].get("message") for name, one in statuses.items()}
+    assert ended == {"file": "written\n", "log": "logged\n", "none": None}
+
+
+@pytest.mark.parametrize("room", ["gateway", "reconcile"])
+def test_a_daemon_killed_in_every_state_of_a_life_leaves_a_life_that_goes_on(
+    cluster: Cluster, room: str, tmp_path: Path
+):
+    """One pod goes through its states; the daemon is killed in each, and started again."""
+    told = tmp_path / "log"
+    told.write_text("")
+    volumes = [{"name": "log", "hostPath": {"path": str(told), "type": "File"}}]
+    mounts = [{"name": "log", "mountPath": "/log"}]
+
+    def waiting(word: str) -> list[str]:
+        return ["sh", "-c", f"echo {word} >>/log; while ! grep -q go-{word} /log; do sleep 0.1; done"]
+
+    lifecycle = {"postStart": {"exec": {"command": waiting("post")}}, "preStop": {"exec": {"command": waiting("pre")}}}
+    probes: JsonObject = {"startupProbe": {"exec": {"command": ["grep", "-q", "go-up", "/log"]}, "periodSeconds": 1}}
+    app = container(["sleep", "3600"], lifecycle=lifecycle, volumeMounts=mounts, **probes)
+    init = container(waiting("init"), "init", volumeMounts=mounts)
+    create(cluster, "life", [app], initContainers=[init], volumes=volumes, terminationGracePeriodSeconds=60)
+
+    def killed_while(word: str) -> None:
+        cluster.until(lambda: word in told.read_text().split(), 60)
+        cluster.daemons[room].kill()
+        cluster.daemons[room].start()
+        with told.open("a") as log:
+            log.write(f"go-{word}\n")
+
+    killed_while("init")
+    killed_while("post")
+    cluster.until(lambda: cluster.container("life").get("state", {}).get("running"), 60)
+    assert cluster.container("life")["started"] is False
+    cluster.daemons[room].kill()
+    cluster.daemons[room].start()
+    with told.open("a") as log:
+        log.write("go-up\n")
+    cluster.until(lambda: cluster.ready("life"), 60)
+    assert cluster.container("life")["restartCount"] == 0
+    cluster.delete("life")
+    killed_while("pre")
+    cluster.until(lambda: cluster.gone("life"), 60)
+    assert told.read_text().split().count("init") == 1
 
 
 def _condition(cluster: Cluster, name: str, kind: str) -> str:
