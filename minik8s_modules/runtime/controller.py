@@ -8,6 +8,7 @@ informer the loop watches holds its first list, so that nothing is decided on ha
 
 from __future__ import annotations
 
+import logging
 import random as random_module
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,8 @@ from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.queue_metrics import QueueMetrics
 from minik8s_modules.runtime.shards import WHOLE, Shard
 from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
 
 # requests under way at once; more only wait in the API server, whose interpreter runs one at a time
 REQUESTS_AT_ONCE = 8
@@ -125,8 +128,11 @@ class Loop:
         informer = self.reads(kind, *indexes)
 
         def handler(old: JsonObject | None, new: JsonObject | None) -> None:
-            for key in keys_of(old, new):
-                self.add(key)
+            try:
+                for key in keys_of(old, new):
+                    self.add(key)
+            except Exception:  # a copy is shared: what one controller cannot read must not stop the others
+                log.exception("%s: a change of %s was not understood", self._name, kind.plural)
 
         informer.add_handler(handler)
         return informer

@@ -32,7 +32,7 @@ from tests.support.etcd import EtcdServer
 from tests.support.pki import write_kubeconfig
 from tests.support.playing import PlayingNode
 
-PODS, ROLLED, IDLE_PODS, READY_S, IDLE_S = 500, 100, 2_000, 5.0, 60.0
+PODS, ROLLED, IDLE_PODS, READY_S, IDLE_S = 500, 100, 2_000, 5.0, 40.0
 BAR_MS, BAR_RATIO, BAR_CPU, BAR_PSS_MB = 1000 / 150, 1.2, 1.0, 120.0
 IDENTITY = "system:kube-controller-manager"
 
