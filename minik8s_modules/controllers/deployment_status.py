@@ -52,7 +52,6 @@ def counts(deployment: JsonObject, sets: Sequence[JsonObject], new: JsonObject |
         "readyReplicas": _sum(sets, "readyReplicas"),
         "availableReplicas": able,
         "unavailableReplicas": max(rollouts.declared(sets) - able, 0),
-        "terminatingReplicas": _sum(sets, "terminatingReplicas"),
         "collisionCount": int(known.get("collisionCount") or 0),
     }
     status: JsonObject = {field: count for field, count in numbers.items() if count}

@@ -36,11 +36,6 @@ def is_active(pod: JsonObject) -> bool:
     return not has_ended(pod) and not objects.is_deleting(pod)
 
 
-def is_terminating(pod: JsonObject) -> bool:
-    """Return whether the pod is being deleted and has not ended yet."""
-    return objects.is_deleting(pod) and not has_ended(pod)
-
-
 def is_ready(pod: JsonObject) -> bool:
     """Return whether the pod's Ready condition is true."""
     return (objects.condition(pod, "Ready") or {}).get("status") == "True"

@@ -66,12 +66,7 @@ def decide_replica_set(
     steps: list[Step] = [*claimed.steps]
     if not objects.is_deleting(replica_set):
         steps += _counted(replica_set, claimed.owned, related, now)
-    ending = [
-        pod
-        for pod in found
-        if podlib.is_terminating(pod) and (objects.controller_of(pod) or {}).get("uid") == objects.uid(replica_set)
-    ]
-    status = next_status(replica_set, claimed.owned, len(ending), now, trouble)
+    status = next_status(replica_set, claimed.owned, now, trouble)
     if status != objects.status(replica_set):
         steps.append(WriteStatus(REPLICA_SET, replica_set, status))
     return [*steps, *_wake_up(replica_set, claimed.owned, now)]
@@ -110,11 +105,13 @@ def new_pod(replica_set: JsonObject) -> Create:
 def next_status(
     replica_set: JsonObject,
     owned: Sequence[JsonObject],
-    terminating: int,
     now: datetime,
     trouble: Trouble | None = None,
 ) -> JsonObject:
-    """Return the status that the pods give (``calculateStatus``); fields that are 0 are left out, except replicas."""
+    """Return the status that the pods give (``calculateStatus``); fields that are 0 are left out, except replicas.
+
+    Pods that are being deleted are not counted anywhere; ``terminatingReplicas`` came after the API we serve (1.32).
+    """
     wanted_labels = objects.labels(objects.spec(replica_set).get("template") or {}).items()
     min_ready_s = int(objects.spec(replica_set).get("minReadySeconds") or 0)
     ready = [pod for pod in owned if podlib.is_ready(pod)]
@@ -122,7 +119,6 @@ def next_status(
         "fullyLabeledReplicas": sum(wanted_labels <= objects.labels(pod).items() for pod in owned),
         "readyReplicas": len(ready),
         "availableReplicas": sum(podlib.is_available(pod, min_ready_s, now) for pod in ready),
-        "terminatingReplicas": terminating,
     }
     status: JsonObject = {"replicas": len(owned), **{field: count for field, count in counts.items() if count}}
     status["observedGeneration"] = objects.generation(replica_set)
