@@ -10,6 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET
+from minik8s_modules.api.schema import unknown_fields
 from minik8s_modules.controllers import revisions
 from minik8s_modules.controllers.deciders import deployment_steps
 from minik8s_modules.controllers.deployments import replica_annotations
@@ -79,6 +80,7 @@ def test_decide_deployment(path: Path):
     for step in steps:
         if isinstance(step, WriteStatus):
             assert step.status.items() >= case.get("status", {}).items()
+            assert unknown_fields(DEPLOYMENT, {"status": step.status}) == []
             for kind, reason in case.get("conditions", {}).items():
                 found = next((each for each in step.status["conditions"] if each["type"] == kind), None)
                 assert (found["reason"] if found else None) == reason

@@ -10,6 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, REPLICA_SET
+from minik8s_modules.api.schema import unknown_fields
 from minik8s_modules.controllers.deciders import replica_set_steps
 from minik8s_modules.controllers.imagined import World
 from minik8s_modules.controllers.pods import is_active
@@ -35,8 +36,9 @@ def test_decide_replica_set(path: Path):
     steps = decide_replica_set(declared, found, pods, NOW, trouble)
     assert [words(step) for step in steps] == case["steps"]
     for step in steps:
-        if isinstance(step, WriteStatus) and "status" in case:
-            assert step.status.items() >= case["status"].items()
+        if isinstance(step, WriteStatus):
+            assert step.status.items() >= case.get("status", {}).items()
+            assert unknown_fields(REPLICA_SET, {"status": step.status}) == []
 
 
 @EACH
