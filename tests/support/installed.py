@@ -32,8 +32,8 @@ MINIK8S = "/opt/minik8s/venv/bin/minik8s"
 STORE = "/opt/minik8s/venv/bin/minik8s-store"
 STATE, RUN, NODE_CODE = Path("/var/lib/minik8s"), Path("/run/minik8s"), Path("/usr/lib/minik8s")
 IMAGE = "minik8s/busybox:1"
-DAEMONS = ("apiserver", "scheduler", "controllers", "gateway", "reconciler")
-ONCE = ("etcd", "apiserver", "apiserver worker", "scheduler", "controllers", "gateway", "reconciler", "play")
+DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "reconciler")
+ONCE = (*DAEMONS, "etcd", "apiserver worker", "play")
 POLL_S = 0.05
 
 
