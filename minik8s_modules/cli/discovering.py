@@ -103,7 +103,10 @@ def _root(document: JsonObject, kind: Kind) -> JsonObject:
     for operations in document["paths"].values():
         for operation in operations.values():
             if isinstance(operation, dict) and operation.get("x-kubernetes-group-version-kind") == wanted:
-                found: JsonObject = operation["responses"]["200"]["content"]["application/json"]["schema"]
+                answer = operation["responses"]["200"]
+                if "$ref" in answer:
+                    answer = document["components"]["responses"][answer["$ref"].rsplit("/", 1)[-1]]
+                found: JsonObject = answer["content"]["application/json"]["schema"]
                 return found
     raise UsageError(f"the server describes no {kind.kind} of {kind.api_version}")
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.benchmarks import apiserver, controllers, executor, idle, pods, services, store
+from tests.benchmarks import apiserver, applying, controllers, executor, idle, pods, services, store
 from tests.benchmarks.figures import Figure, load
 from tests.support.node import TestNode
 
@@ -95,7 +95,11 @@ def measure_all(idle_s: float) -> list[Row]:
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
         with ThreadPoolExecutor(1) as pool:
             calm = pool.submit(calm_rows, bench, node, idle_s)
-            private = [*rows(store.measure, "store: "), *rows(apiserver.measure, "API server: ")]
+            private = [
+                *rows(store.measure, "store: "),
+                *rows(apiserver.measure, "API server: "),
+                *rows(applying.measure),
+            ]
             idled = calm.result()
     nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: "), *rows(controllers.measure)]
     return [*single, *burst, *nodes, *private, *idled]

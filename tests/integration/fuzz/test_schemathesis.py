@@ -49,11 +49,12 @@ def program() -> Path:
 def document(server: ApiServerProcess) -> dict[str, Any]:
     """Return all documents of the server as one, with parameters that lead somewhere."""
     whole: dict[str, Any] = {"openapi": "3.0.0", "info": {"title": "all", "version": "1"}, "paths": {}}
-    schemas: dict[str, Any] = {}
+    components: dict[str, dict[str, Any]] = {"schemas": {}, "responses": {}}
     for address in server.request("GET", "/openapi/v3").json["paths"].values():
         part = server.request("GET", address["serverRelativeURL"]).json
         whole["paths"].update(part["paths"])
-        schemas.update(part["components"]["schemas"])
+        for name, found in components.items():
+            found.update(part["components"][name])
     for path, operations in whole["paths"].items():
         for method, operation in operations.items():
             parameters = operation if method == "parameters" else operation["parameters"]
@@ -63,7 +64,7 @@ def document(server: ApiServerProcess) -> dict[str, Any]:
                     parameter["schema"]["enum"] = values[parameter["name"]]
         if path.endswith("/namespaces/{name}") and "delete" in operations:
             del operations["delete"]  # it would take the ground from under the others
-    return {**whole, "components": {"schemas": schemas}}
+    return {**whole, "components": components}
 
 
 def test_no_request_that_the_schema_allows_or_almost_allows_breaks_the_server(
