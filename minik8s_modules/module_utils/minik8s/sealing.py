@@ -2,7 +2,7 @@
 
 The key stands in ``<state_dir>/node.key`` (0600) and reaches openssl through a pipe, never through argv. Sealed:
 ``a mark + openssl's salted output + 32 bytes of HMAC-SHA256``. The key is random, so openssl's derivation needs no
-rounds (10,000 of them, as copies without the mark have, took 4 ms of CPU of each pass that seals). It keeps secrets from
+rounds (10,000 of them, as copies without the mark have, took 4 ms of CPU of each sealing pass). It keeps secrets from
 backups and stray copies of the state directory without the key file, not from root on the node.
 """
 
