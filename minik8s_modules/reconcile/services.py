@@ -7,6 +7,7 @@ is one changed key a node. Which endpoints count: the ready ones; when none is, 
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -158,6 +159,15 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> JsonObject | None:
         "gateway": f"{head}.{int(last) + 1}",
         "node_ip": internal,
     }
+
+
+def kubernetes_address(service_cidr: str) -> str:
+    """Return HOST:PORT of default/kubernetes, which always has the first address of the range (startup.py).
+
+    Given as ``api_address``, it makes pods' ``KUBERNETES_SERVICE_HOST`` the cluster IP; the API server's certificate
+    holds that address, too.
+    """
+    return f"{next(ipaddress.IPv4Network(service_cidr).hosts())}:443"
 
 
 class ServiceBook:

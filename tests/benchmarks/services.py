@@ -1,9 +1,9 @@
 """What services cost a node: ``python -m tests.benchmarks.services [--no-lab]``.
 
-nftables in a network namespace of this machine; IPVS on a lab node with a kernel of its own. Each figure is of one pass
-of ``minik8s_services`` without Ansible around it: options checked, rules read, compared and written, entries kept. CPU is
-the pass's own, kernel included: walls on a shared machine tell of others. First packets are timed with 10 and with 10,000
-services in turn.
+nftables in a network namespace of this machine; IPVS on a lab node with a kernel of its own. Each figure is of one
+pass of ``minik8s_services`` without Ansible around it: options checked, rules read, compared and written, entries kept.
+CPU is the pass's own, kernel included: walls on a shared machine tell of others. First packets are timed with 10 and
+with 10,000 services in turn.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # As the modules it drives: node code, plain os functions, late imports.
-# ruff: noqa: PTH100, PTH112, PTH103, PTH108, PTH115, PTH118, PTH120, PTH123, PTH208, PLC0415
+# ruff: noqa: PTH100, PTH103, PTH108, PTH112, PTH115, PTH118, PTH120, PTH123, PTH208, PLC0415
 """Runs on the machine under test (a namespace here, or a lab node): passes, pods as namespaces, clients. Python 3.9.
 
     services_machine.py apply  < options        one pass of the section services; prints its result

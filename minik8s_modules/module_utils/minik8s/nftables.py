@@ -146,10 +146,15 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
     }
 
 
-def loops(cidr: str) -> list[str]:
+@functools.lru_cache(maxsize=8)
+def loops(cidr: str) -> tuple[str, ...]:
     """Return each pod address of the node with itself; none where they are too many to list."""
     network = ipaddress.IPv4Network(cidr)
-    return [f"{ip} . {ip}" for ip in network.hosts()] if network.prefixlen >= LONGEST_LOOP_PREFIX else []
+    if network.prefixlen < LONGEST_LOOP_PREFIX:
+        return ()
+    first, last = int(network.network_address) + 1, int(network.broadcast_address)
+    found = (socket.inet_ntoa(struct.pack(">I", number)) for number in range(first, last))
+    return tuple(f"{ip} . {ip}" for ip in found)
 
 
 def script(table: str, node: str, chains: Mapping[str, list[str]], pods: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.reconcile.services import ServiceBook, dataplane_entry, service_ports
+from minik8s_modules.reconcile.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
 from minik8s_modules.reconcile.values import Settings
 
 JsonObject = dict[str, Any]
@@ -76,3 +76,7 @@ def test_the_dataplane_of_a_node() -> None:
     assert entry["node_ip"] == "192.0.2.4"
     assert (dataplane_entry(node, Settings(proxy_mode="ipvs")) or {})["mode"] == "ipvs"
     assert dataplane_entry({"metadata": {"name": "n1"}, "spec": {}}, Settings()) is None
+
+
+def test_the_address_of_the_api_server_is_the_first_of_the_range() -> None:
+    assert kubernetes_address("100.64.8.0/24") == "100.64.8.1:443"
