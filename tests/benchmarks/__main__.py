@@ -1,6 +1,6 @@
 """``make bench``: measures every bar on the installed cluster and on private servers, and writes BENCHMARKS.md.
 
-About four minutes on a calm machine with two cores, and under six on a busy one. Rows that compare are measured in
+About five minutes on a calm machine with two cores, and under seven on a busy one. Rows that compare are measured in
 turn with what they are compared with; CPU is the processes' own; the load stands beside each row, since walls depend
 on it. Store and API server, which share nothing with the installed cluster, are measured while that is idle.
 ``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two.
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.benchmarks import apiserver, applying, controllers, executor, idle, pods, services, store
+from tests.benchmarks import apiserver, applying, controllers, executor, idle, lifecycle, pods, probes, services, store
 from tests.benchmarks.figures import Figure, load
 from tests.support.node import TestNode
 
@@ -93,6 +93,7 @@ def measure_all(idle_s: float) -> list[Row]:
     with pods.place() as (bench, node):
         single = rows(lambda: pods.singles(bench, node, SINGLES))
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
+        life = [*rows(lifecycle.measure, "life: "), *rows(probes.measure, "probes: ")]
         with ThreadPoolExecutor(1) as pool:
             calm = pool.submit(calm_rows, bench, node, idle_s)
             private = [
@@ -102,7 +103,7 @@ def measure_all(idle_s: float) -> list[Row]:
             ]
             idled = calm.result()
     nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: "), *rows(controllers.measure)]
-    return [*single, *burst, *nodes, *private, *idled]
+    return [*single, *burst, *life, *nodes, *private, *idled]
 
 
 def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
