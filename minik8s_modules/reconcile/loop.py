@@ -19,9 +19,10 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.claiming import Claimer
 from minik8s_modules.reconcile.desired import assemble, decide_pod
+from minik8s_modules.reconcile.hearing import Hearing
 from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
-from minik8s_modules.reconcile.observed import ObservedContainer, observation
+from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.pull_secrets import credentials, pulls_of
 from minik8s_modules.reconcile.pulling import Pulls
@@ -72,6 +73,7 @@ class Reconciler:
         self._claimer = Claimer(shard.addresses, self.on_references)
         self._ids = itertools.count(1)
         self._pulls = Pulls(shard.gateway, self._teller)
+        self._hearing = Hearing(clock, self._teller, self._pulls, shard.registrar.enqueue)
 
     def start(self) -> None:
         """Work from now on; every node is observed fully first."""
@@ -132,40 +134,11 @@ class Reconciler:
     def on_gateway(self, message: JsonObject) -> None:
         """Handle a message of the gateway; nodes of other shards are not ours."""
         state = self._nodes.get(str(message.get("node") or ""))
-        handle = _MESSAGES.get(str(message.get("op") or ""))
-        if state is None or handle is None:
+        if state is None or not self._hearing.understands(message):
             return
         with self._lock:
-            state.dirty |= handle(self, state, message)
+            state.dirty |= self._hearing.take(state, message)
         self._queue.add(state.name)
-
-    def _on_alive(self, state: NodeState, message: JsonObject) -> set[str]:
-        alive = bool(message["alive"])
-        if alive and not state.alive:
-            state.observe_fully()
-        state.alive = alive
-        self._shard.registrar.enqueue(state.name)
-        return set()
-
-    def _on_state(self, state: NodeState, message: JsonObject) -> set[str]:
-        now = self._clock.now()
-        seen = [observation(raw, now) for raw in message["containers"]]
-        return state.on_state(seen, map(str, message["images"]), self._clock.monotonic())
-
-    def _on_event(self, state: NodeState, message: JsonObject) -> set[str]:
-        raw = message["container"]
-        seen = observation(raw, self._clock.now()) if raw is not None else None
-        return state.on_event(str(message["id"]), seen, self._clock.monotonic(), self._teller.happened)
-
-    def _on_images(self, state: NodeState, message: JsonObject) -> set[str]:
-        return set(state.decisions) if state.on_images(map(str, message["images"])) else set()
-
-    def _on_pulled(self, state: NodeState, message: JsonObject) -> set[str]:
-        return self._pulls.on_pulled(state, message, self._clock.now())
-
-    def _on_checked(self, state: NodeState, message: JsonObject) -> set[str]:
-        uid = str(message["pod"])
-        return {uid} if state.checking.on_checked(uid, message["results"]) else set()
 
     def on_outcome(self, outcome: Outcome) -> None:
         """Handle the end of an item; the runner's callback."""
@@ -422,13 +395,3 @@ class Reconciler:
                 services=self._shard.objects.services(node),
                 tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
             )
-
-
-_MESSAGES: dict[str, Callable[[Reconciler, NodeState, JsonObject], set[str]]] = {
-    "alive": Reconciler._on_alive,  # noqa: SLF001 - a table of its own methods
-    "state": Reconciler._on_state,  # noqa: SLF001
-    "event": Reconciler._on_event,  # noqa: SLF001
-    "images": Reconciler._on_images,  # noqa: SLF001
-    "pulled": Reconciler._on_pulled,  # noqa: SLF001
-    "checked": Reconciler._on_checked,  # noqa: SLF001
-}
