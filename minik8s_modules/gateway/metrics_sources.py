@@ -15,11 +15,12 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 import orjson
 
 from minik8s_modules.base.clock import parse_rfc3339
-from minik8s_modules.gateway.errors import DockerUnavailable
+from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk, Machine, Marks, Reading, Usage, machine_of
 from minik8s_modules.module_utils.minik8s import labels
 
@@ -165,8 +166,8 @@ class Source:
             self._cadvisor.close()
 
     def _marks(self) -> dict[str, Marks]:
-        label = f"%7B%22label%22%3A%5B%22{labels.NODE.replace('/', '%2F')}%3D{self._node}%22%5D%7D"
-        found = self._docker.get(f"/v{STATS_VERSION}/containers/json?filters={label}") or []
+        filters = orjson.dumps({"label": [f"{labels.NODE}={self._node}"]}).decode()
+        found = self._docker.get(f"/v{STATS_VERSION}/containers/json?{urlencode({'filters': filters})}") or []
         return {each["Id"]: _marks_of(each.get("Labels") or {}) for each in found}
 
     def _from_cadvisor(self, marks: Mapping[str, Marks]) -> dict[str, Usage] | None:
@@ -197,11 +198,11 @@ class Source:
     def _machine(self) -> Machine | None:
         if not self._root:
             self._root = str((self._docker.get(f"/v{STATS_VERSION}/info") or {}).get("DockerRootDir") or "")
-        proc = {each: self._files.read(f"/proc/{each}") for each in _PROC}
         try:
+            proc = {each: self._files.read(f"/proc/{each}") for each in _PROC}
             return machine_of(proc, self._files.disk(self._root or "/"), time.time())
-        except ValueError as error:
-            self._warn(str(error))
+        except (ValueError, NodeUnreachable) as error:
+            self._warn(f"its own figures cannot be read: {error}")
             return None
 
 

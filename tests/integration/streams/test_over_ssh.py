@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from minik8s_modules.api.kinds import NODE
 from tests.integration.gateway.conftest import Sshd, _keygen, start_sshd, user
 from tests.integration.streams.conftest import Streaming
 from tests.integration.streams.test_forwarding import forwarded, servers, talk
@@ -57,3 +60,21 @@ def test_ports(streaming: Streaming) -> None:
         assert talk(greeter, b"") == b"hello\n"
         assert talk(echo, b"x" * 1_000_000) == b"x" * 1_000_000
         assert talk(nobody, b"") == b""
+
+
+def test_figures_of_the_machine(streaming: Streaming) -> None:
+    streaming.admin.create(NODE, {"metadata": {"name": streaming.node.name}})
+    capacity = {"cpu": "2", "memory": "4Gi"}
+    body = {"status": {"capacity": capacity, "allocatable": capacity}}
+    streaming.admin.patch(NODE, streaming.node.name, "", body, subresource="status")
+    top = ("top", "node", streaming.node.name, "--no-headers")
+    streaming.until(lambda: streaming.kubectl(*top, check=False).returncode == 0, 60)
+    assert int(streaming.kubectl(*top).stdout.split()[3].removesuffix("Mi")) > 0
+    with socket.socket(socket.AF_UNIX) as gateway:
+        gateway.settimeout(30)
+        gateway.connect(str(streaming.folder / "gw.sock"))
+        told = gateway.makefile("rb")
+        stats = next(message for line in told if (message := json.loads(line))["op"] == "stats")
+    # /proc and the file system of Docker's directory, read through the sftp channel
+    assert 0 < stats["machine"]["memory_available_bytes"] < stats["machine"]["memory_bytes"]
+    assert 0 < stats["machine"]["disk"]["available_bytes"] < stats["machine"]["disk"]["capacity_bytes"]
