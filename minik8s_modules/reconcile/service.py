@@ -26,6 +26,7 @@ from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed
+from minik8s_modules.reconcile.services_telling import ServiceTeller
 from minik8s_modules.reconcile.shard import Objects, Shard
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
 from minik8s_modules.reconcile.tokens import TokenBook
@@ -84,6 +85,7 @@ class ShardService:
         self._addresses = Informer(api, POD_ADDRESS)
         self._services = ServiceFeed(api, settings, self._on_services)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
+        self._service_teller = ServiceTeller(self._recorder, self._services.service, self._node)
         self._writer = StatusWriter(MirrorApi(api, self._static, self._told), self._view, self._release, clock)
         self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock, policies.reserved)
         self._references = ReferencedObjects(self._cache, self._on_references)
@@ -190,6 +192,7 @@ class ShardService:
 
     def _on_outcome(self, outcome: Outcome) -> None:
         if not self._checks.take(outcome) and not self._household.take(outcome):
+            self._service_teller.on_outcome(outcome)
             self.loop.on_outcome(outcome)
 
     def _on_gateway(self, message: JsonObject) -> None:

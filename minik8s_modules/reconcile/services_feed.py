@@ -47,6 +47,10 @@ class ServiceFeed:
         """Return whether everything was listed once, waiting up to ``timeout_s`` for each kind."""
         return self._services.wait_synced(timeout_s) and self._slices.wait_synced(timeout_s)
 
+    def service(self, key: Key) -> JsonObject | None:
+        """Return a Service, None when there is none."""
+        return self._services.get(key.namespace, key.name)
+
     def entries(self, node: JsonObject) -> Entries:
         """Return the section ``services`` of a node, as things stand now."""
         with self._lock:

@@ -42,13 +42,27 @@ def apply(options):
     from minik8s.services import Services
 
     check = options.pop("check", False)
+    dying = Killer(options.pop("die_at", -1))
     request = Request("n1", state_dir=os.path.join(options.pop("folder"), "state"), **options)
-    section, context = Services(), context_for(request)
+    section, context = Services(), context_for(request, checkpoint=dying)
     sent = count_sent()
     began = cpu_s()
     result = run_pass(section, request, context, check=check)
     result["cpu_s"], result["sent_bytes"] = cpu_s() - began, sum(sent)
     return result
+
+
+class Killer:
+    """A checkpoint that kills its own process before effect number ``at``."""
+
+    def __init__(self, at):
+        self._left = at
+
+    def __call__(self, _effect):
+        """Die, or count one effect."""
+        if self._left == 0:
+            os.kill(os.getpid(), 9)
+        self._left -= 1
 
 
 def count_sent():
