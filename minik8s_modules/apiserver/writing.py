@@ -57,7 +57,6 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
         key = target.kind.key(target.namespace, name(fresh))
         try:
             with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
-                _record(backend, target, fresh, None, options)
                 return _store_new(backend, key, fresh, options)
         except KeyExists:
             collided = name(fresh)
@@ -79,6 +78,7 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
     )
     if target.kind.namespaced and target.namespace not in options.assumed_namespaces:
         admission.check_namespace(backend, target, obj)
+    _record(backend, target, obj, None, options)  # before admission: what plugins add is nobody's, as in Kubernetes
     chain.run("mutate", backend, "create", target, obj, None, options)
     _refuse(target.kind, obj, validate_create(kind, obj))
     chain.run("validate", backend, "create", target, obj, None, options)
@@ -213,8 +213,8 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
     if new == old:
         return old
-    chain.run("mutate", backend, "update", target, new, old, options)
     _record(backend, target, new, old, options)
+    chain.run("mutate", backend, "update", target, new, old, options)
     if managed_fields.same(new, old):
         return old
     _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))

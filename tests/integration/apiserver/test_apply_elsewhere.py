@@ -162,3 +162,19 @@ def test_kubectl_migrates_from_client_side_apply(namespace: Namespace, tmp_path)
     manifest.write_text(json.dumps(body))
     namespace.server.kubectl("apply", "-f", str(manifest))
     assert not namespace.server.request("GET", path).json["metadata"].get("labels")
+
+
+def test_what_admission_adds_to_a_pod_is_nobodys_so_it_migrates(namespace: Namespace, tmp_path):
+    account = {"metadata": {"name": "default"}}
+    namespace.server.request("POST", namespace.path("serviceaccounts"), account)
+    manifest = tmp_path / "p.json"
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    meta = {"name": "p", "namespace": namespace.name}
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}))
+    namespace.server.kubectl("apply", "-f", str(manifest))
+    made = namespace.get("p", "pods").json
+    assert made["spec"]["volumes"], "admission mounts a token"
+    owned = json.dumps([entry["fieldsV1"] for entry in made["metadata"]["managedFields"]])
+    assert "f:volumes" not in owned
+    done = namespace.server.kubectl("apply", "--server-side", "-f", str(manifest))
+    assert (done.stdout, "Error" in done.stderr) == ("pod/p serverside-applied\n", False), done.stderr
