@@ -139,6 +139,8 @@ def _tried(client: Client, store: Store, number: int) -> list[str]:
         found += [] if store.is_as_at(revision) else ["a refused write stored something"]
     else:
         found = _kept_faults(client, base.kind, _json(answer))
+    if base.kind.namespaced:  # node ports are the cluster's: the next one may want the same
+        client.request("DELETE", collection(base.kind, namespace))
     return [f"{fault}: {told}" for fault in found]
 
 
