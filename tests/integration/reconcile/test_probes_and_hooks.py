@@ -212,7 +212,8 @@ def test_a_daemon_killed_in_every_state_of_a_life_leaves_a_life_that_goes_on(
 
     lifecycle = {"postStart": {"exec": {"command": waiting("post")}}, "preStop": {"exec": {"command": waiting("pre")}}}
     probes: JsonObject = {"startupProbe": {"exec": {"command": ["grep", "-q", "go-up", "/log"]}, "periodSeconds": 1}}
-    app = container(["sleep", "3600"], lifecycle=lifecycle, volumeMounts=mounts, **probes)
+    term = ["sh", "-c", "trap exit TERM; while :; do sleep 0.1; done"]
+    app = container(term, lifecycle=lifecycle, volumeMounts=mounts, **probes)
     init = container(waiting("init"), "init", volumeMounts=mounts)
     create(cluster, "life", [app], initContainers=[init], volumes=volumes, terminationGracePeriodSeconds=60)
 
