@@ -17,9 +17,11 @@ class Notes:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
+        self.kinds: list[str] = []
 
-    def event(self, obj: Any, kind: str, reason: str, message: str, **_: Any) -> None:
+    def event(self, obj: dict[str, Any], kind: str, reason: str, message: str, **_: object) -> None:
         """Note one event."""
+        self.kinds.append(kind)
         self.events.append((obj["kind"], reason, message))
 
 
@@ -43,4 +45,4 @@ def test_an_error_is_told_once_and_its_end_too() -> None:
     assert notes.events[-1] == ("Service", "ServiceRulesUpdated", "node n1: rules are as declared")
     teller.on_outcome(Outcome("i", "n1", "failed", {}, "x"))
     teller.on_outcome(outcome({"default/gone:80": "x"}))
-    assert len(notes.events) == 4
+    assert notes.kinds == ["Warning", "Warning", "Normal", "Normal"]
