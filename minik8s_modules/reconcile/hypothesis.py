@@ -47,12 +47,16 @@ class Hypothesis(NamedTuple):
         overlay: ConfigMaps and Secrets by kind and key.
         messages: what to tell.
         order: in which order pods come and go because of workloads.
+        services: Services that would differ, by namespace/name (None: gone).
+        standing: all pods of the cluster as they would be.
     """
 
     pods: Mapping[str, JsonObject | None]
     overlay: Mapping[tuple[str, str], JsonObject | None]
     messages: tuple[str, ...]
     order: tuple[JsonObject, ...] = ()
+    services: Mapping[str, JsonObject | None] = {}
+    standing: tuple[JsonObject, ...] = ()
 
 
 def parse_question(body: Any) -> Question:
@@ -91,6 +95,7 @@ def hypothesis(
     known = {objects.key(pod): pod for pod in pods}
     changed: dict[str, JsonObject | None] = {}
     overlay: dict[tuple[str, str], JsonObject | None] = {}
+    services: dict[str, JsonObject | None] = {}
     messages: list[str] = []
     for operation in question.operations:
         obj = operation.object
@@ -99,16 +104,18 @@ def hypothesis(
             _take_pod(operation, known, changed, messages, now)
         elif kind in {"ConfigMap", "Secret"}:
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind == "Service":
+            services[str(key)] = None if operation.operation == "delete" else obj
         elif workload_kind(obj) is None:
             messages.append(f"{kind} {key}: nothing on a node follows from it alone")
     bound = _bound(changed, known.values(), nodes, messages)
     changed |= bound
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
+    standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
     if not changes:
-        return Hypothesis(changed, overlay, tuple(messages))
-    standing = [bound.get(objects.uid(pod)) or pod for pod in known.values()]
+        return Hypothesis(changed, overlay, tuple(messages), services=services, standing=standing)
     found = unrolled(changes, workloads, standing, nodes, now)
-    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), found.order)
+    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), found.order, services, standing)
 
 
 def _take_pod(

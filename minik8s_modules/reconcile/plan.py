@@ -31,6 +31,7 @@ from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
 from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.services_hypothesis import with_services
 from minik8s_modules.reconcile.values import PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
@@ -208,7 +209,8 @@ class Planner:
                 told += [
                     f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}" for one, why in _obstacles(decision)
                 ]
-        after = assemble(basis.node, decisions.values(), self._settings, basis.services)
+        services = with_services(basis.services, found.services, found.standing, objects.name(basis.node))
+        after = assemble(basis.node, decisions.values(), self._settings, services)
         for section in SECTIONS:
             ours = {
                 key
