@@ -15,8 +15,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import NOTHING, LabelSelector, Requirement, from_label_selector
+from minik8s_modules.api.taints import untolerated
 from minik8s_modules.scheduler.framework import NodeInfo, PodInfo, Snapshot
-from minik8s_modules.scheduler.taints import untolerated
 
 Judge = Callable[[NodeInfo], Sequence[str]]
 Domain = tuple[str, str]  # topology key, the node's value

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.taints import tolerates, untolerated
 from minik8s_modules.scheduler.affinity import InterPodAffinity, NodeAffinity, PodTopologySpread, TaintPreference
 from minik8s_modules.scheduler.framework import Decision, NodeInfo, PodInfo, Profile, Snapshot, amounts, decide
-from minik8s_modules.scheduler.taints import tolerates, untolerated
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})

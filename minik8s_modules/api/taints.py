@@ -12,10 +12,11 @@ from minik8s_modules.api.objects import JsonObject
 
 def tolerates(pod: JsonObject, taint: Mapping[str, Any]) -> bool:
     """Return whether one of the pod's tolerations covers ``taint``."""
-    return any(_covers(toleration, taint) for toleration in objects.spec(pod).get("tolerations") or [])
+    return any(covers(toleration, taint) for toleration in objects.spec(pod).get("tolerations") or [])
 
 
-def _covers(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+def covers(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Return whether one toleration covers ``taint``, for however long."""
     if toleration.get("effect") not in {None, "", taint.get("effect")}:
         return False
     if toleration.get("key") not in {None, "", taint.get("key")}:
