@@ -118,10 +118,12 @@ def main() -> None:
     params, check = module.params, module.check_mode
     docker = Docker(params["docker_socket"])
     wanted = Wanted(params["containers"], params["images"], params["to_free_bytes"])
+    found, fenced = NOTHING, False
     try:
         with hold_node(params["state_dir"], check=check):
             fenced = is_fenced(params["state_dir"], params["token"])
-            found = NOTHING if fenced else collect(docker, params["node"], wanted, check=check)
+            if not fenced:
+                found = collect(docker, params["node"], wanted, check=check)
     except NodeFault as fault:
         module.fail_json(msg=str(fault))
     finally:

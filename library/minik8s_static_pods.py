@@ -63,7 +63,8 @@ def main() -> None:
         found = read_manifests(path)
     except OSError as error:
         module.fail_json(msg=f"cannot read {path}: {error.strerror}")
-    module.exit_json(changed=False, **found._asdict())
+    else:
+        module.exit_json(changed=False, **found._asdict())
 
 
 if __name__ == "__main__":
