@@ -171,5 +171,7 @@ def test_lines_that_are_none_are_passed_over(pause: Pause, server: Server):
 
 
 def test_it_ends_politely(pause: Pause):
+    pause.declare()
+    assert pause.state() == {}  # it is up: before that the signal would end it by force
     pause.process.terminate()
     assert pause.process.wait(WAIT_S) == 0
