@@ -58,7 +58,9 @@ def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
     yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
     address = settings.advertise_address
     subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
-    yield Wanted(ENDPOINTS, "default", "kubernetes", {"subsets": subsets}, keep=True)
+    # its slice stands below and is not to be made a second time
+    unmirrored = {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
+    yield Wanted(ENDPOINTS, "default", "kubernetes", {"metadata": unmirrored, "subsets": subsets}, keep=True)
     endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
     yield Wanted(
         ENDPOINT_SLICE,
@@ -153,7 +155,10 @@ def _change(backend: Backend, kind: Kind, namespace: str, name: str, mutate: wri
 
 
 def _merged(old: JsonObject, content: JsonObject) -> JsonObject:
-    return {**old, **{field: value for field, value in content.items() if field != "metadata"}}
+    labels = (content.get("metadata") or {}).get("labels") or {}
+    metadata = {**old["metadata"], "labels": {**(old["metadata"].get("labels") or {}), **labels}}
+    kept = {field: value for field, value in content.items() if field != "metadata"}
+    return {**old, **kept, "metadata": metadata if labels else old["metadata"]}
 
 
 def _create(backend: Backend, each: Wanted) -> None:
