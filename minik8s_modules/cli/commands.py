@@ -224,6 +224,7 @@ def planning(commands: Subparsers) -> None:
         usage="drift [options] [NODE ...]",
     )  # fmt: skip
     add_words(parser, "NODE", "default: all nodes")
+    parser.add_argument("--heal", action="store_true", help="then have it put right at once")
     _exitcode_option(parser)
 
 

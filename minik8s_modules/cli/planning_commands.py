@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, PLAN
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import rfc3339_micro
 from minik8s_modules.cli import planning
 from minik8s_modules.cli.manifests import read_manifests
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.client.api import ApiClient
+
+OBSERVE = "minik8s.io/observe"
+"""Annotation of a Node: when it changes, the reconciler observes the whole node at once (reconcile/shard.py)."""
 
 
 def plan(client: ApiClient, options: argparse.Namespace) -> int:
@@ -27,7 +33,17 @@ def drift(client: ApiClient, options: argparse.Namespace) -> int:
     spec: JsonObject = {"objects": []}
     if options.words:
         spec["nodes"] = [objects.name(client.get(NODE, name)) for name in options.words]
-    return _show(client, spec, detailed=options.detailed_exitcode)
+    result = _show(client, spec, detailed=options.detailed_exitcode)
+    if options.heal:
+        _heal(client, spec.get("nodes") or [objects.name(node) for node in client.list(NODE).items])
+    return result
+
+
+def _heal(client: ApiClient, nodes: Sequence[str]) -> None:
+    """Have nodes looked at as a whole now, and not at their next turn; what differs is put right by that."""
+    for name in nodes:
+        client.patch(NODE, name, "", {"metadata": {"annotations": {OBSERVE: rfc3339_micro(datetime.now(UTC))}}})
+        print(f"node {name} is being healed")
 
 
 def _show(client: ApiClient, spec: JsonObject, *, detailed: bool) -> int:

@@ -27,7 +27,7 @@ from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.pull_secrets import credentials, pulls_of
 from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.resources import host_ip
-from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, read_of
+from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, observation_asked, read_of
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
 from minik8s_modules.reconcile.values import PodDecision, PodInputs
@@ -106,6 +106,9 @@ class Reconciler:
         if new is None:
             self._nodes[name].facts_wanted = True
         self._shard.registrar.enqueue(name)
+        if observation_asked(old, new):
+            self._nodes[name].observe_fully()
+            self._queue.add(name)
         if read_of(old) != read_of(new):
             self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
 

@@ -68,6 +68,16 @@ def by_age(pod: JsonObject) -> tuple[str, str, str]:
     return (str(objects.dig(pod, "metadata", "creationTimestamp") or ""), *objects.key(pod))
 
 
+OBSERVE = "minik8s.io/observe"
+
+
+def observation_asked(old: JsonObject | None, new: JsonObject | None) -> bool:
+    """Return whether somebody asks for a full observation of the node now (``minik8s drift --heal``)."""
+    if old is None or new is None:
+        return False
+    return objects.annotations(old).get(OBSERVE) != objects.annotations(new).get(OBSERVE)
+
+
 def read_of(node: JsonObject | None) -> tuple[Any, ...]:
     """Return what decisions read of a Node."""
     status = objects.status(node or {})

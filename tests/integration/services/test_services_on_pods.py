@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 from collections import Counter
 from functools import partial
 
 from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.cli import planning_commands
 from tests.integration.services.conftest import SERVER, Cluster, answers, fetch
 from tests.support.node import command
 
@@ -98,7 +100,7 @@ def test_replacing_all_back_ends_under_load_fails_no_request(cluster: Cluster) -
     assert set(seen) == {"old-1", "old-2", "new-1", "new-2"}, seen
 
 
-def test_rules_flushed_by_hand_come_back_with_the_next_observation(cluster: Cluster) -> None:
+def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:
     cluster.web("kept", {"app": "kept"})
     address = cluster.service("kept", {"app": "kept"})
     cluster.until(lambda: fetch(address) == "kept", 60)
@@ -107,6 +109,11 @@ def test_rules_flushed_by_hand_come_back_with_the_next_observation(cluster: Clus
     assert fetch(address, timeout_s=1) != "kept"
     plan = cluster.plan()
     assert any(step["section"] == "services" for step in plan["nodes"][cluster.node.name]["steps"]), plan
-    # any change of a service finds the damage, too
+    # put right at once when asked for; else at the next observation
+    options = argparse.Namespace(words=[], heal=True, detailed_exitcode=False)
+    assert planning_commands.drift(cluster.admin, options) == 0
+    cluster.until(lambda: fetch(address) == "kept", 30)
+    # any change of a service finds damage, too
+    command("nft", "delete", "table", "ip", table)
     cluster.service("another", {"app": "nobody"})
     cluster.until(lambda: fetch(address) == "kept", 30)
