@@ -52,7 +52,7 @@ __all__ = ["CacheEvent", "CacheList", "CachedObject", "Subscription", "WatchCach
 log = logging.getLogger(__name__)
 
 LOAD_PAGE = 2_000  # entries a request; 2,000 x 1.6 KB stay far below a second of etcd's time
-RING_EVENTS = 5_000  # per resource
+RING_EVENTS = 5_000  # per resource, and at most RING_BYTES of them
 
 
 class WatchCache:
@@ -61,7 +61,7 @@ class WatchCache:
     Args:
         store: where the objects are.
         prefix: everything below it is kept.
-        ring_events: how many events per resource a resumption may go back.
+        ring_events: how many events per resource a resumption may go back, if they fit into ``RING_BYTES``.
     """
 
     def __init__(self, store: Store, prefix: str = "/registry/", *, ring_events: int = RING_EVENTS) -> None:
@@ -264,5 +264,4 @@ class WatchCache:
     def _forget_history(self, revision: int) -> None:
         self._floor = revision
         for resource in self._resources.values():
-            resource.ring.clear()
-            resource.floor = revision
+            resource.forget_history(revision)

@@ -12,6 +12,11 @@ import orjson
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.interface import Change, Entry
 
+RING_BYTES = 16 << 20
+"""Bytes of events a resource; a watcher that is further behind is dropped by the hub as well."""
+PARSED_EVENTS = 200
+"""So many of the latest events may hold the parsed forms of what they replaced."""
+
 
 class CachedObject:
     """One object's final bytes; ``labels`` are parsed at once, ``object`` when first asked for."""
@@ -28,9 +33,14 @@ class CachedObject:
     @property
     def object(self) -> dict[str, Any]:
         """The parsed object; shared, not to be changed."""
-        if self._object is None:
-            self._object = orjson.loads(self.data)
-        return self._object
+        found = self._object  # once: another thread may forget it meanwhile
+        if found is None:
+            found = self._object = orjson.loads(self.data)
+        return found
+
+    def forget_parsed(self) -> None:
+        """Drop the parsed form, some seven times the bytes; whoever asks again has it parsed again."""
+        self._object = None
 
 
 class CacheList(NamedTuple):
@@ -62,10 +72,11 @@ class CacheEvent(NamedTuple):
 class Resource:
     """The objects below one ``/registry/<group>/<plural>/`` and its ring of events."""
 
-    def __init__(self, floor: int, ring_events: int) -> None:
+    def __init__(self, floor: int, ring_events: int, ring_bytes: int = RING_BYTES) -> None:
         self.objects: dict[str, CachedObject] = {}
         self.keys: list[str] = []
-        self.ring: deque[CacheEvent] = deque(maxlen=ring_events)
+        self.ring: deque[CacheEvent] = deque()
+        self._ring_events, self._ring_bytes, self._held_bytes = ring_events, ring_bytes, 0
         self.floor = floor  # events up to this revision are not in the ring
         self.changes = 0  # how often an object came, changed or went
 
@@ -104,10 +115,24 @@ class Resource:
         return CacheEvent(kind, change.key, change.revision, made, previous)
 
     def remember(self, event: CacheEvent) -> None:
-        """Put the event into the ring; the oldest leaves a full one."""
-        if len(self.ring) == self.ring.maxlen:
-            self.floor = self.ring[0].revision
+        """Put the event into the ring; the oldest leave one that holds too many, or too much."""
         self.ring.append(event)
+        self._held_bytes += len(event.data)
+        while len(self.ring) > self._ring_events or (self._held_bytes > self._ring_bytes and len(self.ring) > 1):
+            oldest = self.ring.popleft()
+            self._held_bytes -= len(oldest.data)
+            self.floor = oldest.revision
+        if len(self.ring) > PARSED_EVENTS:
+            old = self.ring[-PARSED_EVENTS]
+            for superseded in (old.previous, old.current if old.type == "DELETED" else None):
+                if superseded is not None:
+                    superseded.forget_parsed()
+
+    def forget_history(self, revision: int) -> None:
+        """Empty the ring: it reaches back to ``revision`` from now on."""
+        self.ring.clear()
+        self._held_bytes = 0
+        self.floor = revision
 
 
 def difference(known: Mapping[str, int], entries: Iterable[Entry], revision: int) -> list[Change]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import orjson
 import pytest
 
 from minik8s_modules.store.cache import CacheEvent, WatchCache
-from minik8s_modules.store.cached import difference
+from minik8s_modules.store.cached import PARSED_EVENTS, CachedObject, Resource, difference
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Entry
@@ -158,6 +158,46 @@ def test_a_ring_that_overflowed_answers_expired_and_only_for_its_resource(store,
     cache.subscribe(PODS, revisions[1], events)
     assert [event.revision for event in events.wait(5)] == revisions[2:]
     cache.subscribe("/registry/core/secrets/", start, Events())
+
+
+def _history(resource: Resource, names: Iterable[str]) -> list[CacheEvent]:
+    """Return the events of objects that come, change and go, remembered by the resource."""
+    found = []
+    revision = 0
+    for name in names:
+        for value in (stored(name), stored(name, labels={"app": name}), None):
+            revision += 1
+            change = Change(PODS + name, value, None, revision, created=False)
+            data = with_revision(value, revision)[0] if value else b""
+            event = resource.apply(change, CachedObject(change.key, data, revision, {}) if value else None)
+            assert event is not None
+            resource.remember(event)
+            found.append(event)
+    return found
+
+
+def test_a_ring_is_bounded_by_bytes_too():
+    resource = Resource(0, ring_events=1000, ring_bytes=1000)
+    events = _history(resource, (str(number) for number in range(50)))
+    kept = resource.after(0)
+    assert sum(len(event.data) for event in kept) <= 1000
+    assert kept == events[-len(kept) :]
+    assert resource.floor == kept[0].revision - 1
+
+
+def test_one_event_larger_than_a_ring_is_kept_alone():
+    resource = Resource(0, ring_events=1000, ring_bytes=10)
+    events = _history(resource, ["large"])
+    assert resource.after(0) == events[-1:]
+
+
+def test_what_was_replaced_long_ago_is_not_kept_parsed_but_can_be_asked_for():
+    resource = Resource(0, ring_events=1000)
+    old = _history(resource, ["old"])
+    before = [event.current.object for event in old]
+    _history(resource, (str(number) for number in range(PARSED_EVENTS)))
+    assert [event.current.object for event in old] == before
+    assert all(event.current.object is not first for event, first in zip(old, before, strict=True))
 
 
 def test_revisions_before_the_load_are_expired(store):
