@@ -16,6 +16,7 @@ from minik8s_modules.api.defaults_workloads import generate_job_selector
 from minik8s_modules.api.errors import BadRequest, Conflict
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, metadata, name, spec, status
+from minik8s_modules.api.propagation import with_policy
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
 NAMESPACE_FINALIZER = "kubernetes"
@@ -253,9 +254,10 @@ def graceful_deletion(kind: Kind, obj: JsonObject, options: JsonObject, now: dat
 
     A pod that runs somewhere is marked with its grace period (the options', else the spec's) and goes when its node
     says so by a DELETE with grace 0; a second DELETE can only shorten the time. A pod never scheduled or already ended,
-    and every other object, goes at once unless finalizers hold it. Source: apiserver ``rest.BeforeDelete``,
-    ``podStrategy.CheckGracefulDelete``.
+    and every other object, goes at once unless finalizers hold it: its own, or the one that the options' policy for
+    dependents adds. Source: apiserver ``rest.BeforeDelete``, ``podStrategy.CheckGracefulDelete``.
     """
+    before, obj = obj, with_policy(kind, obj, options)
     grace_s = _grace_s(kind, obj, options)
     if not is_deleting(obj):
         if grace_s:
@@ -265,7 +267,7 @@ def graceful_deletion(kind: Kind, obj: JsonObject, options: JsonObject, now: dat
     if not current_s and not _held(kind, obj):
         return Deletion("remove", obj)
     if grace_s >= current_s:
-        return Deletion("wait", obj, graceful=True)
+        return Deletion("wait" if obj is before else "mark", obj, graceful=True)
     if grace_s == 0:
         return _immediate(kind, obj, now)
     began = parse_rfc3339(metadata(obj)["deletionTimestamp"]) - timedelta(seconds=current_s)

@@ -36,7 +36,7 @@ class Deleted(NamedTuple):
     gone: bool
 
 
-def delete_options(body: JsonObject, arguments: Mapping[str, str], options: Options) -> JsonObject:
+def delete_options(body: JsonObject, arguments: Mapping[str, str]) -> JsonObject:
     """Return the DeleteOptions of a request: the body's, else those in the query.
 
     Raises:
@@ -49,8 +49,10 @@ def delete_options(body: JsonObject, arguments: Mapping[str, str], options: Opti
         wanted["propagationPolicy"] = arguments["propagationPolicy"]
     if wanted.get("kind", "DeleteOptions") != "DeleteOptions":
         raise BadRequest(f"the body of a delete request must be DeleteOptions, not {wanted['kind']}")
+    if "orphanDependents" not in wanted and arguments.get("orphanDependents") in {"true", "false"}:
+        wanted["orphanDependents"] = arguments["orphanDependents"] == "true"
     incoming.check_types(DELETE_OPTIONS, wanted)
-    _check_propagation(wanted, options)
+    _check_propagation(wanted)
     return wanted
 
 
@@ -61,14 +63,14 @@ def _grace(text: str) -> int:
         raise BadRequest(f'gracePeriodSeconds: Invalid value: "{text}": must be a whole number') from error
 
 
-def _check_propagation(wanted: JsonObject, options: Options) -> None:
+def _check_propagation(wanted: JsonObject) -> None:
     policy: Any = wanted.get("propagationPolicy")
     if policy not in _PROPAGATIONS:
         raise BadRequest(
             f'propagationPolicy: Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"'
         )
-    if policy == "Foreground":
-        options.warn("propagationPolicy Foreground: dependents are not waited for; the object is deleted first")
+    if policy and wanted.get("orphanDependents") is not None:
+        raise BadRequest("propagationPolicy: orphanDependents and deletionPropagation cannot be both set")
 
 
 def asks_dry_run(wanted: JsonObject) -> bool:

@@ -32,7 +32,7 @@ def evict(backend: Backend, target: Target, eviction: JsonObject, options: Optio
     eviction = incoming.readable(EVICTION, eviction, options)
     incoming.check_place(target, eviction)
     pod = target._replace(subresource="")
-    wanted = deleting.delete_options(eviction.get("deleteOptions") or {}, {}, options)
+    wanted = deleting.delete_options(eviction.get("deleteOptions") or {}, {})
     obj = backend.get(pod).object
     if not is_deleting(obj) and status(obj).get("phase") not in {"Succeeded", "Failed", "Pending"}:
         _ask_budgets(backend, obj, target.namespace, options)

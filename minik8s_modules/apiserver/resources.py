@@ -281,7 +281,7 @@ def patch(call: Call) -> Response:
 def delete(call: Call) -> Response:
     """Delete an object; pods and what is only marked are shown, for the rest a Status says that it is gone."""
     form_wanted, options = call.form(), call.options()
-    wanted = _delete_options(call, options)
+    wanted = _delete_options(call)
     deleted = deleting.delete(call.backend, call.target, wanted, options)
     kind = call.target.kind
     if deleted.gone and kind is not POD:
@@ -294,16 +294,16 @@ def delete_collection(call: Call) -> Response:
     """Delete all selected objects and answer with their list."""
     form_wanted, options = call.form(), call.options()
     selection = select(call.target, call.arguments)
-    items = deleting.delete_collection(call.backend, selection, _delete_options(call, options), options)
+    items = deleting.delete_collection(call.backend, selection, _delete_options(call), options)
     meta: JsonObject = {"resourceVersion": str(call.backend.cache.revision)}
     body = presenting.many(call.target.kind, form_wanted, items, meta, call.backend.clock.now())
     return responses.raw(body, 200, options.warnings)
 
 
-def _delete_options(call: Call, options: incoming.Options) -> JsonObject:
+def _delete_options(call: Call) -> JsonObject:
     body = bodies.read(call.request)
     given = bodies.parse_object(body, bodies.media_type(call.request)) if body else {}
-    return deleting.delete_options(given, call.arguments, options)
+    return deleting.delete_options(given, call.arguments)
 
 
 VERBS: Mapping[str, Callable[[Call], Response]] = {

@@ -17,6 +17,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, Expired, NotFound, StatusError
 from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.propagation import with_policy
 from minik8s_modules.base.clock import Clock, FakeClock, rfc3339
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.client.watches import WatchEvent
@@ -187,7 +188,7 @@ class FakeApi:
         grace_s: int | None = None,
         uid: str | None = None,
         resource_version: str | None = None,
-        propagation: str | None = None,  # noqa: ARG002 - the client's signature
+        propagation: str | None = None,
     ) -> JsonObject:
         """Delete the object; a bound pod with grace, or an object with finalizers, is only marked."""
         with self.changed:
@@ -196,7 +197,7 @@ class FakeApi:
             seen = (objects.uid(old), objects.resource_version(old))
             if (uid or seen[0], resource_version or seen[1]) != seen:
                 raise Conflict(kind, name, "the preconditions do not hold")
-            new = copy.deepcopy(old)
+            new = with_policy(kind, copy.deepcopy(old), {"propagationPolicy": propagation})
             new["metadata"].setdefault("deletionTimestamp", rfc3339(self._clock.now()))
             waits = kind == POD and objects.spec(old).get("nodeName") and grace_s != 0
             return self._remove_or_put(kind, new, keep=bool(waits))

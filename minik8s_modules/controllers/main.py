@@ -14,6 +14,7 @@ from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
+from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.endpoints import EndpointsController
 from minik8s_modules.controllers.endpointslices import EndpointSliceController
@@ -61,6 +62,7 @@ def controllers(
         OrphanController(context),
         service_accounts(client),
         RootCa(client, authorities),
+        GarbageCollector(context),  # the last one: it shares the copies that the others have asked for
     ]
 
 

@@ -30,6 +30,18 @@ def without_bookkeeping(obj: JsonObject) -> JsonObject:
     return obj
 
 
+_IDENTITY = (
+    "name", "namespace", "uid", "resourceVersion", "ownerReferences", "finalizers", "deletionTimestamp"
+)  # fmt: skip
+
+
+def only_identity(obj: JsonObject) -> JsonObject:
+    """Return who ``obj`` is, whose it is and whether it is going; nothing of what it says."""
+    meta = obj.get("metadata") or {}
+    kept = {field: meta[field] for field in _IDENTITY if field in meta}
+    return {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": kept}
+
+
 def by_namespace(obj: JsonObject) -> str:
     """Return the namespace."""
     return objects.namespace(obj)
@@ -67,6 +79,7 @@ class Informers:
         self._client = client
         self._clock = clock
         self._informers: dict[Kind, Informer] = {}
+        self._identities: dict[Kind, Informer] = {}
         self._started = False
 
     def of(self, kind: Kind, *indexes: str) -> Informer:
@@ -81,15 +94,32 @@ class Informers:
             informer.add_index(name, INDEXES[name])
         return informer
 
+    def metadata_of(self, kind: Kind, *indexes: str) -> Informer:
+        """Return an informer of ``kind`` for who looks at metadata only.
+
+        It is the one that ``of`` has made by now; else one of its own that keeps ``only_identity`` of each object.
+        """
+        if kind in self._informers:
+            return self.of(kind, *indexes)
+        informer = self._identities.get(kind)
+        if informer is None:
+            informer = Informer(self._client, kind, clock=self._clock, transform=only_identity)
+            self._identities[kind] = informer
+            if self._started:
+                informer.start()
+        for name in indexes:
+            informer.add_index(name, INDEXES[name])
+        return informer
+
     def start(self) -> None:
         """Begin to list and watch; returns at once."""
         self._started = True
-        for informer in self._informers.values():
+        for informer in (*self._informers.values(), *self._identities.values()):
             informer.start()
 
     def stop(self) -> None:
         """End all watches."""
-        for informer in self._informers.values():
+        for informer in (*self._informers.values(), *self._identities.values()):
             informer.stop()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata
+from minik8s_modules.api.propagation import FOREGROUND, ORPHAN
 from minik8s_modules.api.validation import common
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
@@ -36,6 +37,9 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
         causes += common.all_invalid("metadata.finalizers", finalizer, common.qualified_name(finalizer))
+    if {ORPHAN, FOREGROUND} <= {*(meta.get("finalizers") or [])}:
+        told = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
+        causes.append(common.invalid("metadata.finalizers", meta["finalizers"], told))
     return causes
 
 

@@ -168,11 +168,25 @@ def test_deletecollection_deletes_what_the_selector_names(namespace: Namespace):
     assert [item["metadata"]["name"] for item in left] == ["c"]
 
 
-def test_foreground_deletion_is_warned_about(namespace: Namespace):
+@pytest.mark.parametrize(("policy", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")])
+def test_a_policy_for_dependents_holds_the_owner_until_another_is_asked_for(
+    namespace: Namespace, policy: str, finalizer: str
+):
     namespace.create("a")
-    options = {"propagationPolicy": "Foreground"}
-    answer = namespace.server.request("DELETE", namespace.path("configmaps", "a"), options)
-    assert "Foreground" in answer.headers["warning"]
+    path = namespace.path("configmaps", "a")
+    marked = namespace.server.request("DELETE", path, {"propagationPolicy": policy}).json["metadata"]
+    assert marked["finalizers"] == [finalizer]
+    assert "deletionTimestamp" in marked
+    assert namespace.server.request("DELETE", path, {"propagationPolicy": "Background"}).json["status"] == "Success"
+    assert namespace.server.request("GET", path).code == 404
+
+
+def test_contradicting_policies_are_refused(namespace: Namespace):
+    namespace.create("a")
+    both = {"propagationPolicy": "Orphan", "orphanDependents": False}
+    assert namespace.server.request("DELETE", namespace.path("configmaps", "a"), both).code == 400
+    held = {"metadata": {"finalizers": ["orphan", "foregroundDeletion"]}}
+    assert namespace.create("b", **held).code == 422
 
 
 def test_a_namespace_being_deleted_takes_nothing_new_and_goes_by_finalize(namespace: Namespace):
