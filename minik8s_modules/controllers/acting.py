@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers.steps import (
@@ -260,7 +260,7 @@ class Acting:
 
 
 def _groups(steps: Iterable[Step]) -> Iterable[list[Step]]:
-    """Yield steps that may go side by side: creations in a row, deletions in a row, any other alone."""
+    """Yield steps that may go side by side: creations in a row, deletions, changes of pods, any other alone."""
     for kind, group in itertools.groupby(enumerate(steps), lambda each: _lane(*each)):
         found = [step for _, step in group]
         if kind != "again":
@@ -273,6 +273,8 @@ def _lane(number: int, step: Step) -> object:
             return "create"
         case Delete():
             return "delete"
+        case Patch(kind) if kind == POD:
+            return "patch"
         case Again():
             return "again"
         case _:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET, Kind
+from minik8s_modules.api.kinds import DEPLOYMENT, JOB, POD, REPLICA_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.deployments import decide_deployment
 from minik8s_modules.controllers.imagined import Decider, World
+from minik8s_modules.controllers.jobs import decide_job
 from minik8s_modules.controllers.replicasets import decide_replica_set
 from minik8s_modules.controllers.steps import Step
 
@@ -32,4 +33,9 @@ def replica_set_steps(world: World, replica_set: JsonObject) -> list[Step]:
     return decide_replica_set(replica_set, world.found(POD, replica_set), related, world.now)
 
 
-DECIDERS: Mapping[Kind, Decider] = {DEPLOYMENT: deployment_steps, REPLICA_SET: replica_set_steps}
+def job_steps(world: World, job: JsonObject) -> list[Step]:
+    """Return the steps of a job of the world."""
+    return decide_job(job, world.found(POD, job), world.now)
+
+
+DECIDERS: Mapping[Kind, Decider] = {DEPLOYMENT: deployment_steps, REPLICA_SET: replica_set_steps, JOB: job_steps}

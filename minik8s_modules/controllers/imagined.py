@@ -83,9 +83,7 @@ class World:
         """Return what ``owner`` controls, and what nobody does in its namespace."""
         mine, space = objects.uid(owner), objects.namespace(owner)
         return [
-            obj
-            for obj in self.all(kind)
-            if objects.namespace(obj) == space and (_controller_uid(obj) or mine) == mine
+            obj for obj in self.all(kind) if objects.namespace(obj) == space and (_controller_uid(obj) or mine) == mine
         ]
 
     def controlled(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:

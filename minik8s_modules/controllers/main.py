@@ -19,6 +19,7 @@ from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.endpoints import EndpointsController
 from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
+from minik8s_modules.controllers.jobs import JobController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
@@ -54,6 +55,7 @@ def controllers(
     return [
         ReplicaSetController(context),
         DeploymentController(context),
+        JobController(context),
         EndpointSliceController(context),
         EndpointsController(context),
         NamespaceController(client),

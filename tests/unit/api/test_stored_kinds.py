@@ -33,7 +33,7 @@ STORED = [kind for kind in KINDS.all() if kind.group in GROUPS or (not kind.grou
 EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{kind.version}.{kind.group}")
 
 # kinds for which something acts on every field that their samples set
-ACTED_ON = (LIMIT_RANGE, REPLICA_SET, LEGACY_REPLICA_SET, DEPLOYMENT, CERTIFICATE_SIGNING_REQUEST)
+ACTED_ON = (LIMIT_RANGE, REPLICA_SET, LEGACY_REPLICA_SET, DEPLOYMENT, CERTIFICATE_SIGNING_REQUEST, JOB)
 
 
 @EACH
