@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 JsonObject = dict[str, Any]
 OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
-SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services")
+SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services", "dns", "ingress")
 """Sections in the order a node realizes them."""
 
 FACTS = "facts"

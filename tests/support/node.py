@@ -12,7 +12,9 @@ from typing import Any
 
 from minik8s_modules.module_utils.minik8s import labels, mounts
 from minik8s_modules.module_utils.minik8s.containers import Containers
+from minik8s_modules.module_utils.minik8s.dns import Dns
 from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.ingress import Ingress
 from minik8s_modules.module_utils.minik8s.netlink import Netlink
 from minik8s_modules.module_utils.minik8s.network import Network
 from minik8s_modules.module_utils.minik8s.sandboxes import Sandboxes
@@ -23,7 +25,8 @@ from minik8s_modules.module_utils.minik8s.volumes import Volumes
 
 SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
 SECTIONS: dict[str, AnySection] = {
-    section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services())
+    section.name: section
+    for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
 }
 
 

@@ -15,6 +15,7 @@ from .cgroups import Limits
 from .container_spec import LIMIT_FACETS, Mount, declared_facets, observed_facets, secret_label
 from .faults import KeyFault
 from .section import Due, Facets, Plan, Step
+from .service_links import forget_links, with_links_of
 
 Inspect = Mapping[str, Any]
 
@@ -186,7 +187,8 @@ def _plan_restart(steps: list[Step], key: str, entry: Mapping[str, Any], current
     sandbox = _usable_sandbox(key, entry, seen)
     if current["Id"] in seen.mountless:
         steps.append(Step("remove", key, f"{name_of(current)} (a mount's source is gone)", current["Id"]))
-        steps.append(Step("create", key, name_of(current), (entry, sandbox.id, _mounts(seen))))
+        again = with_links_of(entry, current["Config"])
+        steps.append(Step("create", key, name_of(current), (again, sandbox.id, _mounts(seen))))
     steps.append(Step("start", key, name_of(current)))
 
 
@@ -202,6 +204,7 @@ def _compare(
         for name in ("entrypoint", "cmd", "working_dir", "user"):
             after[name] = before[name]
         after.update({name: text for name, text in before.items() if name.startswith("env ") and name not in after})
+    forget_links(entry, current["Config"], (before, after))
     return before, after
 
 
@@ -231,7 +234,7 @@ def _plan_drift(
         return
     steps.append(Step("remove", key, f"{name_of(current)} (differs: {what})", current["Id"]))
     name = labels.container_name(wanted[0]["pod"], wanted[0]["name"], wanted[0]["attempt"])
-    steps.append(Step("create", key, name, wanted))
+    steps.append(Step("create", key, name, (with_links_of(wanted[0], current["Config"]), *wanted[1:])))
     steps.append(Step("start", key, name))
 
 

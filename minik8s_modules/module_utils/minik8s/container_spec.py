@@ -35,6 +35,7 @@ ENTRY: Schema = {
     "entrypoint": Field((LIST, NONE), required=False),
     "cmd": Field((LIST, NONE), required=False),
     "env": Field((LIST,), required=False, default=()),
+    "links": Field((LIST,), required=False, default=()),
     "secret_env": Field((LIST,), required=False, default=()),
     "working_dir": Field((TEXT, NONE), required=False),
     "user": Field((TEXT, NONE), required=False),
@@ -111,6 +112,7 @@ def _check_lists(key: str, full: Mapping[str, Any]) -> None:
     for name in ("entrypoint", "cmd"):
         check_texts(f"{key}.{name}", full[name] or [])
     check_texts(f"{key}.env", full["env"], 2)
+    check_texts(f"{key}.links", full["links"], 2)
     check_texts(f"{key}.secret_env", full["secret_env"], 4)
     for row in full["secret_env"]:
         split_key(row[1])
@@ -150,7 +152,9 @@ def body_of(
     marks = labels.pod_labels(node, entry["pod"], entry["type"], entry["name"], entry["attempt"])
     if entry["secret_env"]:
         marks[labels.SECRET_ENV] = secret_label(entry["secret_env"], secrets, node_key)
-    env = {**dict(entry["env"]), **secrets}
+    if entry["links"]:
+        marks[labels.SERVICE_LINKS] = "true"
+    env = {**dict(entry["links"]), **dict(entry["env"]), **secrets}
     body: dict[str, Any] = {
         "Image": entry["image"],
         "Labels": marks,

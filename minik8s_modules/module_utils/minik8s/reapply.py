@@ -16,8 +16,10 @@ import time
 from typing import Any
 
 from .containers import Containers
+from .dns import Dns
 from .documents import load_document, stored_node
 from .faults import NodeFault
+from .ingress import Ingress
 from .network import Network
 from .sandboxes import Sandboxes
 from .secrets import Secrets
@@ -29,7 +31,8 @@ from .volumes import Volumes
 UNATTENDED_S = 120.0  # four touches of the gateway, one every 30 s
 BUDGET_S = 600.0  # nobody waits for this run
 SECTION_OBJECTS: dict[str, AnySection] = {
-    section.name: section for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services())
+    section.name: section
+    for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
 }
 
 

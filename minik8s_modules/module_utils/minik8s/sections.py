@@ -5,4 +5,4 @@ Each has a module ``library/minik8s_<section>.py`` and a file of logic ``<sectio
 
 from __future__ import annotations
 
-SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services")
+SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services", "dns", "ingress")

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 REPOSITORY = Path(__file__).parents[3]
-PASSES = ("network", "secrets", "volumes", "sandboxes", "containers", "services")
+PASSES = ("network", "secrets", "volumes", "sandboxes", "containers", "services", "dns", "ingress")
 NAMES = [f"minik8s_{name}" for name in (*PASSES, "facts")]
 SECTIONS = NAMES[:-1]
 ALL = sorted(path.stem for path in (REPOSITORY / "library").glob("minik8s_*.py"))

@@ -1,0 +1,142 @@
+#!/usr/bin/python
+"""Names on one node: the thin shell of module_utils/minik8s/dns.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minik8s_dns
+short_description: The names that a node's DNS server answers, and the server's own files
+description:
+  - Writes the zone of the cluster, the zone of addresses, a file of hosts and the Corefile of the node's DNS server,
+    which looks at them every 0.3 s; nothing is restarted. The server itself (role C(coredns)) is not started here.
+  - Gives the server's address to C(lo) where the node does not have it yet.
+  - With C(host_resolver) in the entry C(server), the node's resolv.conf asks that server; the former one is kept and
+    comes back when this is no longer declared.
+options:
+  node:
+    description: Name of the node. Only state that carries this name is looked at or changed.
+    type: str
+    required: true
+  mode:
+    description:
+      - With V(full), O(entries) is the whole declared set; what is not in it is removed.
+      - With V(delta), O(upsert) and O(delete) change the set whose digest is O(base); only their keys are looked at.
+    type: str
+    choices: [full, delta]
+    default: full
+  entries:
+    description: The whole declared set, by key. Required with O(mode=full).
+    type: dict
+  base:
+    description: Digest of the set a delta builds on. Another one on the node answers RV(base_mismatch).
+    type: str
+  upsert:
+    description: Entries a delta adds or replaces, by key.
+    type: dict
+  delete:
+    description: Keys a delta removes.
+    type: list
+    elements: str
+  token:
+    description:
+      - Fencing token, epoch and revision. A node that has seen a newer one answers RV(fenced) and changes nothing.
+      - Left out (a run by hand), only the node's lock is taken.
+    type: list
+    elements: int
+  state_dir:
+    description: Directory of what survives a boot (token, last declared sets, pods' files).
+    type: path
+    default: /var/lib/minik8s
+  run_dir:
+    description: Directory of what does not survive a boot (secret values, stop markers).
+    type: path
+    default: /run/minik8s
+  docker_socket:
+    description: Unix socket of the node's Docker daemon.
+    type: path
+    default: /var/run/docker.sock
+attributes:
+  check_mode:
+    description: Reports the same steps and diff, and changes nothing.
+    support: full
+  diff_mode:
+    description: The diff shows, for each key that differs, what is and what will be. Secret values are never in it.
+    support: full
+  idempotent:
+    description: A second run finds nothing to do, unless a key's error or RV(due) says otherwise.
+    support: full
+author: minik8s
+"""
+
+EXAMPLES = r"""
+- name: A service, one of its pods, and a host
+  minik8s_dns:
+    node: worker-1
+    entries:
+      server:
+        listen: 169.254.20.10
+        port: 53
+        domain: cluster.local
+        forward: []
+      service/default/web:
+        records:
+          - [web.default.svc, A, 100.0.0.7]
+          - [_http._tcp.web.default.svc, SRV, 80, web.default.svc]
+        pointers: [[100.0.0.7, web.default.svc]]
+        names: [[100.0.0.7, web]]
+      host/shop.example.test:
+        names: [[169.254.20.10, shop.example.test]]
+"""
+
+RETURN = r"""
+section:
+  description: Name of the section.
+  type: str
+  returned: always
+digest:
+  description: Digest of the declared set as it now stands on the node.
+  type: str
+  returned: always
+steps:
+  description: What was done (in check mode, what would be done), in order for each key.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {action: set, key: "service/default/web", detail: "web.default.svc.cluster.local. 5 IN A 100.0.0.7"}
+status:
+  description: What is known of each key looked at after the steps; null when there is nothing.
+  type: dict
+  returned: always
+errors:
+  description: Reason and message of each key that could not be realized; the others are.
+  type: dict
+  returned: always
+due:
+  description: Keys that need another run after C(after_s) seconds, and why.
+  type: list
+  elements: dict
+  returned: always
+base_mismatch:
+  description: Whether a delta did not fit; nothing was changed then.
+  type: bool
+  returned: always
+fenced:
+  description: Whether a newer token was seen; nothing was changed then.
+  type: bool
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.dns import Dns
+from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+
+
+def main() -> None:
+    """Run one pass."""
+    arguments = ARGUMENTS
+    run_module(AnsibleModule(arguments, required_if=REQUIRED_IF, supports_check_mode=True), Dns())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""One nginx of our own on a node: its directory, its main file, ``nginx -t`` on a staged copy, and its reload.
+
+It shares nothing with another nginx of the machine but the program: own prefix, pid, temporary directories, ports.
+Which files are in force is written down after a reload (``loaded``), so that a kill between both is made good.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from .faults import KeyFault
+from .files import TEMPORARY, read_bytes, write_atomically
+from .paths import secrets_dir
+
+MAIN, LOADED, PID, HOSTS, SECRETS = "nginx.conf", "loaded", "nginx.pid", "hosts", "secrets"
+PROGRAM = "/usr/sbin/nginx"
+CHECK_S = 10.0
+_TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+Tree = dict[str, str]
+
+
+def folder_of(state_dir: str) -> str:
+    """Return the prefix of the node's own nginx."""
+    return os.path.join(state_dir, "nginx")
+
+
+def main_text(config: Mapping[str, Any], *, root: bool = True) -> str:
+    """Return the main file. Paths are relative to the prefix; what no host claims is answered 404."""
+    places = "".join(f"    {name}_temp_path tmp/{name};\n" for name in _TEMPORARY)
+    user = "user www-data;\n" if root else ""
+    return (
+        "# Written by minik8s_ingress; put back when changed.\n"
+        f"{user}worker_processes 1;\nworker_shutdown_timeout 1h;\npid {PID};\nerror_log stderr warn;\n"
+        "events { worker_connections 4096; }\n"
+        "http {\n"
+        f"{places}"
+        "    server_tokens off;\n    access_log off;\n    client_max_body_size 0;\n    proxy_http_version 1.1;\n"
+        "    server_names_hash_bucket_size 256;\n    server_names_hash_max_size 8192;\n"
+        "    default_type text/html;\n"
+        "    map $http_upgrade $minik8s_connection { default upgrade; '' ''; }\n"
+        f"    include {HOSTS}/*.conf;\n"
+        f"    server {{\n        listen {config['http_port']};\n        server_name minik8s.invalid;\n"
+        "        return 404 '<h1>404</h1><p>minik8s: nothing is declared for this host.</p>\\n';\n    }\n"
+        f"    server {{\n        listen {config['https_port']} ssl default_server;\n"
+        "        ssl_reject_handshake on;\n    }\n"
+        "}\n"
+    )
+
+
+def fallback_text(config: Mapping[str, Any]) -> str:
+    """Return the file of requests for hosts that nobody declared, where no default backend is declared either."""
+    return (
+        "# Written by minik8s_ingress: _\n"
+        f"server {{\n    listen {config['http_port']} default_server;\n    server_name _;\n"
+        "    return 404 '<h1>404</h1><p>minik8s: nothing is declared for this host and path.</p>\\n';\n}\n"
+    )
+
+
+def read_tree(folder: str) -> Tree:
+    """Return the files of a server by name; those of a killed run are not among them."""
+    found: Tree = {}
+    names = [MAIN]
+    with contextlib.suppress(FileNotFoundError):
+        names += [f"{HOSTS}/{name}" for name in os.listdir(os.path.join(folder, HOSTS))]
+    for name in names:
+        data = None if TEMPORARY in name else read_bytes(os.path.join(folder, name))
+        if data is not None:
+            found[name] = data.decode("utf-8", "replace")
+    return found
+
+
+def digest_of(tree: Tree) -> str:
+    """Return what tells two sets of files apart."""
+    digest = hashlib.sha256()
+    for name in sorted(tree):
+        digest.update(f"{name}\0{tree[name]}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def refusal(tree: Tree, run_dir: str, program: str = PROGRAM) -> str:
+    """Return why nginx would not run with these files, "" when it would. Stages a copy; nothing in force is touched."""
+    os.makedirs(run_dir, exist_ok=True)
+    stage = tempfile.mkdtemp(prefix="nginx-check-", dir=run_dir)
+    try:
+        prepare(stage, run_dir)
+        for name, text in tree.items():
+            with open(os.path.join(stage, name), "w", encoding="utf-8", errors="surrogatepass") as out:
+                out.write(text)
+        return _test(stage, program)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _test(stage: str, program: str) -> str:
+    argv = [program, "-t", "-q", "-p", stage + "/", "-c", MAIN]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=CHECK_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program} -t: {error}"
+    if done.returncode == 0:
+        return ""
+    told = [line.split("] ", 1)[-1] for line in done.stderr.splitlines() if "[emerg]" in line or "[alert]" in line]
+    return " ".join((told or done.stderr.splitlines() or [f"exit code {done.returncode}"])[:2]).replace(stage, "")
+
+
+def prepare(folder: str, run_dir: str) -> None:
+    """Make the directories of a server, and the link that leads to certificates on the tmpfs."""
+    for name in ("", HOSTS, "tmp"):
+        os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
+    link, target = os.path.join(folder, SECRETS), secrets_dir(run_dir)
+    if not os.path.islink(link) or os.readlink(link) != target:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        os.symlink(target, link)
+
+
+def master(folder: str) -> int:
+    """Return the process id of the running server, 0 when it does not run."""
+    data = (read_bytes(os.path.join(folder, PID)) or b"").strip()
+    if not data.isdigit():
+        return 0
+    words = (read_bytes(f"/proc/{int(data)}/cmdline") or b"").split(b"\0")
+    ours = any(os.fsencode(folder) in word for word in words) and b"nginx" in words[0]
+    return int(data) if ours else 0
+
+
+def loaded(folder: str) -> str:
+    """Return what the running server was told to load last: its process id and the digest of the files."""
+    return (read_bytes(os.path.join(folder, LOADED)) or b"").decode("ascii", "replace").strip()
+
+
+def mark_of(pid: int, tree: Tree) -> str:
+    """Return what ``loaded`` returns once server ``pid`` has these files."""
+    return f"{pid} {digest_of(tree)}"
+
+
+def reload(folder: str, pid: int) -> None:
+    """Have the server take its files over: new workers accept, the old ones end what they have begun."""
+    mark = mark_of(pid, read_tree(folder))
+    try:
+        os.kill(pid, signal.SIGHUP)
+    except ProcessLookupError:
+        raise KeyFault("ServerNotRunning", f"nginx (process {pid}) ended before it could load its files") from None
+    write_atomically(os.path.join(folder, LOADED), mark.encode() + b"\n", 0o644)
