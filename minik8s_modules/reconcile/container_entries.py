@@ -70,8 +70,11 @@ def failed_mount_event(text: str) -> PodEvent:
     return PodEvent("Warning", FAILED_MOUNT, text, f"mount/{text}")
 
 
-def declare(context: PodContext, container: JsonObject, kind: str, attempt: int) -> Step:
-    """Return the step that has ``attempt`` exist and started, or says why it cannot be configured."""
+def declare(context: PodContext, container: JsonObject, kind: str, attempt: int, *, made: bool = False) -> Step:
+    """Return the step that has ``attempt`` exist and started, or says why it cannot be configured.
+
+    ``made``: it exists, so which Services there are counts no more for it.
+    """
     pod, name = context.pod, container["name"]
     try:
         variables = environment(pod, container, context.inputs)
@@ -81,6 +84,8 @@ def declare(context: PodContext, container: JsonObject, kind: str, attempt: int)
         event = PodEvent("Warning", "Failed", f"Error: {error}", f"config/{name}/{error}", name)
         waiting = Waiting("CreateContainerConfigError", str(error))
         return Step(kept(context, container, kind), waiting=waiting, events=(event,))
+    if variables.links and not made:
+        entry["links"] = variables.links
     sealed = Sealed({own_secret(pod, name): dict(variables.made)} if variables.made else {})
     return Step(entry, references=variables.references, sealed=sealed)
 

@@ -22,6 +22,7 @@ from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, recorded_status
 from minik8s_modules.reconcile.probes import Verdict, examine
 from minik8s_modules.reconcile.sandboxes import RESET_AFTER_S
+from minik8s_modules.reconcile.service_links import takes_in_links
 from minik8s_modules.reconcile.stopping import stop
 from minik8s_modules.reconcile.values import PodEvent, Waiting
 
@@ -71,7 +72,7 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
         # the node compares what is declared with what runs; a changed ConfigMap, Secret or label must not replace it
         step = _untouched(context, container, kind, last.attempt)
     else:
-        step = declare(context, container, kind, last.attempt)
+        step = declare(context, container, kind, last.attempt, made=True)
     waiting = CREATING if verdict.health.held else None
     return step._replace(waiting=waiting, events=verdict.events, checks=verdict.checks, health=verdict.health)
 
@@ -96,7 +97,7 @@ def _untouched(context: PodContext, container: JsonObject, kind: str, attempt: i
 
 def _configured_from_objects(container: JsonObject) -> bool:
     sources = [variable.get("valueFrom") or {} for variable in container.get("env") or []]
-    return bool(container.get("envFrom")) or any(
+    return bool(container.get("envFrom") or takes_in_links(container)) or any(
         source.get("configMapKeyRef")
         or source.get("secretKeyRef")
         or source.get("resourceFieldRef")

@@ -8,6 +8,7 @@ secret in by ``$(VAR)`` becomes a value of a secret of the pod's own (``<namespa
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -46,6 +47,9 @@ class Environment(NamedTuple):
     made: Mapping[str, bytes]
     """Values put together from secrets, by variable."""
     variables: Mapping[str, Value]
+    """All by name, the links too."""
+    links: list[list[str]]
+    """Those of Services, as far as nothing of the pod bears their names."""
 
 
 def own_secret(pod: JsonObject, container: str) -> str:
@@ -59,14 +63,20 @@ def environment(pod: JsonObject, container: JsonObject, inputs: PodInputs) -> En
     Raises:
         ConfigurationMissing: a ConfigMap, Secret or key that is not optional does not exist.
     """
+    links: dict[str, Value] = {}
+    if objects.spec(pod).get("enableServiceLinks") is not False:
+        links.update(inputs.links)
     variables: dict[str, Value] = {**service_variables(inputs.settings.api_address)}
+    known = ChainMap(variables, links)
     for source in container.get("envFrom") or []:
         variables.update(_from_source(pod, source, inputs))
     for variable in container.get("env") or []:
-        value = _value(pod, container, variable, variables, inputs)
+        value = _value(pod, container, variable, known, inputs)
         if value is not None:
             variables[variable["name"]] = value
-    return _as_environment(own_secret(pod, container["name"]), variables, inputs.settings.hmac_key)
+    made = _as_environment(own_secret(pod, container["name"]), variables, inputs.settings.hmac_key)
+    rows = [[name, str(value)] for name, value in links.items() if name not in variables]
+    return made._replace(variables=known, links=rows)
 
 
 def service_variables(address: str) -> dict[str, str]:
@@ -102,7 +112,7 @@ def _as_environment(own: str, variables: dict[str, Value], hmac_key: bytes) -> E
             references.add(reference)
         else:
             made[name] = value.value
-    return Environment(plain, secret, frozenset(references), made, variables)
+    return Environment(plain, secret, frozenset(references), made, variables, [])
 
 
 def expand(text: str, variables: Mapping[str, Value]) -> Value:

@@ -30,7 +30,7 @@ from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, observation_asked, read_of
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
-from minik8s_modules.reconcile.values import PodDecision, PodInputs
+from minik8s_modules.reconcile.values import PodInputs
 from minik8s_modules.reconcile.writer import View
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -240,7 +240,8 @@ class Reconciler:
             return None
         state.decisions[uid] = decision
         self._teller.decided(pod, decision.events)
-        self._declare_checks(state, uid, decision)
+        sandbox = state.observed.pod(uid).sandbox
+        state.checking.declare(self._shard.gateway, uid, sandbox.id if sandbox else "", decision.checks)
         for image in decision.pulls:
             given = credentials(pod, image, inputs.secrets)
             self._pulls.ask(state, uid, image, f"{state.name}-{self._token[1]}-p{next(self._ids)}", given)
@@ -248,10 +249,6 @@ class Reconciler:
             return pod  # the claim follows at once, and with it the next decision and its status
         self._shard.writer.enqueue(uid)
         return None
-
-    def _declare_checks(self, state: NodeState, uid: str, decision: PodDecision) -> None:
-        sandbox = state.observed.pod(uid).sandbox
-        state.checking.declare(self._shard.gateway, uid, sandbox.id if sandbox else "", decision.checks)
 
     def _forget(self, state: NodeState, uid: str) -> None:
         state.checking.forget(self._shard.gateway, uid)
@@ -280,6 +277,7 @@ class Reconciler:
             address_error=self._claimer.refusal(uid),
             tokens=self._shard.tokens.of(uid),
             checks=state.checking.results(uid),
+            links=self._shard.objects.links(objects.namespace(pod), {}),
         )
 
     def _claim(self, state: NodeState, pods: list[JsonObject]) -> None:
@@ -397,4 +395,5 @@ class Reconciler:
                 busy=state.sent is not None or bool(state.dirty),
                 services=self._shard.objects.services(node),
                 tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
+                links=self._shard.objects.links,
             )

@@ -31,6 +31,7 @@ from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
 from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.service_links import Links, no_links
 from minik8s_modules.reconcile.services_hypothesis import with_services
 from minik8s_modules.reconcile.values import PodDecision, PodInputs, PullState, Settings, Tokens
 
@@ -64,6 +65,7 @@ class Basis(NamedTuple):
     """The section ``services``."""
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
+    links: Links = no_links
 
 
 class Present(Protocol):
@@ -260,6 +262,7 @@ class Planner:
             errors={},
             settings=self._settings,
             address_error="" if address else f"no free address on node {objects.name(basis.node)}",
+            links=basis.links(objects.namespace(pod), found.services),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
         )
 

@@ -93,7 +93,7 @@ class ShardService:
         self.runner = outside.make_runner(self._on_outcome)
         self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
         shard = Shard(
-            Objects(self._pod, self._pods_of, self._node, self._synced, self._services.entries),
+            Objects(self._pod, self._pods_of, self._node, self._synced, self._services.entries, self._services.links),
             self._references,
             self._tokens,
             AddressBook(api, clock),

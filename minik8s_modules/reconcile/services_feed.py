@@ -6,13 +6,14 @@ Handlers run inside informers' locks and only note; deciding happens in the loop
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.reconcile.service_links import link_variables
 from minik8s_modules.reconcile.services import SERVICE_NAME, ServiceBook, dataplane_entry, service_ports
 from minik8s_modules.reconcile.values import Entries, Settings
 
@@ -25,12 +26,14 @@ class ServiceFeed:
     def __init__(self, api: Source, settings: Settings, on_change: Callable[[], None]) -> None:
         self._settings = settings
         self._on_change = on_change
-        self._services = Informer(api, SERVICE)
+        self._services = Informer(api, SERVICE, indexes={"namespace": objects.namespace})
         self._slices = Informer(api, ENDPOINT_SLICE, indexes={"service": _service_of})
         self._noting = threading.Lock()
         self._noted: set[Key] = set()
         self._lock = threading.Lock()
         self._book = ServiceBook()
+        self._links: dict[str, Mapping[str, str]] = {}
+        self._generation = 0
 
     def start(self) -> None:
         """List and watch; returns at once."""
@@ -60,6 +63,21 @@ class ServiceFeed:
                 self._book.put(str(key), self._ports(key))
             return self._book.entries(objects.name(node), dataplane_entry(node, self._settings))
 
+    def links(self, namespace: str, changes: Mapping[str, JsonObject | None]) -> Mapping[str, str]:
+        """Return the variables that tell a namespace's Services, if those of ``changes`` (None: gone) were so."""
+        if changes:
+            standing = {str(objects.key(one)): one for one in self._services.by_index("namespace", namespace)}
+            mine = {key: one for key, one in changes.items() if key.startswith(f"{namespace}/")}
+            return link_variables(one for one in {**standing, **mine}.values() if one is not None)
+        with self._noting:
+            known, generation = self._links.get(namespace), self._generation
+        if known is None:
+            known = link_variables(self._services.by_index("namespace", namespace))
+            with self._noting:
+                if generation == self._generation:  # else a Service has changed meanwhile
+                    self._links[namespace] = known
+        return known
+
     def _ports(self, key: Key) -> dict[str, Any]:
         service = self._services.get(key.namespace, key.name)
         if service is None:
@@ -67,7 +85,11 @@ class ServiceFeed:
         return service_ports(service, self._slices.by_index("service", str(key)))
 
     def _on_service(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        self._note(objects.key(new or old or {}))
+        key = objects.key(new or old or {})
+        with self._noting:
+            self._generation += 1
+            self._links.pop(key.namespace, None)
+        self._note(key)
 
     def _on_slice(self, old: JsonObject | None, new: JsonObject | None) -> None:
         for one in (old, new):

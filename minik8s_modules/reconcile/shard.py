@@ -12,6 +12,7 @@ from minik8s_modules.reconcile.items import Runner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.service_links import Links, no_links
 from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import Entries, PodDecision, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
@@ -35,6 +36,8 @@ class Objects(NamedTuple):
     synced: Callable[[], bool]
     services: Callable[[JsonObject], Entries] = _no_services
     """The section ``services`` of a Node."""
+    links: Links = no_links
+    """The variables that tell the Services of a namespace, if those of some keys (None: gone) were as given."""
 
 
 class Shard(NamedTuple):

@@ -103,6 +103,8 @@ class PodInputs(NamedTuple):
     tokens: Tokens = Tokens()
     checks: Mapping[str, CheckResult] = {}
     """Results of the pod's probes and hooks by ``<container id>/<name>``."""
+    links: Mapping[str, str] = {}
+    """Variables that tell the Services of the pod's namespace."""
 
 
 class Sealed(dict[str, dict[str, bytes]]):

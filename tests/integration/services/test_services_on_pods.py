@@ -117,3 +117,26 @@ def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:
     command("nft", "delete", "table", "ip", table)
     cluster.service("another", {"app": "nobody"})
     cluster.until(lambda: fetch(address) == "kept", 30)
+
+
+def test_a_container_knows_the_services_there_were_when_it_was_made(cluster: Cluster) -> None:
+    address = cluster.service("told", {"app": "nobody"}, ports=[{"name": "http", "port": 81}])
+    script = "env | sort >/tmp/env; sleep 3600"
+    cluster.create("reader", ["sh", "-c", script])
+    cluster.until(lambda: cluster.ready("reader"), 60)
+    told = dict(line.split("=", 1) for line in cluster.kubectl("exec", "reader", "--", "env").stdout.splitlines())
+    assert (told["TOLD_SERVICE_HOST"], told["TOLD_SERVICE_PORT_HTTP"]) == (address, "81")
+    assert told["TOLD_PORT_81_TCP"] == f"tcp://{address}:81"
+    before = cluster.container("reader")["containerID"]
+    # Services come and go, the node is looked at anew: nobody is replaced for it
+    cluster.admin.delete(SERVICE, "told", "default")
+    cluster.service("later", {"app": "nobody"})
+    cluster.daemons["reconcile"].kill()
+    cluster.daemons["reconcile"].start()
+    cluster.create("unlinked", enableServiceLinks=False)
+    cluster.until(lambda: cluster.ready("unlinked"), 60)
+    assert "LATER_SERVICE_HOST" not in cluster.kubectl("exec", "unlinked", "--", "env").stdout
+    assert cluster.container("reader")["containerID"] == before
+    assert cluster.container("reader")["restartCount"] == 0
+    for name in ("reader", "unlinked"):
+        cluster.delete(name, 0)

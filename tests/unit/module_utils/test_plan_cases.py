@@ -82,6 +82,7 @@ def as_docker_shows(entry: dict[str, Any], found: dict[str, Any]) -> dict[str, A
     config["Image"] = found.get("image", config["Image"])
     config["User"] = found.get("user", config["User"])
     config["Cmd"] = found.get("cmd", config["Cmd"])
+    config["Labels"] = {**config["Labels"], **found.get("labels", {})}
     bind = {"Type": "bind", "Source": MOUNT.source, "Destination": "/data", "RW": found.get("writable", False)}
     host["NetworkMode"] = found.get("network", host["NetworkMode"])
     host["CpuShares"] = found.get("cpu_shares", host["CpuShares"])

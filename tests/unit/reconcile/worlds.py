@@ -119,6 +119,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
             {TokenNeed(audience, s): token.encode() for audience, s, token in short.get("tokens", [])},
             {TokenNeed(audience, s): why for audience, s, why in short.get("token_errors", [])},
         ),
+        links=short.get("links", {}),
     )
 
 
