@@ -29,7 +29,7 @@ from minik8s_modules.reconcile.items import OnOutcome, Runner
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
-from minik8s_modules.reconcile.services import PROXY_MODES
+from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
 from minik8s_modules.reconcile.values import Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
@@ -79,14 +79,15 @@ def read_options(configuration: Configuration) -> Options:
     mode = configuration.text("proxy_mode", "auto")
     if mode not in PROXY_MODES:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
+    service_cidr = _network(configuration.text("service_cidr", Settings().service_cidr))
     settings = Settings(
         cluster_cidr=configuration.text("cluster_cidr", Settings().cluster_cidr),
         pause_image=configuration.text("pause_image", Settings().pause_image),
         bridge=configuration.text("bridge", Settings().bridge),
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
         cluster_dns=tuple(configuration.texts("cluster_dns", [])),
-        api_address=_address(configuration.text("api_address", "")),
-        service_cidr=_network(configuration.text("service_cidr", Settings().service_cidr)),
+        api_address=_address(configuration.text("api_address", "")) or kubernetes_address(service_cidr),
+        service_cidr=service_cidr,
         proxy_mode=mode,
     )
     return Options(

@@ -164,8 +164,7 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> JsonObject | None:
 def kubernetes_address(service_cidr: str) -> str:
     """Return HOST:PORT of default/kubernetes, which always has the first address of the range (startup.py).
 
-    Given as ``api_address``, it makes pods' ``KUBERNETES_SERVICE_HOST`` the cluster IP; the API server's certificate
-    holds that address, too.
+    It makes pods' ``KUBERNETES_SERVICE_HOST`` the cluster IP; the API server's certificate holds that address, too.
     """
     return f"{next(ipaddress.IPv4Network(service_cidr).hosts())}:443"
 

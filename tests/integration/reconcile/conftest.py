@@ -21,6 +21,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.reconcile.services import kubernetes_address
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode
@@ -92,7 +93,7 @@ class Cluster:
         return ApiServerProcess(
             self.folder / "api",
             self.etcd.endpoint,
-            addresses=(f"{self.node.range}.1",),
+            addresses=(f"{self.node.range}.1", kubernetes_address(self.node.services).rpartition(":")[0]),
             reconciler_client=client,
             listen_address="0.0.0.0",  # pods reach it through their bridge
             advertise_address=f"{self.node.range}.1",
@@ -135,7 +136,6 @@ class Cluster:
                 "bridge": self.node.bridge,
                 "pause_image": pause_image(SOCKET),
                 "service_cidr": self.node.services,
-                "api_address": f"{self.node.range}.1:{self.server.port}",
                 "plan": {
                     "listen": "127.0.0.1:0",
                     "cert": str(self.plan_serving.cert),

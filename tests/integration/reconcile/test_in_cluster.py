@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minik8s_modules.api.kinds import CONFIG_MAP, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
+from minik8s_modules.api.kinds import CONFIG_MAP, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT
 from tests.integration.reconcile.conftest import Cluster
 from tests.support.python_image import python_image
 
@@ -57,10 +57,13 @@ def test_a_program_in_a_pod_reaches_the_api_with_its_token(cluster: Cluster, ima
     # a user of its own: the token must be readable to it and to nobody else
     context = {"runAsUser": 1234}
     cluster.create("operator", containers=[container], serviceAccountName="operator", securityContext=context)
+    # it is told the address of the service `kubernetes`, which the node's rules lead to the API server
     found = cluster.until(lambda: _answered(cluster), 60)
     assert found == {"name": "world", "answer": "hello world", "secrets": "403"}
     app = cluster.container("operator")["containerID"].removeprefix("docker://")
     shown = cluster.node.docker.inspect(app)
+    host = cluster.admin.get(SERVICE, "kubernetes", "default")["spec"]["clusterIP"]
+    assert f"KUBERNETES_SERVICE_HOST={host}" in shown["Config"]["Env"]
     assert "eyJ" not in str(shown), "the token is a file and nothing else"
     assert cluster.container("operator")["restartCount"] == 0
     cluster.delete("operator", grace_s=0)
