@@ -16,6 +16,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.controllers.deployments import DeploymentController
+from minik8s_modules.controllers.disruption import DisruptionController
 from minik8s_modules.controllers.endpoints import EndpointsController
 from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
@@ -55,6 +56,7 @@ def controllers(
     return [
         ReplicaSetController(context),
         DeploymentController(context),
+        DisruptionController(context),
         JobController(context),
         EndpointSliceController(context),
         EndpointsController(context),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, DEPLOYMENT, KINDS
@@ -83,32 +86,87 @@ def eviction(name):
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
 
 
+class Budget:
+    """A budget over three running, ready pods, and what its controller would say of it."""
+
+    def __init__(self, namespace: Namespace, **spec: str) -> None:
+        self.server, self.namespace = namespace.server, namespace
+        self.path = f"/apis/policy/v1/namespaces/{namespace.name}/poddisruptionbudgets"
+        declared = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}, **spec}
+        self.made = self.server.request("POST", self.path, {"metadata": {"name": "b"}, "spec": declared}).json
+        for name in ("a", "b", "c"):
+            body = pod(name)
+            body["metadata"]["labels"] = {"app": "web"}
+            assert self.server.request("POST", namespace.path("pods"), body).code == 201
+            self.ready(name, "True")
+
+    def ready(self, name: str, status: str) -> None:
+        """Say whether the pod is ready."""
+        told = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}}
+        path = self.namespace.path("pods", name, "status")
+        assert self.server.request("PATCH", path, json.dumps(told).encode(), headers=MERGE).code == 200
+
+    def says(self, allowed: int, healthy: int, desired: int = 1) -> None:
+        """Say what the controller counted."""
+        counted = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired}
+        status = {**counted, "observedGeneration": 1, "expectedPods": 2}
+        told = self.server.request("GET", f"{self.path}/b").json | {"status": status}
+        assert self.server.request("PUT", f"{self.path}/b/status", told).code == 200
+
+    def evict(self, name: str, query: str = "", **options: object) -> Any:
+        """Ask for an eviction."""
+        body = {**eviction(name), **({"deleteOptions": options} if options else {})}
+        return self.server.request("POST", self.namespace.path("pods", name, "eviction") + query, body)
+
+    @property
+    def status(self) -> Any:
+        """The budget's status."""
+        return self.server.request("GET", f"{self.path}/b").json["status"]
+
+
 def test_eviction_deletes_unless_the_budget_says_no(namespace: Namespace):
-    server = namespace.server
-    budgets = f"/apis/policy/v1/namespaces/{namespace.name}/poddisruptionbudgets"
-    selector = {"matchLabels": {"app": "web"}}
-    made = server.request(
-        "POST", budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}}
-    )
-    for name in ("a", "b", "c"):
-        body = pod(name)
-        body["metadata"]["labels"] = {"app": "web"}
-        assert server.request("POST", namespace.path("pods"), body).code == 201
-        running = b'{"status":{"phase":"Running"}}'
-        server.request("PATCH", namespace.path("pods", name, "status"), running, headers=MERGE)
-    assert server.request("POST", namespace.path("pods", "a", "eviction"), eviction("a")).code == 201  # no word yet
-    assert namespace.get("a", "pods").code == 404
-    status = made.json | {"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 1,
-                                     "currentHealthy": 1, "expectedPods": 2}}  # fmt: skip
-    assert server.request("PUT", f"{budgets}/b/status", status).code == 200
-    assert server.request("POST", namespace.path("pods", "b", "eviction"), eviction("b")).code == 201
-    refused = server.request("POST", namespace.path("pods", "c", "eviction"), eviction("c"))
+    budget = Budget(namespace)
+    early = budget.evict("a")
+    assert (early.code, early.headers["retry-after"]) == (429, "10")
+    assert "is still being processed by the server" in early.json["details"]["causes"][0]["message"]
+    budget.says(allowed=1, healthy=1)
+    assert budget.evict("b", "?dryRun=All").code == 201
+    assert budget.status["disruptionsAllowed"] == 1
+    assert budget.evict("b").code == 201
+    assert namespace.get("b", "pods").code == 404
+    refused = budget.evict("c")
     assert (refused.code, refused.headers["retry-after"]) == (429, "10")
-    assert refused.json["details"]["causes"][0]["message"] == (
-        "The disruption budget b needs 1 healthy pods and has 1 currently"
-    )
+    assert refused.json["details"]["causes"] == [
+        {"reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently"}
+    ]
     assert namespace.get("c", "pods").code == 200
-    assert set(server.request("GET", f"{budgets}/b").json["status"]["disruptedPods"]) == {"b"}
+    assert set(budget.status["disruptedPods"]) == {"b"}
+
+
+def test_a_pod_that_is_not_ready_may_go_while_the_budget_is_kept_without_it(namespace: Namespace):
+    budget = Budget(namespace)
+    budget.says(allowed=0, healthy=1)
+    budget.ready("a", "False")
+    assert budget.evict("a").code == 201
+    assert "disruptedPods" not in budget.status
+    budget.says(allowed=0, healthy=0)
+    budget.ready("b", "False")
+    assert budget.evict("b").code == 429
+
+
+def test_unhealthy_pods_always_go_where_the_budget_says_so(namespace: Namespace):
+    budget = Budget(namespace, unhealthyPodEvictionPolicy="AlwaysAllow")
+    budget.says(allowed=0, healthy=0)
+    budget.ready("b", "False")
+    assert budget.evict("b").code == 201
+    assert budget.evict("c").code == 429
+
+
+def test_an_eviction_meant_for_another_pod_is_a_conflict(namespace: Namespace):
+    budget = Budget(namespace)
+    budget.says(allowed=1, healthy=2)
+    assert budget.evict("a", preconditions={"uid": "another"}).code == 409
+    assert budget.status["disruptionsAllowed"] == 1
 
 
 def test_a_signing_request_says_who_asks_and_is_approved_apart(namespace: Namespace):

@@ -18,6 +18,7 @@ from minik8s_modules.api.kinds import (
     KINDS,
     LEGACY_REPLICA_SET,
     LIMIT_RANGE,
+    POD_DISRUPTION_BUDGET,
     REPLICA_SET,
 )
 from minik8s_modules.api.selectors import parse_field_selector
@@ -33,7 +34,15 @@ STORED = [kind for kind in KINDS.all() if kind.group in GROUPS or (not kind.grou
 EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{kind.version}.{kind.group}")
 
 # kinds for which something acts on every field that their samples set
-ACTED_ON = (LIMIT_RANGE, REPLICA_SET, LEGACY_REPLICA_SET, DEPLOYMENT, CERTIFICATE_SIGNING_REQUEST, JOB)
+ACTED_ON = (
+    LIMIT_RANGE,
+    POD_DISRUPTION_BUDGET,
+    REPLICA_SET,
+    LEGACY_REPLICA_SET,
+    DEPLOYMENT,
+    CERTIFICATE_SIGNING_REQUEST,
+    JOB,
+)
 
 
 @EACH
