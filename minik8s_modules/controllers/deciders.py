@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DEPLOYMENT, JOB, POD, REPLICA_SET, Kind
+from minik8s_modules.api.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, REPLICA_SET, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.controllers.cronjobs import decide_cron_job
 from minik8s_modules.controllers.deployments import decide_deployment
 from minik8s_modules.controllers.imagined import Decider, World
 from minik8s_modules.controllers.jobs import decide_job
@@ -38,4 +39,14 @@ def job_steps(world: World, job: JsonObject) -> list[Step]:
     return decide_job(job, world.found(POD, job), world.now)
 
 
-DECIDERS: Mapping[Kind, Decider] = {DEPLOYMENT: deployment_steps, REPLICA_SET: replica_set_steps, JOB: job_steps}
+def cron_job_steps(world: World, cron_job: JsonObject) -> list[Step]:
+    """Return the steps of a cron job of the world."""
+    return decide_cron_job(cron_job, world.controlled(JOB, cron_job), world.now)
+
+
+DECIDERS: Mapping[Kind, Decider] = {
+    DEPLOYMENT: deployment_steps,
+    REPLICA_SET: replica_set_steps,
+    CRON_JOB: cron_job_steps,
+    JOB: job_steps,
+}

@@ -15,6 +15,7 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.controllers.collector import GarbageCollector
+from minik8s_modules.controllers.cronjobs import CronJobController
 from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.disruption import DisruptionController
 from minik8s_modules.controllers.endpoints import EndpointsController
@@ -58,6 +59,7 @@ def controllers(
         DeploymentController(context),
         DisruptionController(context),
         JobController(context),
+        CronJobController(context),
         EndpointSliceController(context),
         EndpointsController(context),
         NamespaceController(client),

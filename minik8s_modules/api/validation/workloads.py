@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from minik8s_modules.api import objects
+from minik8s_modules.api import cron, objects
 from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
@@ -209,6 +208,7 @@ def validate_cron_job(cron_job: JsonObject) -> list[Cause]:
     """Return why the cron job may not be kept."""
     declared = spec(cron_job)
     causes = schedule("spec.schedule", declared.get("schedule") or "")
+    causes += _time_zone(declared.get("timeZone"))
     policies = ("Allow", "Forbid", "Replace")
     causes += shared.one_of("spec.concurrencyPolicy", declared.get("concurrencyPolicy"), policies)
     causes += shared.not_negative(
@@ -221,61 +221,22 @@ def validate_cron_job(cron_job: JsonObject) -> list[Cause]:
     return causes
 
 
-_MACROS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_PARTS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
-    ("minute", 0, 59, ()), ("hour", 0, 23, ()), ("day of month", 1, 31, ()), ("month", 1, 12, _MONTHS),
-    ("day of week", 0, 6, _DAYS),
-)  # fmt: skip
-_RANGE = re.compile(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?", re.ASCII)
-
-
 def schedule(field: str, text: str) -> list[Cause]:
     """Return what is wrong with a cron schedule: five fields, or ``@hourly`` and the like, or ``@every 5m``."""
     if not text:
         return [common.required(field)]
     if "TZ" in text:
         return [common.invalid(field, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")]
-    if text.startswith("@"):
-        known = text in _MACROS or re.fullmatch(r"@every ([0-9.]+(ns|us|ms|s|m|h))+", text)
-        return [] if known else [common.invalid(field, text, f"unrecognized descriptor: {text}")]
-    fields = text.split()
-    if len(fields) != len(_PARTS):
-        told = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        return [common.invalid(field, text, told)]
-    wrong = [_cron_part(part, *bounds) for part, bounds in zip(fields, _PARTS, strict=True)]
-    return [common.invalid(field, text, told) for told in wrong if told][:1]
+    try:
+        cron.parse(text)
+    except cron.BadSchedule as error:
+        return [common.invalid(field, text, str(error))]
+    return []
 
 
-def _cron_part(part: str, what: str, low: int, high: int, names: tuple[str, ...]) -> str:
-    """Return what is wrong with one field of a schedule, or ""."""
-    for each in part.split(","):
-        found = _RANGE.fullmatch(each)
-        if found is None:
-            return f"failed to parse {what}: {each}"
-        first, last, step = found.groups()
-        numbers = [_cron_number(text, names, low) for text in (first, last) if text not in {None, "*", "?"}]
-        wrong = _cron_range([-1 if number is None else number for number in numbers], low, high)
-        if None in numbers:
-            return f"failed to parse int from {first}"
-        if wrong or (step is not None and not step.strip("0")):
-            return f"{wrong or 'step of range should be a positive number'}: {each}"
-    return ""
-
-
-def _cron_range(values: list[int], low: int, high: int) -> str:
-    if any(value < low for value in values):
-        return f"beginning of range ({min(values)}) below minimum ({low})"
-    if any(value > high for value in values):
-        return f"end of range ({max(values)}) above maximum ({high})"
-    return f"beginning of range ({values[0]}) beyond end of range ({values[1]})" if values != sorted(values) else ""
-
-
-_LONGEST_NUMBER = 10  # digits; Python refuses to read numbers of more than 4,300
-
-
-def _cron_number(text: str, names: tuple[str, ...], low: int) -> int | None:
-    if text.lower() in names:
-        return names.index(text.lower()) + low
-    return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else None
+def _time_zone(zone: str | None) -> list[Cause]:
+    try:
+        cron.zone_of(zone)
+    except cron.BadSchedule as error:
+        return [common.invalid("spec.timeZone", zone, str(error))]
+    return []

@@ -11,6 +11,7 @@ from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
+    CRON_JOB,
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
     HORIZONTAL_POD_AUTOSCALER_V1,
@@ -42,6 +43,7 @@ ACTED_ON = (
     DEPLOYMENT,
     CERTIFICATE_SIGNING_REQUEST,
     JOB,
+    CRON_JOB,
 )
 
 
