@@ -21,7 +21,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.benchmarks import apiserver, applying, controllers, executor, idle, lifecycle, pods, probes, services, store
+from tests.benchmarks import (
+    apiserver,
+    applying,
+    controllers,
+    executor,
+    idle,
+    lifecycle,
+    pods,
+    probes,
+    services,
+    store,
+    streams,
+)
 from tests.benchmarks.figures import Figure, load
 from tests.support.node import TestNode
 
@@ -93,7 +105,7 @@ def measure_all(idle_s: float) -> list[Row]:
     with pods.place() as (bench, node):
         single = rows(lambda: pods.singles(bench, node, SINGLES))
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
-        life = [*rows(lifecycle.measure, "life: "), *rows(probes.measure, "probes: ")]
+        life = [*rows(lifecycle.measure, "life: "), *rows(probes.measure, "probes: "), *rows(streams.measure)]
         with ThreadPoolExecutor(1) as pool:
             calm = pool.submit(calm_rows, bench, node, idle_s)
             private = [
