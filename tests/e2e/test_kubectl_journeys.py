@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
+from minik8s_modules.api.objects import JsonObject
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.unit.api import samples
@@ -252,8 +253,9 @@ def test_typed_creates(kubectl: Kubectl, command: tuple[str, ...], kind: str, pa
 
 
 def test_create_replace_and_run(kubectl: Kubectl):
-    assert kubectl("create", "-f", "-", stdin=POD) == "pod/web created\n"
-    assert kubectl("replace", "-f", "-", stdin=POD.replace("busybox:1", "busybox:2")) == "pod/web replaced\n"
+    pod = POD + "  automountServiceAccountToken: false\n"  # a replacement would lack the volume, which is Forbidden
+    assert kubectl("create", "-f", "-", stdin=pod) == "pod/web created\n"
+    assert kubectl("replace", "-f", "-", stdin=pod.replace("busybox:1", "busybox:2")) == "pod/web replaced\n"
     assert kubectl("run", "one", "--image=x", "--restart=Never", "--", "sleep", "1") == "pod/one created\n"
     assert kubectl.json("pod", "one")["spec"]["containers"][0]["args"] == ["sleep", "1"]
 
@@ -348,10 +350,15 @@ def test_signing_requests_are_approved(kubectl: Kubectl):
     kubectl("delete", "csr", name)
 
 
+def _without_namespace(manifest: JsonObject) -> JsonObject:
+    manifest["metadata"].pop("namespace", None)
+    manifest.get("spec", {}).get("template", {}).get("metadata", {}).pop("namespace", None)
+    return manifest
+
+
 @samples.cases("original_manifests")
 def test_the_originals_manifests_apply_and_apply_again(kubectl: Kubectl, path):
-    manifest = yaml.safe_load(path.read_text())
-    manifest["metadata"].pop("namespace", None)
+    manifest = _without_namespace(yaml.safe_load(path.read_text()))
     manifest["metadata"]["name"] += kubectl.namespace  # volumes are the cluster's
     text = json.dumps(manifest)
     assert kubectl("apply", "-f", "-", stdin=text).endswith("created\n")
@@ -362,8 +369,7 @@ def test_the_originals_manifests_apply_and_apply_again(kubectl: Kubectl, path):
 
 
 def test_short_names_mean_the_standard_groups(kubectl: Kubectl):
-    replica_set = samples.read(samples.ROOT / "tests/cases/original_manifests/03-replicaset.yml")
-    replica_set["metadata"].pop("namespace")
+    replica_set = _without_namespace(samples.read(samples.ROOT / "tests/cases/original_manifests/03-replicaset.yml"))
     kubectl("apply", "-f", "-", stdin=json.dumps(replica_set))
     assert kubectl("get", "rs", "-o", "name") == "replicaset.apps/nginx-replicaset\n"
     assert kubectl("get", "legacyreplicasets", "-o", "name") == "replicaset/nginx-replicaset\n"

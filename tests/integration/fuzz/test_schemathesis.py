@@ -49,22 +49,27 @@ def program() -> Path:
 def document(server: ApiServerProcess) -> dict[str, Any]:
     """Return all documents of the server as one, with parameters that lead somewhere."""
     whole: dict[str, Any] = {"openapi": "3.0.0", "info": {"title": "all", "version": "1"}, "paths": {}}
-    components: dict[str, dict[str, Any]] = {"schemas": {}, "responses": {}}
+    components: dict[str, dict[str, Any]] = {"schemas": {}, "responses": {}, "requestBodies": {}, "parameters": {}}
     for address in server.request("GET", "/openapi/v3").json["paths"].values():
         part = server.request("GET", address["serverRelativeURL"]).json
         whole["paths"].update(part["paths"])
         for name, found in components.items():
             found.update(part["components"][name])
+    for parameter in components["parameters"].values():
+        _give_values(parameter)
     for path, operations in whole["paths"].items():
         for method, operation in operations.items():
-            parameters = operation if method == "parameters" else operation["parameters"]
-            for parameter in parameters:
-                values = _NAMES if method == "parameters" else _VALUES
-                if parameter["name"] in values:
-                    parameter["schema"]["enum"] = values[parameter["name"]]
+            for parameter in operation if method == "parameters" else operation["parameters"]:
+                _give_values(parameter)
         if path.endswith("/namespaces/{name}") and "delete" in operations:
             del operations["delete"]  # it would take the ground from under the others
     return {**whole, "components": components}
+
+
+def _give_values(parameter: dict[str, Any]) -> None:
+    values = _NAMES if parameter.get("in") == "path" else _VALUES
+    if parameter.get("name") in values:
+        parameter["schema"]["enum"] = values[parameter["name"]]
 
 
 def test_no_request_that_the_schema_allows_or_almost_allows_breaks_the_server(

@@ -49,7 +49,39 @@ def test_the_document_of_a_kind_is_closed_and_offers_field_validation(kind):
         if method in {"post", "patch"} and operation["x-kubernetes-group-version-kind"] == wanted
     ]
     assert writes or not {"create", "patch"} & set(kind.verbs)
-    assert all("fieldValidation" in [p["name"] for p in operation["parameters"]] for operation in writes)
+    shared = document["components"]["parameters"]
+    for operation in writes:
+        named = [p.get("name") or shared[p["$ref"].rsplit("/", 1)[1]]["name"] for p in operation["parameters"]]
+        assert "fieldValidation" in named
+
+
+@pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.group}.{kind.kind}")
+def test_every_reference_within_a_document_leads_somewhere(kind):
+    document = orjson.loads(openapi.document(kind.group, kind.version)[0])
+    for reference in _references(document):
+        at = document
+        for part in reference.removeprefix("#/").split("/"):
+            at = at[part]
+        assert at
+
+
+def _references(value):
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+
+
+def test_a_patch_writes_out_the_parameters_that_kubectl_looks_for():
+    paths = orjson.loads(openapi.document("", "v1")[0])["paths"]
+    patches = [served["patch"] for served in paths.values() if "patch" in served]
+    assert patches
+    for operation in patches:  # kubectl follows references to #/parameters/ only, the place of version 2
+        assert {"dryRun", "fieldValidation"} <= {p.get("name") for p in operation["parameters"]}
+        assert "$ref" in operation["requestBody"]  # written out, kubectl would parse the document twice more an object
 
 
 def test_every_document_is_in_the_index():
