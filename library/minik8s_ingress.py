@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: minik8s_ingress
 short_description: The hosts and paths that a node's nginx leads to services
 description:
-  - One entry is one host with its server blocks, as templates/ingress_host.conf.j2 makes them; C(server) has the ports.
+  - One entry is one host with its server blocks, as templates/ingress_host.conf.j2 makes them; C(_server) has the ports.
   - Files are staged and checked by C(nginx -t) first. A host that nginx refuses keeps its last good file, the others
     change; a running nginx then takes the files over without dropping a connection.
   - Only the instance of the role C(nginx) with its own directory is concerned, no other nginx of the machine.
@@ -72,7 +72,7 @@ EXAMPLES = r"""
   minik8s_ingress:
     node: worker-1
     entries:
-      server: {http_port: 80, https_port: 443}
+      _server: {http_port: 80, https_port: 443}
       shop.example.test:
         config: |
           server {

@@ -30,6 +30,10 @@ class Configuration:
             raise ConfigurationError(f"{self._where}: {key} must be an integer, not {value}")
         return int(value)
 
+    def flag(self, key: str, *, default: bool | None = None) -> bool:
+        """Return the truth value at dotted ``key``."""
+        return bool(self._typed(key, (bool,), "true or false", default))
+
     def texts(self, key: str, default: list[str] | None = None) -> list[str]:
         """Return the list of strings at dotted ``key``."""
         value = self._typed(key, (list,), "a list of strings", default)

@@ -26,7 +26,9 @@ from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.security import Refusal, refusal
 from minik8s_modules.reconcile.stopping import stop_all, stop_or_keep
 from minik8s_modules.reconcile.values import (
+    NOTHING_NAMED,
     Entries,
+    Named,
     NodeDocument,
     PodDecision,
     PodEvent,
@@ -229,15 +231,19 @@ def _secret_entries(references: frozenset[str], sealed: Sealed, inputs: PodInput
 
 
 def assemble(
-    node: JsonObject, decisions: Iterable[PodDecision], settings: Settings, services: Entries | None = None
+    node: JsonObject,
+    decisions: Iterable[PodDecision],
+    settings: Settings,
+    services: Entries | None = None,
+    named: Named = NOTHING_NAMED,
 ) -> NodeDocument:
-    """Return the document of a node whose pods want ``decisions``; ``services`` is that section, kept as it is."""
+    """Return the document of a node whose pods want ``decisions``; whole sections are kept as they are."""
     document: dict[str, dict[str, JsonObject]] = {section: {} for section in SECTIONS}
     document["network"] = network_entries(node, settings)
-    for decision in decisions:
+    for decision in (*decisions, named.certificates):
         for section, entries in decision.entries.items():
             document[section].update(entries)
-    return {**document, "services": services or {}}
+    return {**document, "services": services or {}, "dns": named.dns, "ingress": named.ingress}
 
 
 def network_entries(node: JsonObject, settings: Settings) -> dict[str, JsonObject]:

@@ -328,14 +328,15 @@ class Reconciler:
         if node is None or not self._can_send(state):
             return {}
         services = self._shard.objects.services(node)
-        document = assemble(node, state.decisions.values(), self._shard.settings, services)
+        named = self._shard.objects.named()
+        document = assemble(node, state.decisions.values(), self._shard.settings, services, named)
         retained = state.retained(document)
         wanted = {**document, "volumes": {**document["volumes"], **retained}}
         requests = state.next_item(wanted, self._clock.monotonic())
         if "secrets" in requests:
             options = requests["secrets"].options
             entries = options.get("entries") or options.get("upsert") or {}
-            options["blob"] = node_blob(state.decisions, self._shard.references, entries)
+            options["blob"] = node_blob({**state.decisions, "": named.certificates}, self._shard.references, entries)
         return requests
 
     def _all_decided(self, state: NodeState) -> bool:
@@ -394,6 +395,7 @@ class Reconciler:
                 addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
                 busy=state.sent is not None or bool(state.dirty),
                 services=self._shard.objects.services(node),
+                named=self._shard.objects.named(),
                 tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
                 links=self._shard.objects.links,
             )

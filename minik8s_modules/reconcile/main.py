@@ -30,7 +30,7 @@ from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
-from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 JsonObject = dict[str, Any]
@@ -80,15 +80,20 @@ def read_options(configuration: Configuration) -> Options:
     if mode not in PROXY_MODES:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
     service_cidr = _network(configuration.text("service_cidr", Settings().service_cidr))
+    project_dir = Path(configuration.text("project_dir"))
+    dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
+    own_dns = [dns.listen] if dns.listen else []
     settings = Settings(
         cluster_cidr=configuration.text("cluster_cidr", Settings().cluster_cidr),
         pause_image=configuration.text("pause_image", Settings().pause_image),
         bridge=configuration.text("bridge", Settings().bridge),
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
-        cluster_dns=tuple(configuration.texts("cluster_dns", [])),
+        cluster_dns=tuple(configuration.texts("cluster_dns", own_dns)),
         api_address=_address(configuration.text("api_address", "")) or kubernetes_address(service_cidr),
         service_cidr=service_cidr,
         proxy_mode=mode,
+        dns=dns,
+        ingress=ingress,
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),
@@ -96,12 +101,37 @@ def read_options(configuration: Configuration) -> Options:
         gateway_socket=Path(configuration.text("gateway_socket", "/run/minik8s/gateway.sock")),
         shard=configuration.text("shard", DEFAULT_SHARD),
         private_data_dir=Path(configuration.text("private_data_dir")),
-        project_dir=Path(configuration.text("project_dir")),
+        project_dir=project_dir,
         settings=settings,
         observe_every_s=OBSERVE_EVERY_S[drift],
         plan=_plan_options(configuration) if configuration.has("plan") else None,
         policies=read_policies(configuration),
     )
+
+
+def _dns_settings(configuration: Configuration) -> DnsSettings:
+    """Return how names are served; left out, or without ``listen``: not at all."""
+    return DnsSettings(
+        listen=_ipv4("dns.listen", configuration.text("dns.listen", "")),
+        port=configuration.number("dns.port", DnsSettings().port),
+        forward=tuple(_ipv4("dns.forward", each) for each in configuration.texts("dns.forward", [])),
+        host_resolver=configuration.flag("dns.host_resolver", default=False),
+    )
+
+
+def _ingress_settings(configuration: Configuration, project_dir: Path) -> IngressSettings:
+    """Return the ports of path routing; left out, or without ``http_port``: none."""
+    ports = (configuration.number("ingress.http_port", 0), configuration.number("ingress.https_port", 0))
+    if any(ports) and not all(0 < port < 1 << 16 for port in ports):
+        raise ConfigurationError(f"ingress.http_port and https_port must both be ports (1 to 65535), not {ports}")
+    return IngressSettings(*ports, templates=str(project_dir / "templates"))
+
+
+def _ipv4(key: str, text: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(text)) if text else ""
+    except ValueError as error:
+        raise ConfigurationError(f"{key} must be an IPv4 address: {error}") from error
 
 
 def _plan_options(configuration: Configuration) -> PlanOptions:

@@ -33,7 +33,7 @@ from minik8s_modules.reconcile.references import references
 from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.service_links import Links, no_links
 from minik8s_modules.reconcile.services_hypothesis import with_services
-from minik8s_modules.reconcile.values import PodDecision, PodInputs, PullState, Settings, Tokens
+from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]
@@ -63,6 +63,7 @@ class Basis(NamedTuple):
     """Whether an item is under way: what the node will have confirmed after it is not known yet."""
     services: Mapping[str, JsonObject] = {}
     """The section ``services``."""
+    named: Named = NOTHING_NAMED
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
     links: Links = no_links
@@ -182,12 +183,12 @@ class Planner:
         return basis
 
     def _drift(self, basis: Basis) -> dict[str, Request]:
-        document = dict(assemble(basis.node, basis.decisions.values(), self._settings, basis.services))
+        document = dict(assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named))
         kept = retained_volumes(basis.confirmed["volumes"], document, lambda uid: basis.observed.get(uid, NOTHING))
         document["volumes"] = {**document["volumes"], **kept}
         requests = {section: changes.full(document[section]) for section in SECTIONS}
         secrets = self._secrets(pod for pod in basis.pods if objects.uid(pod) in basis.decisions)
-        return _with_blob(requests, basis.decisions.values(), secrets)
+        return _with_blob(requests, (*basis.decisions.values(), basis.named.certificates), secrets)
 
     def _effect(self, basis: Basis, found: Hypothesis, told: list[str]) -> dict[str, Request]:
         """Return what would be sent beyond what the node confirmed, for the changed pods alone."""
@@ -195,7 +196,7 @@ class Planner:
         wanted: dict[str, dict[str, JsonObject]] = {
             section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
         }
-        before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services)
+        before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)
         taken = set(basis.taken)
         decisions = dict(basis.decisions)
         for uid, pod in touched.items():
@@ -212,7 +213,7 @@ class Planner:
                     f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}" for one, why in _obstacles(decision)
                 ]
         services = with_services(basis.services, found.services, found.standing, objects.name(basis.node))
-        after = assemble(basis.node, decisions.values(), self._settings, services)
+        after = assemble(basis.node, decisions.values(), self._settings, services, basis.named)
         for section in SECTIONS:
             ours = {
                 key

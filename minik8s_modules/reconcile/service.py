@@ -19,6 +19,7 @@ from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.household import Household
 from minik8s_modules.reconcile.housekeeping import NO_POLICIES, Housekeeper, Policies
 from minik8s_modules.reconcile.hypothesis import Question
+from minik8s_modules.reconcile.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
@@ -84,6 +85,7 @@ class ShardService:
         self._nodes = Informer(api, NODE)
         self._addresses = Informer(api, POD_ADDRESS)
         self._services = ServiceFeed(api, settings, self._on_services)
+        self._named = NamesFeed(api, self._services, settings, self._on_services, self._cache)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
         self._service_teller = ServiceTeller(self._recorder, self._services.service, self._node)
         self._writer = StatusWriter(MirrorApi(api, self._static, self._told), self._view, self._release, clock)
@@ -93,7 +95,15 @@ class ShardService:
         self.runner = outside.make_runner(self._on_outcome)
         self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
         shard = Shard(
-            Objects(self._pod, self._pods_of, self._node, self._synced, self._services.entries, self._services.links),
+            Objects(
+                self._pod,
+                self._pods_of,
+                self._node,
+                self._synced,
+                self._services.entries,
+                self._services.links,
+                self._named.of,
+            ),
             self._references,
             self._tokens,
             AddressBook(api, clock),
@@ -150,6 +160,7 @@ class ShardService:
         self.runner.start()
         for informer, _ in informers:
             informer.start()
+        self._named.start()
         self._services.start()
         self.loop.start()
         self._link.start()
@@ -167,6 +178,7 @@ class ShardService:
         for informer in (self._pods, self._nodes, self._addresses):
             informer.stop()
         self._services.stop()
+        self._named.stop()
         self._references.stop()
         self._tokens.stop()
         self._recorder.stop()
@@ -175,8 +187,8 @@ class ShardService:
         for informer in (self._nodes, self._addresses, self._pods):
             while not informer.wait_synced(1.0):
                 log.debug("waiting for the first list")
-        while not self._services.wait_synced(1.0):
-            log.debug("waiting for the first list of services")
+        while not (self._services.wait_synced(1.0) and self._named.wait_synced(1.0)):
+            log.debug("waiting for the first list of services, names and paths")
         self.loop.kick()
 
     # late binding: the parts refer to each other
@@ -203,6 +215,7 @@ class ShardService:
         self.loop.on_gateway_up(up)
 
     def _on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        self._services.on_pod(old, new)
         self.loop.on_pod(as_static(old) if old else None, as_static(new) if new else None)
         mirror = new or old
         if mirror is not None and is_mirror(mirror) and (new is None or objects.is_deleting(new)):
@@ -242,7 +255,7 @@ class ShardService:
 
     def _synced(self) -> bool:
         mine = all(informer.wait_synced(0) for informer in (self._pods, self._nodes, self._addresses))
-        return mine and self._services.wait_synced(0)
+        return mine and self._services.wait_synced(0) and self._named.wait_synced(0)
 
 
 _POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {

@@ -1,6 +1,9 @@
 """Keeps the ``ServiceBook`` of a shard: informers note which Services changed, readers bring the book up to date.
 
 Handlers run inside informers' locks and only note; deciding happens in the loop's threads (``entries``).
+
+A pod of this shard that is to end leaves the rules by what is known of the pod itself: its containers get their TERM
+from here, too, and whoever keeps EndpointSlices may be down just then.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
 from minik8s_modules.reconcile.service_links import link_variables
-from minik8s_modules.reconcile.services import SERVICE_NAME, ServiceBook, dataplane_entry, service_ports
+from minik8s_modules.reconcile.services import SERVICE_NAME, ServiceBook, dataplane_entry, pods_of_slice, service_ports
 from minik8s_modules.reconcile.values import Entries, Settings
 
 JsonObject = dict[str, Any]
@@ -27,9 +30,11 @@ class ServiceFeed:
         self._settings = settings
         self._on_change = on_change
         self._services = Informer(api, SERVICE, indexes={"namespace": objects.namespace})
-        self._slices = Informer(api, ENDPOINT_SLICE, indexes={"service": _service_of})
+        self._slices = Informer(api, ENDPOINT_SLICE, indexes={"service": _service_of, "pod": pods_of_slice})
+        self._followers: list[Callable[[Key], None]] = []
         self._noting = threading.Lock()
         self._noted: set[Key] = set()
+        self._leaving: set[str] = set()
         self._lock = threading.Lock()
         self._book = ServiceBook()
         self._links: dict[str, Mapping[str, str]] = {}
@@ -53,6 +58,18 @@ class ServiceFeed:
     def service(self, key: Key) -> JsonObject | None:
         """Return a Service, None when there is none."""
         return self._services.get(key.namespace, key.name)
+
+    def slices(self, key: Key) -> list[JsonObject]:
+        """Return the slices of a Service."""
+        return self._slices.by_index("service", str(key))
+
+    def services(self) -> list[JsonObject]:
+        """Return all Services."""
+        return self._services.list()
+
+    def follow(self, on_service: Callable[[Key], None]) -> None:
+        """Have ``on_service`` called, under informers' locks, with each Service that changes; before ``start``."""
+        self._followers.append(on_service)
 
     def entries(self, node: JsonObject) -> Entries:
         """Return the section ``services`` of a node, as things stand now."""
@@ -82,7 +99,25 @@ class ServiceFeed:
         service = self._services.get(key.namespace, key.name)
         if service is None:
             return {}
-        return service_ports(service, self._slices.by_index("service", str(key)))
+        slices = self._slices.by_index("service", str(key))
+        with self._noting:
+            leaving = self._leaving.intersection(uid for one in slices for uid in pods_of_slice(one))
+        return service_ports(service, slices, leaving)
+
+    def on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a change of a pod: one that ends leaves its Services, as long as slices list it."""
+        pod = new or old
+        if pod is None or (new is not None and not objects.is_deleting(new)):
+            return
+        uid = objects.uid(pod)
+        slices = self._slices.by_index("pod", uid)
+        with self._noting:
+            known = uid in self._leaving
+            self._leaving.add(uid)
+            if new is None and not slices:
+                self._leaving.discard(uid)
+        for one in [] if known else slices:
+            self._note_slice(one)
 
     def _on_service(self, old: JsonObject | None, new: JsonObject | None) -> None:
         key = objects.key(new or old or {})
@@ -92,14 +127,22 @@ class ServiceFeed:
         self._note(key)
 
     def _on_slice(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        gone = set(pods_of_slice(old or {})) - set(pods_of_slice(new or {}))
+        with self._noting:
+            self._leaving -= gone
         for one in (old, new):
             if one is not None:
-                namespace, _, name = _service_of(one).partition("/")
-                self._note(Key(namespace, name))
+                self._note_slice(one)
+
+    def _note_slice(self, endpoint_slice: JsonObject) -> None:
+        namespace, _, name = _service_of(endpoint_slice).partition("/")
+        self._note(Key(namespace, name))
 
     def _note(self, key: Key) -> None:
         with self._noting:
             self._noted.add(key)
+        for follower in self._followers:
+            follower(key)
         self._on_change()
 
 

@@ -14,7 +14,7 @@ from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.service_links import Links, no_links
 from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.values import Entries, PodDecision, Settings
+from minik8s_modules.reconcile.values import Entries, Named, PodDecision, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -38,6 +38,8 @@ class Objects(NamedTuple):
     """The section ``services`` of a Node."""
     links: Links = no_links
     """The variables that tell the Services of a namespace, if those of some keys (None: gone) were as given."""
+    named: Callable[[], Named] = Named
+    """Names and paths, the same on every node."""
 
 
 class Shard(NamedTuple):

@@ -8,12 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 JsonObject = dict[str, Any]
 Entries = Mapping[str, JsonObject]
 NodeDocument = Mapping[str, Entries]
 """``{section: {key: entry}}``, the sections of ``items.SECTIONS``."""
+
+
+class DnsSettings(NamedTuple):
+    """How nodes serve names; ``listen`` "" is no cluster DNS. No ``forward``: what each node itself asks."""
+
+    listen: str = ""
+    port: int = 53
+    forward: tuple[str, ...] = ()
+    host_resolver: bool = False
+
+
+class IngressSettings(NamedTuple):
+    """The ports of each node's nginx; ``http_port`` 0 is no path routing. ``templates`` is their directory."""
+
+    http_port: int = 0
+    https_port: int = 0
+    templates: str = ""
 
 
 class Settings(NamedTuple):
@@ -31,6 +49,8 @@ class Settings(NamedTuple):
     service_cidr: str = "100.0.0.0/24"
     proxy_mode: str = "auto"
     """auto, nftables or ipvs; auto is nftables."""
+    dns: DnsSettings = DnsSettings()
+    ingress: IngressSettings = IngressSettings()
 
 
 class TokenNeed(NamedTuple):
@@ -162,3 +182,14 @@ class PodDecision(NamedTuple):
     """The probes and hooks the gateway is to run, as its socket takes them."""
     health: Mapping[str, Health] = {}
     """The live containers that the decision looked at."""
+
+
+class Named(NamedTuple):
+    """What every node gets of names and paths: both sections, and the certificates as a decision like a pod's."""
+
+    dns: Entries = MappingProxyType({})
+    ingress: Entries = MappingProxyType({})
+    certificates: PodDecision = PodDecision({})
+
+
+NOTHING_NAMED = Named()

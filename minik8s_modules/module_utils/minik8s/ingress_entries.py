@@ -1,4 +1,4 @@
-"""Entries of the section ``ingress``: what they may hold. ``server`` has the ports, every other key is one host."""
+"""Entries of the section ``ingress``: what they may hold. ``_server`` has the ports, every other key is one host."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .faults import KeyFault
 from .paths import split_key
 from .schema import OBJECT, TEXT, WHOLE, Field, Schema, check_fields, require_object
 
-SERVER, ANY = "server", "_"
-"""``_`` is the host of requests that name no other one."""
+SERVER, ANY = "_server", "_"
+"""``_`` is the host of requests that name no other one; a host name has no underscore."""
 CONFIG: Schema = {"http_port": Field((WHOLE,)), "https_port": Field((WHOLE,))}
 ENTRY: Schema = {"config": Field((TEXT,)), "secrets": Field((OBJECT,))}
 LAST_PORT, LONGEST = 65535, 253

@@ -16,7 +16,7 @@ from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, POD_ADDRESS,
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile.fake_runner import FakeRunner
-from minik8s_modules.reconcile.items import OnOutcome
+from minik8s_modules.reconcile.items import SECTIONS, OnOutcome
 from minik8s_modules.reconcile.service import Outside, ShardService
 from minik8s_modules.reconcile.values import Settings
 from tests.unit.reconcile.fake_node import FakeNode, Killed
@@ -392,7 +392,7 @@ def test_a_restarted_reconciler_adopts_what_runs(cluster: Cluster):
     until(lambda: running(cluster))
     before = sorted(cluster.node.containers)
     cluster.restart()
-    until(lambda: ("containers", "full") in cluster.node.calls[-3:])
+    until(lambda: ("containers", "full") in cluster.node.calls[-len(SECTIONS) :])
     time.sleep(0.1)
     assert sorted(cluster.node.containers) == before
     assert cluster.container()["restartCount"] == 0

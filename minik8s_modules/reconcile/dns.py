@@ -1,0 +1,160 @@
+"""From Services, EndpointSlices and the hosts of DNS objects to the entries of each node's section ``dns``. Pure.
+
+Names follow Kubernetes' DNS specification 1.1.0 (kubernetes/dns ``docs/specification.md``): a Service is
+``<service>.<namespace>.svc.<domain>``, a headless one has its endpoints' addresses there and each endpoint below it,
+named ports have SRV records, addresses have names. Beside that, as in the original, a Service's bare name; where two
+namespaces have the same, the one in ``default`` has it, else the first by the namespace's name. Pods' own search list
+comes before that, so within a namespace its own Services are always meant.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.module_utils.minik8s.dns_entries import SERVER
+from minik8s_modules.reconcile.values import DnsSettings, Entries
+
+JsonObject = dict[str, Any]
+
+
+def server_entry(settings: DnsSettings, domain: str) -> JsonObject:
+    """Return the entry ``server``."""
+    return {
+        "listen": settings.listen,
+        "port": settings.port,
+        "domain": domain,
+        "forward": list(settings.forward),
+        "host_resolver": settings.host_resolver,
+    }
+
+
+def service_key(service: JsonObject) -> str:
+    """Return the key of a Service's entry."""
+    return f"service/{objects.namespace(service)}/{objects.name(service)}"
+
+
+def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> JsonObject:
+    """Return the records of one Service, without its bare name; {} when it has no name to tell (yet)."""
+    declared = objects.spec(service)
+    base = f"{objects.name(service)}.{objects.namespace(service)}.svc"
+    if declared.get("type") == "ExternalName":
+        return _external(base, str(declared.get("externalName") or "").rstrip("."))
+    address = str(declared.get("clusterIP") or "")
+    if not address:
+        return {}
+    if address == "None":
+        return _headless(base, slices)
+    records: list[list[Any]] = [[base, "A", address]]
+    records += [
+        [f"_{port['name']}._{_protocol(port)}.{base}", "SRV", port["port"], base]
+        for port in declared.get("ports") or []
+        if port.get("name")
+    ]
+    return {"records": records, "pointers": [[address, base]]}
+
+
+def _external(base: str, target: str) -> JsonObject:
+    try:
+        ipaddress.IPv4Address(target)
+    except ValueError:
+        return {"records": [[base, "CNAME", target]]} if target else {}
+    return {"records": [[base, "A", target]]}
+
+
+def _protocol(port: JsonObject) -> str:
+    return str(port.get("protocol") or "TCP").lower()
+
+
+def _headless(base: str, slices: Iterable[JsonObject]) -> JsonObject:
+    """Return the records of a headless Service's ready endpoints (slices call all ready where it wants them all)."""
+    hosts: dict[str, str] = {}
+    served: set[tuple[str, str, int, str]] = set()
+    for one in slices:
+        for endpoint in one.get("endpoints") or []:
+            if (endpoint.get("conditions") or {}).get("ready") is False:
+                continue
+            address = str(endpoint["addresses"][0])
+            host = str(endpoint.get("hostname") or address.replace(".", "-"))
+            hosts.setdefault(address, f"{host}.{base}")
+            for port in one.get("ports") or []:
+                if port.get("name") and port.get("port"):
+                    served.add((port["name"], _protocol(port), int(port["port"]), hosts[address]))
+    ordered = sorted(hosts.items())
+    records: list[list[Any]] = [[base, "A", address] for address, _ in ordered]
+    records += [[host, "A", address] for address, host in ordered]
+    records += [[f"_{name}._{protocol}.{base}", "SRV", port, host] for name, protocol, port, host in sorted(served)]
+    return {"records": records, "pointers": [[address, host] for address, host in ordered]} if records else {}
+
+
+def host_entry(host: str, address: str) -> JsonObject:
+    """Return the entry of a host that the node's own nginx answers for."""
+    return {"names": [[address, host]]}
+
+
+class NameBook:
+    """All names of the cluster; not thread-safe. ``entries()`` returns the same mapping until something changes."""
+
+    def __init__(self, server: JsonObject | None) -> None:
+        self._server = server
+        self._services: dict[str, JsonObject] = {}
+        self._bare: dict[str, set[str]] = {}
+        self._hosts: dict[str, JsonObject] = {}
+        self._made: Entries | None = None
+
+    def put_service(self, key: str, entry: JsonObject) -> None:
+        """Take over the records of the Service ``<namespace>/<name>`` ({}: none)."""
+        if self._services.get(key, {}) == entry:
+            return
+        name = key.partition("/")[2]
+        holders = self._bare.setdefault(name, set())
+        if entry:
+            self._services[key] = entry
+            holders.add(key)
+        else:
+            self._services.pop(key, None)
+            holders.discard(key)
+        self._made = None
+
+    def put_hosts(self, hosts: Iterable[str], address: str) -> None:
+        """Take over all hosts that nginx answers for and that are to resolve."""
+        made = {f"host/{host}": host_entry(host, address) for host in hosts}
+        if made != self._hosts:
+            self._hosts, self._made = made, None
+
+    def entries(self) -> Entries:
+        """Return the section, the same on every node."""
+        if self._server is None:
+            return {}
+        if self._made is None:
+            services = {f"service/{key}": self._with_bare(key, entry) for key, entry in self._services.items()}
+            self._made = {SERVER: self._server, **services, **self._hosts}
+        return self._made
+
+    def _with_bare(self, key: str, entry: JsonObject) -> JsonObject:
+        name = key.partition("/")[2]
+        if min(self._bare[name], key=_precedence) != key:
+            return entry
+        base = f"{name}.{key.partition('/')[0]}.svc"
+        names = [[row[2], name] for row in entry["records"] if row[0] == base and row[1] == "A"]
+        return {**entry, "names": names} if names else entry
+
+
+def _precedence(key: str) -> tuple[bool, str]:
+    return (not key.startswith("default/"), key)
+
+
+def with_names(
+    entries: Entries, changes: Mapping[str, JsonObject | None], slices: Mapping[str, list[JsonObject]]
+) -> Entries:
+    """Return the section as it would be with the Services of ``changes`` (by namespace/name; None: gone)."""
+    if not changes or SERVER not in entries:
+        return entries
+    imagined = {key: entry for key, entry in entries.items() if key.removeprefix("service/") not in changes}
+    for key, service in changes.items():
+        if service is not None and (entry := service_entry(service, slices.get(key, []))):
+            before = entries.get(service_key(service), {})
+            imagined[service_key(service)] = {**entry, **({"names": before["names"]} if before.get("names") else {})}
+    return imagined

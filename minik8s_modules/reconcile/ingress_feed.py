@@ -1,0 +1,165 @@
+"""Keeps what nodes are told of names and paths: sections ``dns`` and ``ingress``, and the certificates these need.
+
+Handlers run inside informers' locks and only note; deciding happens in the loop's threads (``of``). A change of a
+Service makes its own records anew; routes are decided anew, all of them, when one of their objects changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
+from minik8s_modules.api.objects import Key
+from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.controllers.ingress_routes import Cluster, Route, Routes, decide_routes
+from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
+from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Renderer, backend, ingress_entries
+from minik8s_modules.reconcile.references import ReferencedObjects
+from minik8s_modules.reconcile.sealing import secret_entry, values_of
+from minik8s_modules.reconcile.services_feed import ServiceFeed
+from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, Sealed, Settings
+
+JsonObject = dict[str, Any]
+_TLS = "ingress-tls/"
+_KINDS = (DNS, INGRESS, INGRESS_CLASS)
+
+
+class NamesFeed:
+    """The names and paths of the whole cluster; ``on_change`` is called when they may have changed.
+
+    Args:
+        make: the informer of a kind in a namespace, for Secrets with certificates.
+    """
+
+    def __init__(
+        self,
+        api: Source,
+        services: ServiceFeed,
+        settings: Settings,
+        on_change: Callable[[], None],
+        make: Callable[[Kind, str], Informer],
+    ) -> None:
+        self._services, self._settings, self._on_change = services, settings, on_change
+        self._renderer = Renderer(settings.ingress) if settings.ingress.http_port else None
+        self._copies = {kind: Informer(api, kind) for kind in _KINDS} if self._active else {}
+        self._secrets = ReferencedObjects(make, self._on_secrets)
+        self._followed: set[str] = set()
+        server = server_entry(settings.dns, settings.cluster_domain) if settings.dns.listen else None
+        self._book = NameBook(server)
+        self._noting = threading.Lock()
+        self._noted: set[Key] = set()
+        self._stale = True
+        self._lock = threading.Lock()
+        self._behind: frozenset[str] = frozenset()
+        self._named = NOTHING_NAMED
+
+    @property
+    def _active(self) -> bool:
+        return bool(self._settings.dns.listen or self._renderer)
+
+    def start(self) -> None:
+        """List and watch; returns at once. Before the ServiceFeed starts."""
+        if not self._active:
+            return
+        self._services.follow(self._on_service)
+        for informer in self._copies.values():
+            informer.add_handler(self._on_object)
+            informer.start()
+
+    def stop(self) -> None:
+        """End the watches."""
+        for informer in self._copies.values():
+            informer.stop()
+        self._secrets.stop()
+
+    def wait_synced(self, timeout_s: float) -> bool:
+        """Return whether everything was listed once, waiting up to ``timeout_s`` for each kind."""
+        return all(informer.wait_synced(timeout_s) for informer in self._copies.values())
+
+    def of(self) -> Named:
+        """Return what every node gets, as things stand now."""
+        if not self._active:
+            return NOTHING_NAMED
+        with self._lock:
+            with self._noting:
+                noted, self._noted = self._noted, set()
+                stale, self._stale = self._stale, False
+            for key in noted:
+                service = self._services.service(key)
+                self._book.put_service(str(key), service_entry(service, self._services.slices(key)) if service else {})
+            if stale or any(str(key) in self._behind for key in noted):
+                self._decide()
+            self._named = self._named._replace(dns=self._book.entries())
+            return self._named
+
+    def _decide(self) -> None:
+        services = {str(objects.key(each)): each for each in self._services.services()}
+        dns, ingresses, classes = (self._copies[kind].list() for kind in _KINDS)
+        cluster = Cluster(dns, ingresses, classes, services)
+        routes = decide_routes(cluster)
+        self._behind = frozenset(route.service for places in routes.hosts.values() for route in places)
+        if self._renderer is None:
+            return
+        self._book.put_hosts(routes.resolved, self._settings.dns.listen)
+        found = self._certificates(routes)
+        hmacs = {name: str(entry["hmac"]) for name, entry in found.entries.get("secrets", {}).items()}
+        leads = {route: self._leads(route, services) for places in routes.hosts.values() for route in places}
+        self._named = Named({}, ingress_entries(routes, leads, hmacs, self._renderer), found)
+
+    def _leads(self, route: Route, services: Mapping[str, JsonObject]) -> Any:
+        namespace, _, name = route.service.partition("/")
+        return backend(route, services.get(route.service), self._services.slices(Key(namespace, name)))
+
+    def _certificates(self, routes: Routes) -> PodDecision:
+        """Return the Secrets at hand that hold a certificate; those named are followed from now on."""
+        self._follow(set(routes.tls.values()))
+        found: dict[str, dict[str, bytes]] = {}
+        for namespace in self._followed:
+            for key, obj in self._secrets.of(_TLS + namespace, "Secret").items():
+                values = values_of(obj)
+                if values.get(CERTIFICATE) and values.get(PRIVATE_KEY):
+                    found[key] = values
+        key_of = self._settings.hmac_key
+        entries = {key: secret_entry(key_of, key, values) for key, values in sorted(found.items())}
+        return PodDecision({"secrets": entries} if entries else {}, sealed=Sealed(found))
+
+    def _follow(self, secrets: Iterable[str]) -> None:
+        names: dict[str, list[str]] = {}
+        for secret in sorted(secrets):
+            namespace, _, name = secret.partition("/")
+            names.setdefault(namespace, []).append(name)
+        for namespace in self._followed - names.keys():
+            self._secrets.forget(_TLS + namespace)
+        for namespace, wanted in names.items():
+            volumes = [{"secret": {"secretName": name}} for name in wanted]
+            self._secrets.follow(
+                {"metadata": {"uid": _TLS + namespace, "namespace": namespace}, "spec": {"volumes": volumes}}
+            )
+        self._followed = set(names)
+
+    # what others tell; each only notes it
+
+    def _on_service(self, key: Key) -> None:
+        with self._noting:
+            self._noted.add(key)
+
+    def _on_object(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if old is not None and new is not None and _read_of(old) == _read_of(new):
+            return
+        self._note()
+
+    def _on_secrets(self, _uids: frozenset[str]) -> None:
+        self._note()
+
+    def _note(self) -> None:
+        with self._noting:
+            self._stale = True
+        self._on_change()
+
+
+def _read_of(obj: JsonObject) -> tuple[Any, ...]:
+    metadata = obj.get("metadata") or {}
+    return (obj.get("spec"), metadata.get("annotations"), metadata.get("deletionTimestamp"))
