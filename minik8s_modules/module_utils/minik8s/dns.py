@@ -30,6 +30,8 @@ class Observed(NamedTuple):
     parts: Parts
     upstreams: list[str]
     has_address: bool
+    left: str
+    """An address of ours that is not declared any more, "" for none."""
     resolver: str
     kept: bool
     serving: bool
@@ -68,6 +70,7 @@ class Dns:
             parts,
             _upstreams(config, kept, self._resolver),
             config is None or dns_host.has_address(config["listen"]),
+            _left(config, files[COREFILE]),
             _read(self._resolver) or "",
             kept is not None,
             config is None or dns_host.is_served(config["listen"], config["port"]),
@@ -92,6 +95,7 @@ class Dns:
             plan.opening.append(Step("add-address", SERVER, config["listen"]))
         _plan_files(plan, observed, _files(context, config, observed, wanted))
         _plan_resolver(plan, config, observed)
+        _plan_address(plan, observed)
         if not observed.serving and observed.files[COREFILE] is not None:
             plan.errors[SERVER] = KeyFault("ServerNotRunning", _silence(config))
         return plan
@@ -104,6 +108,8 @@ class Dns:
         context.checkpoint(f"{step.action} {step.detail}")
         if step.action == "add-address":
             dns_host.add_address(step.detail)
+        elif step.action == "remove-address":
+            dns_host.remove_address(step.detail)
         elif step.action == "write":
             name, text = step.data
             path = os.path.join(folder, name)
@@ -130,6 +136,11 @@ class Dns:
 def _read(path: str) -> str | None:
     data = read_bytes(path)
     return None if data is None else data.decode("utf-8", "replace")
+
+
+def _left(config: Mapping[str, Any] | None, corefile: str | None) -> str:
+    former = dns_files.listen_of(corefile)
+    return former if former != (config or {}).get("listen") and former and dns_host.is_ours(former) else ""
 
 
 def _upstreams(config: Mapping[str, Any] | None, kept: str | None, resolver: str) -> list[str]:
@@ -213,9 +224,15 @@ def _plan_resolver(plan: Plan, config: Mapping[str, Any], observed: Observed) ->
         plan.closing.append(Step("restore", SERVER, "resolv.conf"))
 
 
+def _plan_address(plan: Plan, observed: Observed) -> None:
+    if observed.left:
+        plan.opening.append(Step("remove-address", SERVER, observed.left))
+
+
 def _plan_removal(plan: Plan, observed: Observed) -> None:
     if observed.kept:
         plan.opening.append(Step("restore", SERVER, "resolv.conf"))
+    _plan_address(plan, observed)
     there = [name for name in FILES if observed.files[name] is not None]
     plan.closing += [Step("delete", SERVER, name, name) for name in there]
     _tell_keys(plan, observed.parts, Parts({}, {}, {}))

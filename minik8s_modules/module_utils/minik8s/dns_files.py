@@ -6,6 +6,7 @@ key by key. A zone's serial is not part of what is compared; it only rises when 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -136,6 +137,12 @@ def corefile(config: Mapping[str, Any], upstreams: Iterable[str], folder: str) -
         ],
     ]
     return "\n".join(line for block in blocks for line in block) + "\n"
+
+
+def listen_of(text: str | None) -> str:
+    """Return the address a Corefile of ours binds to, "" for none."""
+    found = re.search(r"^    bind (\S+)$", text or "", re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _file(path: str, *more: str) -> list[str]:

@@ -47,6 +47,20 @@ def add_address(address: str) -> None:
         netlink.add_address(Address(link.ifindex, address, 32))
 
 
+def remove_address(address: str) -> None:
+    """Take a link-local address from ``lo`` again; one that is not there, or on another device, stays as it is."""
+    with Netlink() as netlink:
+        link = netlink.link(LOOPBACK)
+        given = [each for each in netlink.addresses() if link and each == Address(link.ifindex, address, 32)]
+        for each in given:
+            netlink.delete_address(each)
+
+
+def is_ours(address: str) -> bool:
+    """Return whether an address is one that only this section can have given to ``lo``."""
+    return bool(address) and ipaddress.IPv4Address(address).is_link_local and has_address(address)
+
+
 def is_served(address: str, port: int) -> bool:
     """Return whether somebody has the UDP port on that address, or on all (``/proc/net/udp``: nobody is asked)."""
     (number,) = struct.unpack("=I", socket.inet_aton(address))
