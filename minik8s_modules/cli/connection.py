@@ -13,6 +13,7 @@ import yaml
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.output import warn
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.bearer import in_cluster, own_namespace
 
 ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
 
@@ -37,11 +38,25 @@ def kubeconfig_path(option: str, environ: Mapping[str, str] = os.environ) -> Pat
 
 
 def connect(options: argparse.Namespace) -> ApiClient:
-    """Return a client for the cluster that the options or the environment name; settles ``options.namespace``."""
+    """Return a client for the cluster that the options or the environment name; settles ``options.namespace``.
+
+    In a pod, where no kubeconfig is named and none lies in the home directory, it is the pod's own account, as with
+    kubectl.
+    """
+    asks_for_namespace = getattr(options, "namespace", "") is None
+    own = None if _chosen(options.kubeconfig) else in_cluster()
+    if own is not None:
+        if asks_for_namespace:
+            options.namespace = own_namespace()
+        return ApiClient.of(own, warn=warn)
     path = kubeconfig_path(options.kubeconfig)
-    if getattr(options, "namespace", "") is None:
+    if asks_for_namespace:
         options.namespace = context_namespace(path, options.context)
     return ApiClient.from_kubeconfig(path, warn=warn, context=options.context)
+
+
+def _chosen(option: str, environ: Mapping[str, str] = os.environ) -> bool:
+    return bool(option or environ.get("KUBECONFIG") or Path("~/.kube/config").expanduser().is_file())
 
 
 def read_config(path: Path) -> dict[str, Any]:

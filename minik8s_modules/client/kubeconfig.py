@@ -1,14 +1,15 @@
-"""Reading a kubeconfig: server address and client certificate of its current context.
+"""Reading a kubeconfig: server address and client certificate or token of its current context.
 
-Only what our identities use is understood: ``server``, ``certificate-authority[-data]``,
-``client-certificate[-data]``, ``client-key[-data]``. Anything that would change how we authenticate
-(tokens, exec plugins, proxies) is refused.
+Understood are ``server``, ``certificate-authority[-data]``, ``client-certificate[-data]``, ``client-key[-data]``,
+``token`` and ``tokenFile``. Anything else that would change how we authenticate (exec plugins, passwords, proxies) is
+refused. Tokens are at work in ``bearer.py``.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +18,41 @@ import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
 
-_UNSUPPORTED_USER = ("token", "tokenFile", "username", "password", "exec", "auth-provider", "as")
+ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
+_UNSUPPORTED_USER = ("username", "password", "exec", "auth-provider", "as")
 _UNSUPPORTED_CLUSTER = ("insecure-skip-tls-verify", "proxy-url", "tls-server-name")
 
 
 class Access(NamedTuple):
-    """How to reach an API server: its URL and PEM texts; empty texts mean "not given"."""
+    """How to reach an API server: its URL, PEM texts, and a token or the file of one; empty means "not given"."""
 
     server: str
     ca_pem: bytes
     cert_pem: bytes
     key_pem: bytes
+    token: str = ""
+    token_file: str = ""
+
+    def __repr__(self) -> str:
+        """Return where it leads; keys and tokens are not shown."""
+        return f"<access to {self.server}>"
+
+
+def find_kubeconfig(named: str = "", environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the first kubeconfig that is given or exists: ``named``, $KUBECONFIG, ~/.kube/config, the admin's.
+
+    Raises:
+        ConfigurationError: the named file does not exist, or there is none at all.
+    """
+    named = named or environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    candidates = [Path(named)] if named else [Path("~/.kube/config"), ADMIN_KUBECONFIG]
+    found = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
+    if found is None:
+        told = ", ".join(map(str, candidates))
+        raise ConfigurationError(
+            f"no kubeconfig at {told}; name one, or install a cluster (it writes {ADMIN_KUBECONFIG})"
+        )
+    return found
 
 
 def load_kubeconfig(path: Path, context_name: str = "") -> Access:
@@ -51,7 +76,16 @@ def load_kubeconfig(path: Path, context_name: str = "") -> Access:
         _pem(cluster, "certificate-authority", path),
         _pem(user, "client-certificate", path),
         _pem(user, "client-key", path),
+        _text(user, "token", path),
+        str(path.parent / token_file) if (token_file := _text(user, "tokenFile", path)) else "",
     )
+
+
+def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
+    value = section.get(key) or ""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"kubeconfig {path}: {key} must be a string")
+    return value
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
@@ -78,7 +112,9 @@ def _named(config: Mapping[str, Any], group: str, name: str, field: str, path: P
 def _refuse(section: Mapping[str, Any], keys: tuple[str, ...], path: Path) -> None:
     given = [key for key in keys if section.get(key)]
     if given:
-        raise ConfigurationError(f"kubeconfig {path}: {', '.join(given)} is not supported; use a client certificate")
+        raise ConfigurationError(
+            f"kubeconfig {path}: {', '.join(given)} is not supported; use a client certificate or a token"
+        )
 
 
 def _pem(section: Mapping[str, Any], key: str, path: Path) -> bytes:

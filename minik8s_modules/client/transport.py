@@ -1,4 +1,4 @@
-"""HTTP towards one API server: a keep-alive pool with a client certificate, bytes in, bytes out.
+"""HTTP towards one API server: a keep-alive pool with a client certificate or token, bytes in, bytes out.
 
 Private keys reach OpenSSL through a memory file, because ``load_cert_chain`` takes only names and a key
 must not be copied to disk. What goes wrong below HTTP becomes ``ApiUnreachable``; what the API answers is
@@ -19,6 +19,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.client.bearer import Bearer
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.kubeconfig import Access
 
@@ -26,7 +27,7 @@ CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
 # A watch's peer that vanished without a FIN is noticed after 30 + 3 * 10 s, less than the kubelet's 40 s
 # lease
-_KEEPALIVE = [
+KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
@@ -47,8 +48,9 @@ class Transport:
         pool_size: int = 16,
         read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
-        options = [*HTTPConnection.default_socket_options, *_KEEPALIVE]
+        options = [*HTTPConnection.default_socket_options, *KEEPALIVE]
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
+        self._bearer = Bearer(access)
         self._pool: urllib3.HTTPConnectionPool
         url = urllib3.util.parse_url(access.server)
         timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s)
@@ -86,16 +88,13 @@ class Transport:
         while True:
             attempts -= 1
             try:
-                return self._pool.urlopen(
-                    method, self._prefix + path, body=body, headers={**self._headers, **(headers or {})}
-                )
+                shown = {**self._headers, **self._bearer.headers(), **(headers or {})}
+                return self._pool.urlopen(method, self._prefix + path, body=body, headers=shown)
             except (HTTPError, OSError) as error:
                 if attempts == 0:
                     raise self._unreachable(method, path, error) from error
 
-    def stream(
-        self, path: str, read_timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> BaseHTTPResponse:
+    def stream(self, path: str, read_timeout_s: float, headers: Mapping[str, str] | None = None) -> BaseHTTPResponse:
         """Return a GET's answer as soon as its headers are there; the caller reads and closes it.
 
         Raises:
@@ -106,7 +105,7 @@ class Transport:
             response = self._pool.urlopen(
                 "GET",
                 self._prefix + path,
-                headers={**self._headers, **(headers or {})},
+                headers={**self._headers, **self._bearer.headers(), **(headers or {})},
                 preload_content=False,
                 timeout=timeout,
             )

@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
+from minik8s_modules.api.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.bearer import in_cluster
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.runtime.leader import LeaderElector, Token
 from tests.support.apiserver import ApiServerProcess
@@ -102,3 +104,24 @@ def _until(check, timeout_s: float = 15.0) -> None:
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_pods_token_is_used_as_a_pod_would(api: ApiServerProcess, tmp_path: Path):
+    url = urlsplit(api.url)
+    account = {"metadata": {"name": "robot", "namespace": "default"}}
+    admin = ApiClient.from_kubeconfig(api.kubeconfig)
+    admin.create(SERVICE_ACCOUNT, account)
+    asked = {**account, "spec": {"expirationSeconds": 600}}
+    token = admin.create(SERVICE_ACCOUNT, asked, subresource="token")["status"]["token"]
+    admin.close()
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "ca.crt").write_bytes(api.authority.ca.read_bytes())
+    environ = {"KUBERNETES_SERVICE_HOST": url.hostname or "", "KUBERNETES_SERVICE_PORT": str(url.port)}
+    access = in_cluster(environ, tmp_path)
+    assert access is not None
+    client = ApiClient.of(access)
+    try:
+        with pytest.raises(Forbidden, match="system:serviceaccount:default:robot"):
+            client.list(CONFIG_MAP, "default")
+    finally:
+        client.close()

@@ -41,7 +41,7 @@ def test_a_kubeconfig_may_name_files_or_carry_data(tmp_path, authority):
     ("change", "message"),
     [
         (lambda d: d.update({"current-context": "other"}), "contexts has no entry named 'other'"),
-        (lambda d: d["users"][0]["user"].update({"token": "t"}), "token is not supported"),
+        (lambda d: d["users"][0]["user"].update({"exec": {"command": "x"}}), "exec is not supported"),
         (
             lambda d: d["clusters"][0]["cluster"].update({"insecure-skip-tls-verify": True}),
             "insecure-skip-tls",
