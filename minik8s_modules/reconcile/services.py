@@ -8,7 +8,7 @@ is one changed key a node. Which endpoints count: the ready ones; when none is, 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
@@ -59,19 +59,46 @@ class ServicePort(NamedTuple):
         return entry
 
 
-def service_ports(service: JsonObject, slices: Iterable[JsonObject]) -> dict[str, ServicePort]:
-    """Return the entries of one Service by key; {} for one without an address (headless, ExternalName)."""
+def service_ports(
+    service: JsonObject, slices: Iterable[JsonObject], leaving: Container[str] = ()
+) -> dict[str, ServicePort]:
+    """Return the entries of one Service by key; {} for one without an address (headless, ExternalName).
+
+    ``leaving`` has the UIDs of pods that are known to end, whatever the slices say yet.
+    """
     declared = objects.spec(service)
     address = declared.get("clusterIP") or ""
     if address in ("", "None") or declared.get("type") == "ExternalName":
         return {}
-    found = list(slices)
+    # as the slices will tell: who asks for pods that are not ready gets those that end, too
+    found = list(slices) if declared.get("publishNotReadyAddresses") else [_without(one, leaving) for one in slices]
     ports = {}
     for port in declared.get("ports") or []:
         endpoints = _endpoints(port, found)
         key = f"{objects.namespace(service)}/{objects.name(service)}:{port.get('name') or port['port']}"
         ports[key] = _service_port(declared, address, port, endpoints)
     return ports
+
+
+def pods_of_slice(endpoint_slice: JsonObject) -> list[str]:
+    """Return the UIDs of the pods that a slice lists."""
+    refs = [endpoint.get("targetRef") or {} for endpoint in endpoint_slice.get("endpoints") or []]
+    return [str(ref["uid"]) for ref in refs if ref.get("kind") == "Pod" and ref.get("uid")]
+
+
+def _without(endpoint_slice: JsonObject, leaving: Container[str]) -> JsonObject:
+    if not any(uid in leaving for uid in pods_of_slice(endpoint_slice)):
+        return endpoint_slice
+    return {**endpoint_slice, "endpoints": [_ended(one, leaving) for one in endpoint_slice["endpoints"]]}
+
+
+def _ended(endpoint: JsonObject, leaving: Container[str]) -> JsonObject:
+    """Return an endpoint as its pod's deletion makes it."""
+    if (endpoint.get("targetRef") or {}).get("uid") not in leaving:
+        return endpoint
+    told = endpoint.get("conditions") or {}
+    serving = told.get("ready") is not False or bool(told.get("serving"))
+    return {**endpoint, "conditions": {"ready": False, "serving": serving, "terminating": True}}
 
 
 def _service_port(declared: JsonObject, address: str, port: JsonObject, endpoints: list[_Endpoint]) -> ServicePort:

@@ -63,7 +63,7 @@ def test_a_program_in_a_pod_reaches_the_api_with_its_token(cluster: Cluster, ima
     app = cluster.container("operator")["containerID"].removeprefix("docker://")
     shown = cluster.node.docker.inspect(app)
     host = cluster.admin.get(SERVICE, "kubernetes", "default")["spec"]["clusterIP"]
-    assert f"KUBERNETES_SERVICE_HOST={host}" in shown["Config"]["Env"]
+    assert f"'KUBERNETES_SERVICE_HOST={host}'" in str(shown)
     assert "eyJ" not in str(shown), "the token is a file and nothing else"
     assert cluster.container("operator")["restartCount"] == 0
     cluster.delete("operator", grace_s=0)

@@ -47,6 +47,26 @@ def test_service_ports(path: Path) -> None:
         assert {key: port.on(node) for key, port in ports.items()} == wanted
 
 
+def test_a_pod_that_ends_leaves_before_its_slice_says_so() -> None:
+    told = {"ports": {"": 8080}, "endpoints": [["10.1.0.2", "n1", "ready"], ["10.1.0.3", "n1", "ready"]]}
+    made = endpoint_slice(told)
+    for endpoint, uid in zip(made["endpoints"], ("stays", "leaves"), strict=True):
+        endpoint["targetRef"] = {"kind": "Pod", "uid": uid}
+    service = declared({"ports": [{"port": 80}]})
+
+    def left(service: JsonObject, *leaving: str) -> list[str]:
+        (port,) = service_ports(service, [made], set(leaving)).values()
+        return [address for address, _ in port.entry["endpoints"]]
+
+    assert left(service, "leaves", "another") == ["10.1.0.2"]
+    # the last ones serve until they have gone
+    assert left(service, "leaves", "stays") == ["10.1.0.2", "10.1.0.3"]
+    assert left(declared({"ports": [{"port": 80}], "publishNotReadyAddresses": True}), "leaves") == [
+        "10.1.0.2",
+        "10.1.0.3",
+    ]
+
+
 def test_a_change_of_one_service_leaves_the_other_entries_as_they_are() -> None:
     book = ServiceBook()
     for number in range(3):
