@@ -13,6 +13,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.node_affinity import REQUIRED, matches_node, term_fits
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import NOTHING, LabelSelector, Requirement, from_label_selector
 from minik8s_modules.api.taints import untolerated
@@ -21,11 +22,7 @@ from minik8s_modules.scheduler.framework import NodeInfo, PodInfo, Snapshot
 Judge = Callable[[NodeInfo], Sequence[str]]
 Domain = tuple[str, str]  # topology key, the node's value
 _BEST = 100
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}
-_REQUIRED, _PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NOT_HERE = "node(s) didn't match Pod's node affinity/selector"
 _NO_PODS_NEAR = "node(s) didn't match pod affinity rules"
 _PODS_TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
@@ -35,31 +32,6 @@ _NO_DOMAIN = f"{_UNEVEN} (missing required label)"
 
 
 # --- nodes ----------------------------------------------------------------------------------------
-
-
-def matches_node(pod: JsonObject, node: JsonObject) -> bool:
-    """Return whether the node has the labels of ``nodeSelector`` and fits a required term of the node affinity."""
-    labels = objects.labels(node)
-    if any(labels.get(key) != value for key, value in (objects.spec(pod).get("nodeSelector") or {}).items()):
-        return False
-    required = objects.dig(pod, "spec", "affinity", "nodeAffinity", _REQUIRED)
-    return required is None or any(_term_fits(term, node) for term in required.get("nodeSelectorTerms") or [])
-
-
-def _term_fits(term: Mapping[str, Any], node: JsonObject) -> bool:
-    """Return whether the node fits a term; an empty one fits nothing."""
-    labels, fields = objects.labels(node), {"metadata.name": objects.name(node)}
-    wanted = [(one, labels) for one in term.get("matchExpressions") or []]
-    wanted += [(one, fields) for one in term.get("matchFields") or []]
-    return bool(wanted) and all(_requirement(one).matches(values) for one, values in wanted)
-
-
-def _requirement(expression: Mapping[str, Any]) -> Requirement:
-    """Return an expression as a requirement; one stored before such were checked may be one that is never met."""
-    operator, values = _OPERATORS.get(expression.get("operator", ""), "in"), expression.get("values") or ()
-    if operator in {"gt", "lt"} and len(values) != 1:
-        operator, values = "in", ()
-    return Requirement(str(expression.get("key") or ""), operator, frozenset(values))
 
 
 class NodeAffinity:
@@ -74,7 +46,7 @@ class NodeAffinity:
     def score(self, pod: PodInfo, nodes: Sequence[NodeInfo], _snapshot: Snapshot) -> Sequence[int]:
         """Return the sums of the weights of the preferred terms, the largest as 100."""
         terms = objects.dig(pod.pod, "spec", "affinity", "nodeAffinity", _PREFERRED) or []
-        sums = [sum(one["weight"] for one in terms if _term_fits(one["preference"], node.node)) for node in nodes]
+        sums = [sum(one["weight"] for one in terms if term_fits(one["preference"], node.node)) for node in nodes]
         return scaled(sums)
 
 
@@ -98,7 +70,7 @@ class TaintPreference:
 
 
 def _terms(pod: JsonObject, kind: str) -> list[JsonObject]:
-    return objects.dig(pod, "spec", "affinity", kind, _REQUIRED) or []
+    return objects.dig(pod, "spec", "affinity", kind, REQUIRED) or []
 
 
 def _weighted(pod: JsonObject) -> Iterator[tuple[int, JsonObject]]:
