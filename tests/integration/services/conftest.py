@@ -93,7 +93,7 @@ def answers(address: str, count: int, port: int = 80) -> Counter[str]:
     return Counter(fetch(address, port) for _ in range(count))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     whole_path.IDENTITIES.setdefault("controllers", "system:kube-controller-manager")
     folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
