@@ -90,6 +90,7 @@ lock: ## Write requirements.txt and requirements-dev.txt anew from pyproject.tom
 	rm -rf .cache/lock build
 
 # The virtual environments: the stamp is a copy of the lock it was made from. The runtime lock is part of the dev lock.
+# minik8s.pth lets modules that run on this machine (minik8s_object) import the client from this checkout.
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or newer is needed, $(PYTHON) is {sys.version.split()[0]}" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3-venv; }
@@ -98,6 +99,7 @@ $(VENV)/bin/pip:
 $(VENV)/runtime.lock: requirements.txt | $(VENV)/bin/pip
 	@mkdir -p .cache
 	$(BIN)/pip install --quiet --requirement requirements.txt
+	@echo '$(CURDIR)' > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/minik8s.pth
 	@cp requirements.txt $@
 
 $(VENV)/dev.lock: requirements-dev.txt | $(VENV)/runtime.lock

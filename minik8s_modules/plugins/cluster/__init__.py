@@ -1,0 +1,1 @@
+"""What the inventory and connection plugins for a cluster's own objects share."""
