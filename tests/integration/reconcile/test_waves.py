@@ -83,5 +83,5 @@ def test_waves_of_pods_leave_nothing_behind(cluster):
     cluster.until(lambda: _settled(cluster, before), 120)
     after = _footprint(cluster)
     print(f"{WAVES} waves of {PODS}: {before} -> {after}")
-    # the API server keeps the last 5,000 changes of each resource, some 60 MB once they are that many
-    assert after.memory_kb - before.memory_kb < 60_000 + WAVES * PODS * 40, (before, after)
+    # however many pods: past changes in the API server (16 MB a resource), an hour's Events, tables of the daemons
+    assert after.memory_kb - before.memory_kb < 75_000, (before, after)
