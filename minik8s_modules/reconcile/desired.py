@@ -61,6 +61,14 @@ def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datet
     return decision._replace(wake_at=min(moments, default=None))
 
 
+def address_comes_first(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> bool:
+    """Return whether a pod whose tokens are still asked for wants an address meanwhile: two writes go side by side."""
+    over = objects.is_deleting(pod) or objects.status(pod).get("phase") in TERMINAL
+    if over or not seen.empty or inputs.address_error or refusal(pod):
+        return False
+    return decide_sandbox(pod, seen, inputs, now).address_wanted
+
+
 def _refused(why: Refusal) -> PodDecision:
     """Return the decision of a pod that the node does not take; it is Failed and will not be tried again."""
     event = PodEvent("Warning", why.reason, why.message, f"refused/{why.reason}")

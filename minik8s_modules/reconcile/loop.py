@@ -18,19 +18,18 @@ from minik8s_modules.api import objects
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.claiming import Claimer
-from minik8s_modules.reconcile.desired import assemble, decide_pod
+from minik8s_modules.reconcile.desired import address_comes_first, assemble, decide_pod
 from minik8s_modules.reconcile.hearing import Hearing
 from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.plan import Basis
-from minik8s_modules.reconcile.pull_secrets import credentials, pulls_of
+from minik8s_modules.reconcile.pull_secrets import credentials
 from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.resources import host_ip
-from minik8s_modules.reconcile.shard import Shard, by_age, node_blob, observation_asked, read_of
+from minik8s_modules.reconcile.shard import Shard, by_age, inputs_of, node_blob, observation_asked, read_of
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
-from minik8s_modules.reconcile.values import PodInputs
 from minik8s_modules.reconcile.writer import View
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -97,6 +96,8 @@ class Reconciler:
         for pod in (old, new):
             if pod is not None and (name := objects.spec(pod).get("nodeName")) in self._nodes:
                 self._touch(name, [objects.uid(pod)])
+        if new is not None and objects.spec(new).get("nodeName") in self._nodes:
+            self._shard.tokens.follow(new)  # asked for while the pod waits for its turn
 
     def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Handle a change of a Node: only what decisions read of it counts."""
@@ -229,9 +230,11 @@ class Reconciler:
         self._node_of[uid] = state.name
         self._shard.references.follow(pod)
         self._shard.tokens.follow(pod)
-        if not self._shard.references.ready(uid) or not self._shard.tokens.ready(pod):
+        if not self._shard.references.ready(uid):
             return None
-        inputs = self._inputs(state, node, pod)
+        inputs = inputs_of(self._shard, state, node, pod, self._claimer.refusal(uid))
+        if not self._shard.tokens.ready(pod):
+            return pod if address_comes_first(pod, state.observed.pod(uid), inputs, self._clock.now()) else None
         try:
             decision = decide_pod(pod, state.observed.pod(uid), inputs, self._clock.now())
         except Exception:
@@ -261,24 +264,6 @@ class Reconciler:
         self._shard.references.forget(uid)
         self._shard.tokens.forget(uid)
         self._shard.writer.enqueue(uid)
-
-    def _inputs(self, state: NodeState, node: JsonObject, pod: JsonObject) -> PodInputs:
-        uid = objects.uid(pod)
-        secrets = self._shard.references.of(uid, "Secret")
-        return PodInputs(
-            node=node,
-            configmaps=self._shard.references.of(uid, "ConfigMap"),
-            secrets=secrets,
-            images=state.images,
-            pulls=pulls_of(pod, secrets, state.pulls),
-            address=self._shard.addresses.of(uid),
-            errors=state.errors,
-            settings=self._shard.settings,
-            address_error=self._claimer.refusal(uid),
-            tokens=self._shard.tokens.of(uid),
-            checks=state.checking.results(uid),
-            links=self._shard.objects.links(objects.namespace(pod), {}),
-        )
 
     def _claim(self, state: NodeState, pods: list[JsonObject]) -> None:
         cidr = str(objects.spec(self._shard.objects.node(state.name) or {}).get("podCIDR") or "")

@@ -9,12 +9,14 @@ from minik8s_modules.api import objects
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.items import Runner
+from minik8s_modules.reconcile.nodestate import NodeState
+from minik8s_modules.reconcile.pull_secrets import pulls_of
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.service_links import Links, no_links
 from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.values import Entries, Named, PodDecision, Settings
+from minik8s_modules.reconcile.values import Entries, Named, PodDecision, PodInputs, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -55,6 +57,26 @@ class Shard(NamedTuple):
     registrar: Registrar
     recorder: EventRecorder
     settings: Settings
+
+
+def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject, address_error: str) -> PodInputs:
+    """Return what a decision about the pod on the node of ``state`` reads."""
+    uid = objects.uid(pod)
+    secrets = shard.references.of(uid, "Secret")
+    return PodInputs(
+        node=node,
+        configmaps=shard.references.of(uid, "ConfigMap"),
+        secrets=secrets,
+        images=state.images,
+        pulls=pulls_of(pod, secrets, state.pulls),
+        address=shard.addresses.of(uid),
+        errors=state.errors,
+        settings=shard.settings,
+        address_error=address_error,
+        tokens=shard.tokens.of(uid),
+        checks=state.checking.results(uid),
+        links=shard.objects.links(objects.namespace(pod), {}),
+    )
 
 
 def node_blob(decisions: Mapping[str, PodDecision], known: ReferencedObjects, entries: Mapping[str, Any]) -> str:

@@ -2,8 +2,10 @@
 
 The clock runs from the create request to the watch event that says Running. The floor makes the same pod (pause and
 app container, veth, address) by raw calls on the same dockerd, in turn with ours, so that both meet the same load;
-bars are on differences and ratios of such pairs. ``--trace`` prints when each stage was seen from outside: the API's
-answers and watch events, and Docker's own account of its containers.
+bars are on differences and ratios of such pairs. Pods are without their account's token, as the floor is, except where
+a row says so (``--tokens`` for all): a token is a request, and the sections secrets and volumes, more. ``--trace``
+prints when each stage was seen from outside: the API's answers and watch events, and Docker's own account of its
+containers.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ _NUMBERS = itertools.cycle(range(7, 250))
 class Bench:
     """A namespace of its own on a cluster, with a watch on its pods that notes when each was what."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, *, tokens: bool = False) -> None:
+        self.tokens = tokens
         self.namespace = f"{PREFIX}{uuid.uuid4().hex[:8]}"
         self.api = api
         self._docker = Docker()
@@ -81,7 +84,7 @@ class Bench:
         container = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}
         body = {
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"containers": [container], "automountServiceAccountToken": False},
+            "spec": {"containers": [container], "automountServiceAccountToken": self.tokens},
         }
         began = time.time()
         self.api.create(POD, body)
@@ -143,13 +146,13 @@ def installed() -> ApiClient:
 
 
 @contextmanager
-def place(connect: Callable[[], ApiClient] = installed) -> Iterator[tuple[Bench, TestNode]]:
+def place(connect: Callable[[], ApiClient] = installed, *, tokens: bool = False) -> Iterator[tuple[Bench, TestNode]]:
     """Yield our side and the floor's; both are gone afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         node = TestNode(Path(folder))
         try:
             node.run("network", node.network())
-            bench = Bench(connect())
+            bench = Bench(connect(), tokens=tokens)
             try:
                 yield bench, node
             finally:
@@ -192,6 +195,11 @@ def singles(bench: Bench, node: TestNode, rounds: int = SINGLES) -> list[Figure]
     low, high = pairs(bench, node, 1, rounds)
     more = statistics.median(ours - raw for raw, ours in zip(low, high, strict=True))
     told = f"n={rounds}"
+    if bench.tokens:
+        return [
+            Figure("pod with a token, create → Running, p50", statistics.median(high), "ms", None, told),
+            Figure("pod with a token, create → Running over the floor, p50", more, "ms", BAR_LAND_MS, told),
+        ]
     return [
         Figure("pod create → Running, p50", statistics.median(high), "ms", None, told),
         Figure("pod create → Running, minimum", min(high), "ms", None, told),
@@ -229,7 +237,9 @@ def after_idle(bench: Bench, node: TestNode, idled_s: float = 0.0) -> list[Figur
 def measure() -> list[Figure]:
     """Measure all rows on the installed cluster."""
     with place() as (bench, node):
-        return [*singles(bench, node), *bursts(bench, node), *after_idle(bench, node)]
+        found = [*singles(bench, node), *bursts(bench, node), *after_idle(bench, node)]
+        bench.tokens = True
+        return [*found, *singles(bench, node)]
 
 
 @contextmanager
@@ -258,9 +268,9 @@ def docker_times(namespace: str) -> Iterator[dict[str, dict[str, float]]]:
             reader.join()
 
 
-def trace(rounds: int) -> None:
+def trace(rounds: int, *, tokens: bool) -> None:
     """Print, per stage in order, how long after the request it was reached, and how long after the stage before."""
-    with place() as (bench, node), docker_times(bench.namespace) as docker:
+    with place(tokens=tokens) as (bench, node), docker_times(bench.namespace) as docker:
         names: list[str] = []
         for _ in range(rounds + 1):
             _, made = bench.run(1)
@@ -287,12 +297,13 @@ def main() -> None:
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="stages of N pods instead")
     parser.add_argument("--singles", type=int, default=0, metavar="N", help="only N single pods")
     parser.add_argument("--bursts", type=int, default=0, metavar="N", help="only N bursts")
+    parser.add_argument("--tokens", action="store_true", help="pods with their account's token")
     given = parser.parse_args()
     if given.trace:
-        trace(given.trace)
+        trace(given.trace, tokens=given.tokens)
         return
     if given.singles or given.bursts:
-        with place() as (bench, node):
+        with place(tokens=given.tokens) as (bench, node):
             figures = [
                 *(singles(bench, node, given.singles) if given.singles else ()),
                 *(bursts(bench, node, given.bursts) if given.bursts else ()),

@@ -6,13 +6,13 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable
-from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, POD_ADDRESS, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, POD_ADDRESS, SECRET, Kind
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile.fake_runner import FakeRunner
@@ -468,6 +468,24 @@ def test_a_status_somebody_overwrote_is_put_right(cluster: Cluster):
     until(lambda: running(cluster))
     cluster.api.patch(POD, "web", "default", {"status": {"phase": "Pending", "podIP": None}}, subresource="status")
     until(lambda: running(cluster) and cluster.pod()["status"]["podIP"] == "10.244.0.2")
+
+
+def test_the_address_is_claimed_while_the_token_is_asked_for(cluster: Cluster):
+    answered, create = threading.Event(), cluster.api.create
+
+    def slow_tokens(kind: Kind, obj: Mapping[str, Any], **options: Any) -> JsonObject:
+        if options.get("subresource") != "token":
+            return create(kind, obj, **options)
+        assert answered.wait(20)
+        return {"spec": {"expirationSeconds": 1000}, "status": {"token": "t"}}
+
+    cluster.api.create = slow_tokens  # type: ignore[method-assign]
+    source = {"projected": {"sources": [{"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}}]}}
+    cluster.create(volumes=[{"name": "account", **source}])
+    until(lambda: cluster.addresses() == ["10.244.0.2"], 20)
+    assert cluster.node.documents["sandboxes"] == {}
+    answered.set()
+    until(lambda: cluster.phase() == "Running", 20)
 
 
 def test_addresses_that_are_taken_are_passed_over(cluster: Cluster):
