@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
+from minik8s_modules.apiserver.quotas import QuotaLedger
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.metrics import Registry
@@ -58,6 +59,7 @@ class Backend:
     service_cidr: ipaddress.IPv4Network = DEFAULT_SERVICE_CIDR
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
+    quotas: QuotaLedger = field(default_factory=QuotaLedger)
 
     def get(self, target: Target) -> CachedObject:
         """Return the object as the cache has it. Raises NotFound."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.errors import StoreError, StoreUnavailable
-from minik8s_modules.store.interface import Entry, Page, Store, Watch
+from minik8s_modules.store.interface import Entry, Page, Put, Store, Watch
 
 T = TypeVar("T")
 
@@ -37,6 +37,10 @@ class MeteredStore:
     def update(self, key: str, value: bytes, expected: int) -> int:
         """Replace a value by compare-and-swap."""
         return self._timed("update", lambda: self._store.update(key, value, expected))
+
+    def write(self, puts: Sequence[Put]) -> int:
+        """Write several keys by compare-and-swap, all or none."""
+        return self._timed("write", lambda: self._store.write(puts))
 
     def delete(self, key: str, expected: int) -> int:
         """Remove a key by compare-and-swap."""

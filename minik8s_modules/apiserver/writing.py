@@ -29,13 +29,14 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
 from minik8s_modules.api.schema import prune
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
-from minik8s_modules.apiserver import admission, chain, incoming
+from minik8s_modules.apiserver import admission, chain, incoming, quotas
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import without_revision
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite, ValueTooLarge
+from minik8s_modules.store.interface import Put
 
 # etcd's default --max-request-bytes, which the installation leaves as it is
 MAX_OBJECT_BYTES = 1536 * 1024
@@ -57,7 +58,7 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
         key = target.kind.key(target.namespace, name(fresh))
         try:
             with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
-                return _store_new(backend, key, fresh, options)
+                return _store_new(backend, stored_kind(target.kind), key, fresh, options)
         except KeyExists:
             collided = name(fresh)
     raise AlreadyExists(target.kind, collided, generated=generated)
@@ -100,14 +101,15 @@ def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
         raise Invalid(kind, name(obj), causes)
 
 
-def _store_new(backend: Backend, key: str, obj: JsonObject, options: Options) -> CachedObject:
+def _store_new(backend: Backend, kind: Kind, key: str, obj: JsonObject, options: Options) -> CachedObject:
     value = _sized(obj)
     if options.dry_run:
         if backend.cache.get(key) is not None:
             raise KeyExists(key)
+        quotas.check(backend, kind, obj)
         return made(key, obj, 0)
     try:
-        revision = backend.store.create(key, value)
+        revision = quotas.stored(backend, kind, Put(key, value, 0), obj)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
     backend.settle(revision)
@@ -185,7 +187,7 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
         try:
             kind = stored_kind(target.kind)
             with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
-                return _swap(backend, target, item, changed, options)
+                return _swap(backend, target, item, changed, options, old)
         except StaleWrite:
             item = backend.latest(target)
         except KeyMissing as error:
@@ -225,17 +227,20 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     return new
 
 
-def _swap(backend: Backend, target: Target, item: CachedObject, new: JsonObject, options: Options) -> CachedObject:
+def _swap(
+    backend: Backend, target: Target, item: CachedObject, new: JsonObject, options: Options, old: JsonObject
+) -> CachedObject:
     """Write ``new`` over ``item``; or remove it, if its deletion waited for just this change."""
-    value = _sized(new)
+    value, kind = _sized(new), stored_kind(target.kind)
     if options.dry_run:
+        quotas.check(backend, kind, new, old)
         return made(item.key, new, item.revision)
     try:
-        if strategy.ready_to_remove(stored_kind(target.kind), new):
+        if strategy.ready_to_remove(kind, new):
             revision = backend.store.delete(item.key, item.revision)
             admission.removed(backend, target.kind, new)
         else:
-            revision = backend.store.update(item.key, value, item.revision)
+            revision = quotas.stored(backend, kind, Put(item.key, value, item.revision), new, old)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
     backend.settle(revision)
@@ -250,9 +255,10 @@ def bind(backend: Backend, target: Target, binding: JsonObject, options: Options
     # not through prepare_update: binding changes spec and status at once, and spec.nodeName is nobody else's
     item = backend.get(target)
     for _ in range(CHANGE_ATTEMPTS):
-        pod = strategy.bind(pod_kind, orjson.loads(item.data), binding, backend.clock.now())
+        old = orjson.loads(item.data)
+        pod = strategy.bind(pod_kind, old, binding, backend.clock.now())
         try:
-            _swap(backend, target, item, pod, options)
+            _swap(backend, target, item, pod, options, old)
         except StaleWrite:
             item = backend.latest(target)
         except KeyMissing as error:

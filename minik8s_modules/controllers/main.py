@@ -25,6 +25,7 @@ from minik8s_modules.controllers.jobs import JobController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
+from minik8s_modules.controllers.quotas import QuotaController
 from minik8s_modules.controllers.replicasets import ReplicaSetController
 from minik8s_modules.controllers.root_ca import RootCa
 from minik8s_modules.controllers.service_accounts import service_accounts
@@ -68,6 +69,7 @@ def controllers(
         OrphanController(context),
         service_accounts(client),
         RootCa(client, authorities),
+        QuotaController(context),
         GarbageCollector(context),  # the last one: it shares the copies that the others have asked for
     ]
 

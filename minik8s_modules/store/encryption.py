@@ -7,10 +7,10 @@ it is stored, which no reader takes for an object: the watch cache logs and skip
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minik8s_modules.store.errors import KeyMissing, StaleWrite, Undecryptable
-from minik8s_modules.store.interface import Change, Entry, Page, Store, Watch
+from minik8s_modules.store.interface import Change, Entry, Page, Put, Store, Watch
 from minik8s_modules.store.keyring import KeyRing, key_of
 
 PREFIXES = ("/registry/core/secrets/",)
@@ -47,6 +47,10 @@ class EncryptedStore:
     def update(self, key: str, value: bytes, expected: int) -> int:
         """Replace a value by compare-and-swap."""
         return self._store.update(key, self._sealed(key, value), expected)
+
+    def write(self, puts: Sequence[Put]) -> int:
+        """Write several keys by compare-and-swap, all or none."""
+        return self._store.write([put._replace(value=self._sealed(put.key, put.value)) for put in puts])
 
     def delete(self, key: str, expected: int) -> int:
         """Remove a key by compare-and-swap."""

@@ -57,3 +57,14 @@ class Expired(StoreError):
 
 class StoreUnavailable(TemporaryError):
     """No etcd answered within the deadline; a write may or may not have been done."""
+
+
+def check_expected(verb: str, key: str, expected: int, found: int) -> None:
+    """Raise what is wrong with a key's revision ``found`` (0: there is no such key), if it is not ``expected``."""
+    if found == expected:
+        return
+    if not expected:
+        raise KeyExists(f"cannot create {key}: it exists")
+    if not found:
+        raise KeyMissing(f"cannot {verb} {key}: it does not exist")
+    raise StaleWrite(f"cannot {verb} {key}: revision {expected} is not the latest {found}")

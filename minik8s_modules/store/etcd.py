@@ -15,14 +15,13 @@ from minik8s_modules.store.connection import CALL_TIMEOUT_S, Connections, Tls
 from minik8s_modules.store.errors import (
     Compacted,
     FutureRevision,
-    KeyExists,
-    KeyMissing,
     StaleWrite,
     StoreError,
     ValueTooLarge,
+    check_expected,
 )
 from minik8s_modules.store.etcd_watch import EtcdWatch
-from minik8s_modules.store.interface import Entry, Page
+from minik8s_modules.store.interface import Entry, Page, Put
 from minik8s_modules.store.stubs import rpc
 
 # how etcd words what is told apart only by text (api/v3rpc/rpctypes/error.go)
@@ -59,21 +58,31 @@ class EtcdStore:
 
     def create(self, key: str, value: bytes) -> int:
         """Write a new key and return its revision."""
-        put = rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value))
-        answer = self._if_unchanged(key, 0, put)
-        if not answer.succeeded:
-            raise KeyExists(f"cannot create {key}: it exists")
-        return int(answer.header.revision)
+        return self.write([Put(key, value, 0)])
 
     def update(self, key: str, value: bytes, expected: int) -> int:
         """Replace the value if the key's revision is ``expected``; return the new revision."""
-        put = rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value))
-        return self._expecting("update", key, expected, put)
+        return self.write([Put(key, value, expected)])
+
+    def write(self, puts: Sequence[Put]) -> int:
+        """Make all of ``puts`` in one revision, or none; return the revision."""
+        operations = [rpc.RequestOp(request_put=rpc.PutRequest(key=put.key.encode(), value=put.value)) for put in puts]
+        answer = self._if_unchanged([(put.key, put.expected) for put in puts], operations)
+        if answer.succeeded:
+            return int(answer.header.revision)
+        for put, response in zip(puts, answer.responses, strict=True):
+            found = response.response_range.kvs
+            check_expected("update", put.key, put.expected, found[0].mod_revision if found else 0)
+        raise StaleWrite(f"cannot write {puts[0].key}: it was changed and changed back")
 
     def delete(self, key: str, expected: int) -> int:
         """Remove the key if its revision is ``expected``; return the removal's revision."""
         delete = rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key.encode()))
-        return self._expecting("delete", key, expected, delete)
+        answer = self._if_unchanged([(key, expected)], [delete])
+        if not answer.succeeded:
+            found = answer.responses[0].response_range.kvs
+            check_expected("delete", key, expected, found[0].mod_revision if found else 0)
+        return int(answer.header.revision)
 
     def watch(self, prefix: str, after: int) -> EtcdWatch:
         """Return the changes below ``prefix`` after the revision ``after``."""
@@ -103,20 +112,16 @@ class EtcdStore:
         except grpc.RpcError as error:
             raise _refusal(error) from error
 
-    def _expecting(self, verb: str, key: str, expected: int, operation: Any) -> int:
-        answer = self._if_unchanged(key, expected, operation)
-        if answer.succeeded:
-            return int(answer.header.revision)
-        found = answer.responses[0].response_range.kvs
-        if not found:
-            raise KeyMissing(f"cannot {verb} {key}: it does not exist")
-        raise StaleWrite(f"cannot {verb} {key}: revision {expected} is not the latest {found[0].mod_revision}")
-
-    def _if_unchanged(self, key: str, revision: int, operation: Any) -> Any:
+    def _if_unchanged(self, expected: Sequence[tuple[str, int]], operations: Sequence[Any]) -> Any:
         request = rpc.TxnRequest(
-            compare=[rpc.Compare(key=key.encode(), target=rpc.Compare.MOD, mod_revision=revision)],
-            success=[operation],
-            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode(), keys_only=True))],
+            compare=[
+                rpc.Compare(key=key.encode(), target=rpc.Compare.MOD, mod_revision=revision)
+                for key, revision in expected
+            ],
+            success=operations,
+            failure=[
+                rpc.RequestOp(request_range=rpc.RangeRequest(key=key.encode(), keys_only=True)) for key, _ in expected
+            ],
         )
         try:
             return self._connections.write(lambda client, timeout_s: client.kvstub.Txn(request, timeout_s))

@@ -7,7 +7,7 @@ something raises the store's one revision by one; a key's revision is that of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -39,6 +39,14 @@ class Change(NamedTuple):
     previous: bytes | None
     revision: int
     created: bool
+
+
+class Put(NamedTuple):
+    """One key to write, if its revision is ``expected``; 0: if it does not exist."""
+
+    key: str
+    value: bytes
+    expected: int
 
 
 class Watch(Protocol):
@@ -94,6 +102,16 @@ class Store(Protocol):
             StaleWrite: the key has another revision.
             KeyMissing: there is no such key.
             ValueTooLarge: the store does not take values of this size.
+        """
+
+    def write(self, puts: Sequence[Put]) -> int:
+        """Make all of ``puts`` in one revision, or none; return the revision. The keys are different ones.
+
+        Raises:
+            KeyExists: a key that should be new is taken.
+            StaleWrite: a key has another revision.
+            KeyMissing: a key to be replaced does not exist.
+            ValueTooLarge: the store does not take so much at once.
         """
 
     def delete(self, key: str, expected: int) -> int:

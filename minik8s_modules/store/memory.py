@@ -8,7 +8,8 @@ work.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import NamedTuple
@@ -16,13 +17,11 @@ from typing import NamedTuple
 from minik8s_modules.store.errors import (
     Compacted,
     FutureRevision,
-    KeyExists,
-    KeyMissing,
-    StaleWrite,
     StoreUnavailable,
     ValueTooLarge,
+    check_expected,
 )
-from minik8s_modules.store.interface import Change, Entry, Page
+from minik8s_modules.store.interface import Change, Entry, Page, Put
 
 MAX_VALUE_BYTES = 1_572_864  # etcd's default --max-request-bytes
 
@@ -64,25 +63,26 @@ class MemoryStore:
 
     def create(self, key: str, value: bytes) -> int:
         """Write a new key and return its revision."""
-        with self._changed:
-            self._check(value)
-            if self._at(key, self._revision):
-                raise KeyExists(f"cannot create {key}: it exists")
-            return self._write(key, value)
+        return self.write([Put(key, value, 0)])
 
     def update(self, key: str, value: bytes, expected: int) -> int:
         """Replace the value if the key's revision is ``expected``; return the new revision."""
+        return self.write([Put(key, value, expected)])
+
+    def write(self, puts: Sequence[Put]) -> int:
+        """Make all of ``puts`` in one revision, or none; return the revision."""
         with self._changed:
-            self._check(value)
-            self._expect("update", key, expected)
-            return self._write(key, value)
+            for put in puts:
+                self._check(put.value)
+                self._expect("update", put.key, put.expected)
+            return self._write(*((put.key, put.value) for put in puts))
 
     def delete(self, key: str, expected: int) -> int:
         """Remove the key if its revision is ``expected``; return the removal's revision."""
         with self._changed:
             self._check()
             self._expect("delete", key, expected)
-            return self._write(key, None)
+            return self._write((key, None))
 
     def watch(self, prefix: str, after: int) -> MemoryWatch:
         """Return the changes below ``prefix`` after the revision ``after``."""
@@ -149,8 +149,7 @@ class MemoryStore:
     def _unseen(self, watch: MemoryWatch) -> list[Change]:
         if watch.after < self._compacted:
             raise Compacted(f"cannot watch after revision {watch.after}: the oldest kept is {self._compacted}")
-        # revisions have no gaps in the log, so the position is an index, not a search
-        new = self._log[max(0, len(self._log) - (self._revision - watch.after)) :]
+        new = self._log[bisect_right(self._log, watch.after, key=lambda change: change.revision) :]
         watch.after = max(watch.after, self._revision)
         return [change for change in new if change.key.startswith(watch.prefix)]
 
@@ -168,10 +167,7 @@ class MemoryStore:
 
     def _expect(self, verb: str, key: str, expected: int) -> None:
         entry = self._at(key, self._revision)
-        if entry is None:
-            raise KeyMissing(f"cannot {verb} {key}: it does not exist")
-        if entry.revision != expected:
-            raise StaleWrite(f"cannot {verb} {key}: revision {expected} is not the latest {entry.revision}")
+        check_expected(verb, key, expected, entry.revision if entry else 0)
 
     def _at(self, key: str, revision: int) -> Entry | None:
         seen = list(takewhile(lambda version: version.revision <= revision, self._versions.get(key, ())))
@@ -179,13 +175,14 @@ class MemoryStore:
             return None
         return Entry(key, seen[-1].value, seen[-1].revision)
 
-    def _write(self, key: str, value: bytes | None) -> int:
-        before = self._at(key, self._revision)
-        previous = before.value if before else None
+    def _write(self, *writes: tuple[str, bytes | None]) -> int:
+        before = {key: self._at(key, self._revision) for key, _ in writes}
         self._revision += 1
-        self._versions.setdefault(key, []).append(_Version(self._revision, value))
-        created = value is not None and before is None
-        self._log.append(Change(key, value, previous, self._revision, created))
+        for key, value in writes:
+            found = before[key]
+            self._versions.setdefault(key, []).append(_Version(self._revision, value))
+            created = value is not None and found is None
+            self._log.append(Change(key, value, found.value if found else None, self._revision, created))
         self._changed.notify_all()
         return self._revision
 

@@ -105,32 +105,7 @@ def validate_budget(budget: JsonObject) -> list[Cause]:
     return causes + shared.label_selector("spec.selector", declared.get("selector") or {})
 
 
-# --- ResourceQuota and LimitRange -----------------------------------------------------------------
-
-_SCOPES = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
-_WHOLE = frozenset({
-    "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
-})  # fmt: skip
-
-
-def validate_quota(quota: JsonObject) -> list[Cause]:
-    """Return why the quota may not be kept."""
-    declared = spec(quota)
-    causes = _amounts("spec.hard", declared.get("hard") or {})
-    for resource, amount in (declared.get("hard") or {}).items():
-        if (resource in _WHOLE or resource.startswith("count/")) and quantities.parse(amount) % 1:
-            causes.append(common.invalid(f"spec.hard[{resource}]", amount, "must be an integer"))
-    for index, scope in enumerate(declared.get("scopes") or []):
-        if scope not in _SCOPES:
-            causes.append(common.invalid(f"spec.scopes[{index}]", scope, "unsupported scope"))
-    return causes
-
-
-def validate_quota_update(new: JsonObject, old: JsonObject) -> list[Cause]:
-    """Return why the old quota may not become the new one: its scopes stay."""
-    after, before = spec(new).get("scopes") or [], spec(old).get("scopes") or []
-    return [] if set(after) == set(before) else [common.immutable("spec.scopes", after)]
+# --- LimitRange -----------------------------------------------------------------------------------
 
 
 def _amounts(at: str, amounts: JsonObject) -> list[Cause]:

@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import infrastructure, originals, others, pods, policies, rbac, services, workloads
+from minik8s_modules.api.validation import (
+    infrastructure,
+    originals,
+    others,
+    pods,
+    policies,
+    quotas,
+    rbac,
+    services,
+    workloads,
+)
 
 CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod,
@@ -39,7 +49,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("batch", "CronJob"): workloads.validate_cron_job,
     ("autoscaling", "HorizontalPodAutoscaler"): policies.validate_autoscaler,
     ("policy", "PodDisruptionBudget"): policies.validate_budget,
-    ("", "ResourceQuota"): policies.validate_quota,
+    ("", "ResourceQuota"): quotas.validate_quota,
     ("", "LimitRange"): policies.validate_limit_range,
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class,
@@ -74,7 +84,7 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("apps", "StatefulSet"): workloads.validate_stateful_set_update,
     ("apps", "ControllerRevision"): workloads.validate_controller_revision_update,
     ("batch", "Job"): workloads.validate_job_update,
-    ("", "ResourceQuota"): policies.validate_quota_update,
+    ("", "ResourceQuota"): quotas.validate_quota_update,
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class_update,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class_update,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request_update,

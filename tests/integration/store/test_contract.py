@@ -20,7 +20,7 @@ from minik8s_modules.store.errors import (
     StoreUnavailable,
     ValueTooLarge,
 )
-from minik8s_modules.store.interface import Change, Entry, Store
+from minik8s_modules.store.interface import Change, Entry, Put, Store
 from tests.support.watching import Recorder
 
 T = TypeVar("T")
@@ -62,6 +62,30 @@ def test_an_update_needs_the_latest_revision(store, prefix):
     with pytest.raises(StaleWrite, match=f"revision {first} is not the latest {second}"):
         store.update(prefix + "a", b"three", first)
     assert store.get(prefix + "a") == Entry(prefix + "a", b"two", second)
+
+
+def test_several_keys_are_written_in_one_revision_or_not_at_all(store, prefix):
+    a, b = prefix + "a", prefix + "b"
+    first = store.create(a, b"one")
+    with recording(store, prefix, first) as recorder:
+        both = store.write([Put(b, b"new", 0), Put(a, b"two", first)])
+        assert both == first + 1 == store.revision()
+        assert store.get(a) == Entry(a, b"two", both)
+        assert store.get(b) == Entry(b, b"new", both)
+        with pytest.raises(KeyExists, match=b):
+            store.write([Put(a, b"three", both), Put(b, b"again", 0)])
+        with pytest.raises(StaleWrite, match=f"revision {first} is not the latest {both}"):
+            store.write([Put(prefix + "c", b"", 0), Put(a, b"three", first)])
+        with pytest.raises(KeyMissing):
+            store.write([Put(a, b"three", both), Put(prefix + "d", b"", both)])
+        assert store.revision() == both
+        third = store.update(a, b"three", both)
+        changes = recorder.wait(3)
+    assert changes == [
+        Change(b, b"new", None, both, created=True),
+        Change(a, b"two", b"one", both, created=False),
+        Change(a, b"three", b"two", third, created=False),
+    ]
 
 
 def test_a_deletion_needs_the_latest_revision(store, prefix):

@@ -21,6 +21,7 @@ from minik8s_modules.api.kinds import (
     LIMIT_RANGE,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    RESOURCE_QUOTA,
 )
 from minik8s_modules.api.selectors import parse_field_selector
 from minik8s_modules.api.strategy import prepare_update
@@ -38,6 +39,7 @@ EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{k
 ACTED_ON = (
     LIMIT_RANGE,
     POD_DISRUPTION_BUDGET,
+    RESOURCE_QUOTA,
     REPLICA_SET,
     LEGACY_REPLICA_SET,
     DEPLOYMENT,
