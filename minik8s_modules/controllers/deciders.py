@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CRON_JOB, DEPLOYMENT, JOB, POD, REPLICA_SET, Kind
+from minik8s_modules.api.kinds import (
+    CONTROLLER_REVISION,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    NODE,
+    POD,
+    REPLICA_SET,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.cronjobs import decide_cron_job
+from minik8s_modules.controllers.daemonsets import decide_daemon_set
 from minik8s_modules.controllers.deployments import decide_deployment
 from minik8s_modules.controllers.imagined import Decider, World
 from minik8s_modules.controllers.jobs import decide_job
@@ -44,9 +55,17 @@ def cron_job_steps(world: World, cron_job: JsonObject) -> list[Step]:
     return decide_cron_job(cron_job, world.controlled(JOB, cron_job), world.now)
 
 
+def daemon_set_steps(world: World, daemon_set: JsonObject) -> list[Step]:
+    """Return the steps of a daemon set of the world."""
+    revisions = world.found(CONTROLLER_REVISION, daemon_set)
+    nodes = sorted(world.all(NODE), key=objects.name)
+    return decide_daemon_set(daemon_set, world.found(POD, daemon_set), revisions, nodes, world.now)
+
+
 DECIDERS: Mapping[Kind, Decider] = {
     DEPLOYMENT: deployment_steps,
     REPLICA_SET: replica_set_steps,
     CRON_JOB: cron_job_steps,
     JOB: job_steps,
+    DAEMON_SET: daemon_set_steps,
 }

@@ -185,7 +185,8 @@ def unroll(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callabl
                 steps = [step for step in decide(world, obj) if not isinstance(step, Again)]
                 for step in steps:
                     world.take(kind, obj, step)
-                moved = moved or bool(steps)
+                # what is only told, is told again as long as its cause is there
+                moved = moved or any(not isinstance(step, Tell) for step in steps)
         if not (live(world) or moved):
             return True
     return False

@@ -4,7 +4,8 @@
     condition Complete or Failed ─▶ no: as many pods as parallelism, completions and back-off allow
 
 Source: kubernetes ``pkg/controller/job`` (1.32). What a job waits for is derived from its pods and its status; nothing
-is remembered. The order of steps: the status notes who ended, finalizers go, pods are deleted, pods are made.
+is remembered. The order of steps: the status notes who ended, finalizers go, pods are deleted, pods are made. The shell
+is job_controller.py.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import JOB, POD
-from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers import job_indexes as indexes
 from minik8s_modules.controllers import job_policies as policies
@@ -36,8 +36,6 @@ from minik8s_modules.controllers.steps import (
     WriteStatus,
     pod_from_template,
 )
-from minik8s_modules.controllers.workload import WorkloadController
-from minik8s_modules.runtime.controller import Context, Loop
 
 # MaxPodCreateDeletePerSync of job_controller.go
 BURST = 500
@@ -355,62 +353,3 @@ def _new_pod(this: _Round, index: int | None, counts: dict[str, int]) -> Create:
 def _wake_up(this: _Round) -> list[Step]:
     left_s = policies.deadline_in_s(this.job, this.now)
     return [Again(left_s)] if left_s is not None else []
-
-
-# --- the shell ------------------------------------------------------------------------------------
-
-
-class JobController(WorkloadController):
-    """Runs Jobs, and lets go of pods whose Job is gone."""
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context, JOB, (POD,))
-        self._left = Loop(context, "job-left-pods", self._release, workers=1)
-        self._left.watch(POD, self._without_job)
-        self._left.reads(JOB)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        super().start()
-        self._left.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._left.stop()
-        super().stop()
-
-    def decide(self, obj: JsonObject) -> Sequence[Step]:
-        """Return the next steps of one job."""
-        return decide_job(obj, self.found(POD, obj), self.context.clock.now())
-
-    def _job_of(self, pod: JsonObject) -> JsonObject | None:
-        owner = objects.controller_of(pod) or {}
-        job = self.own.get(objects.namespace(pod), str(owner.get("name"))) if owner.get("kind") == JOB.kind else None
-        return job if job is not None and objects.uid(job) == owner.get("uid") else None
-
-    def _without_job(self, _old: JsonObject | None, new: JsonObject | None) -> list[Key]:
-        """Return a tracked pod that no job counts any more: without its finalizer it can go."""
-        if new is None or not tracking.is_tracked(new) or self._job_of(new) is not None:
-            return []
-        return [objects.key(new)]
-
-    def _release(self, key: Key) -> None:
-        pod = self.owned[POD].get(*key)
-        if pod is None or not tracking.is_tracked(pod) or self._job_of(pod) is not None:
-            return
-        owner = objects.controller_of(pod) or {}
-        if owner.get("kind") == JOB.kind and self._exists(objects.namespace(pod), owner):
-            return
-        body = tracking.untracked(pod).body
-        seen = {"uid": objects.uid(pod), "resourceVersion": objects.resource_version(pod)}
-        try:
-            self.context.client.patch(POD, key.name, key.namespace, {"metadata": {**body["metadata"], **seen}})
-        except (NotFound, Conflict):
-            return  # gone, or its newer state queues it again
-
-    def _exists(self, namespace: str, owner: JsonObject) -> bool:
-        """Return whether the job is there: the copy of pods may be ahead of that of jobs."""
-        try:
-            return objects.uid(self.context.client.get(JOB, str(owner.get("name")), namespace)) == owner.get("uid")
-        except NotFound:
-            return False

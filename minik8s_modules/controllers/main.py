@@ -16,12 +16,13 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.controllers.cronjobs import CronJobController
+from minik8s_modules.controllers.daemonsets import DaemonSetController
 from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.disruption import DisruptionController
 from minik8s_modules.controllers.endpoints import EndpointsController
 from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
-from minik8s_modules.controllers.jobs import JobController
+from minik8s_modules.controllers.job_controller import JobController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
@@ -61,6 +62,7 @@ def controllers(
         DisruptionController(context),
         JobController(context),
         CronJobController(context),
+        DaemonSetController(context),
         EndpointSliceController(context),
         EndpointsController(context),
         NamespaceController(client),

@@ -81,7 +81,8 @@ def unrolled(
         now: the time that decisions are made at.
     """
     existing = list(pods)
-    world = World([*known, *({**pod, "apiVersion": "v1", "kind": "Pod"} for pod in existing)], now)
+    placed = [{**node, "apiVersion": "v1", "kind": "Node"} for node in nodes]
+    world = World([*known, *placed, *({**pod, "apiVersion": "v1", "kind": "Pod"} for pod in existing)], now)
     touched: set[str] = set()
     for change in changes:
         touched |= _enter(world, change)

@@ -11,7 +11,9 @@ from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
+    CONTROLLER_REVISION,
     CRON_JOB,
+    DAEMON_SET,
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
     HORIZONTAL_POD_AUTOSCALER_V1,
@@ -46,6 +48,8 @@ ACTED_ON = (
     CERTIFICATE_SIGNING_REQUEST,
     JOB,
     CRON_JOB,
+    DAEMON_SET,
+    CONTROLLER_REVISION,
 )
 
 

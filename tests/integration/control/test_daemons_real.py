@@ -1,0 +1,114 @@
+"""DaemonSets and StatefulSets: the controllers as a process, kubectl, a real API server; a thread plays the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, POD
+from minik8s_modules.controllers.daemon_pods import node_of
+from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.support.playing import PlayingNode
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster) -> Iterator[Daemon]:
+    daemon = cluster.daemon("controllers").start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Iterator[PlayingNode]:
+    node = PlayingNode(cluster.admin).start()
+    yield node
+    node.stop()
+
+
+def workload(kind: str, name: str, space: str, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "app", "image": "minik8s/busybox:1"}]
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": containers}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template, **spec},
+    }
+
+
+def pods(cluster: Cluster, space: str) -> list[dict[str, Any]]:
+    return [pod for pod in cluster.admin.list(POD, space).items if not objects.is_deleting(pod)]
+
+
+def images(cluster: Cluster, space: str) -> list[str]:
+    return [pod["spec"]["containers"][0]["image"].rpartition(":")[2] for pod in pods(cluster, space)]
+
+
+def rolled_out(cluster: Cluster, what: str, space: str) -> None:
+    told = cluster.server.kubectl("-n", space, "rollout", "status", what, f"--timeout={PATIENCE_S:g}s").stdout
+    assert "successfully rolled out" in told or "roll out complete" in told or "rolling update complete" in told, told
+
+
+def every_verb_of_rollout(cluster: Cluster, what: str, space: str, copies: int) -> None:
+    kubectl = cluster.server.kubectl
+    rollout = ("-n", space, "rollout")
+    rolled_out(cluster, what, space)
+    kubectl("-n", space, "set", "image", what, "app=minik8s/busybox:2")
+    rolled_out(cluster, what, space)
+    assert images(cluster, space) == ["2"] * copies
+    history = kubectl(*rollout, "history", what).stdout
+    assert [line.split()[0] for line in history.splitlines()[2:] if line.strip()] == ["1", "2"]
+    assert "minik8s/busybox:1" in kubectl(*rollout, "history", what, "--revision=1").stdout
+    kubectl(*rollout, "undo", what)
+    rolled_out(cluster, what, space)
+    assert images(cluster, space) == ["1"] * copies
+    history = kubectl(*rollout, "history", what).stdout
+    assert [line.split()[0] for line in history.splitlines()[2:] if line.strip()] == ["2", "3"]
+    assert len(cluster.admin.list(CONTROLLER_REVISION, space).items) == 2
+    before = {objects.uid(pod) for pod in pods(cluster, space)}
+    kubectl(*rollout, "restart", what)
+    rolled_out(cluster, what, space)
+    assert not before & {objects.uid(pod) for pod in pods(cluster, space)}
+
+
+def test_a_daemon_set_follows_the_nodes_and_rolls(cluster: Cluster, daemon: Daemon, node: PlayingNode):
+    space = cluster.namespace()
+    chosen = {"pool": space}
+    for name in (cluster.node(), cluster.node()):
+        cluster.admin.patch(NODE, name, "", {"metadata": {"labels": chosen}})
+    made = workload("DaemonSet", "agent", space)
+    made["spec"]["template"]["spec"]["nodeSelector"] = chosen
+    answer = cluster.admin.create(DAEMON_SET, made)
+    assert answer["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    every_verb_of_rollout(cluster, "daemonset/agent", space, 2)
+    third = cluster.node()
+    cluster.admin.patch(NODE, third, "", {"metadata": {"labels": chosen}})
+    until(lambda: third in {node_of(pod) for pod in pods(cluster, space)}, PATIENCE_S)
+    cluster.admin.patch(NODE, third, "", {"metadata": {"labels": {"pool": "other"}}})
+    until(lambda: len(pods(cluster, space)) == 2, PATIENCE_S)
+    status = until(lambda: _settled(cluster, "agent", space, 2), PATIENCE_S)
+    assert (status["currentNumberScheduled"], status["numberMisscheduled"]) == (2, 0)
+
+
+def _settled(cluster: Cluster, name: str, space: str, wanted: int) -> dict[str, Any]:
+    status = objects.status(cluster.admin.get(DAEMON_SET, name, space))
+    return status if status.get("numberAvailable") == status["desiredNumberScheduled"] == wanted else {}
+
+
+def test_a_surge_of_daemons_leaves_no_node_without_one(cluster: Cluster, daemon: Daemon, node: PlayingNode):
+    space = cluster.namespace()
+    chosen = {"pool": space}
+    cluster.admin.patch(NODE, cluster.node(), "", {"metadata": {"labels": chosen}})
+    rolling = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    made = workload("DaemonSet", "agent", space, updateStrategy=rolling)
+    made["spec"]["template"]["spec"]["nodeSelector"] = chosen
+    cluster.admin.create(DAEMON_SET, made)
+    until(lambda: _settled(cluster, "agent", space, 1), PATIENCE_S)
+    cluster.server.kubectl("-n", space, "set", "image", "daemonset/agent", "app=minik8s/busybox:2")
+    rolled_out(cluster, "daemonset/agent", space)
+    until(lambda: images(cluster, space) == ["2"], PATIENCE_S)
