@@ -9,8 +9,8 @@ DOCUMENTATION = r"""
 module: minik8s_requirements
 short_description: Fails when a machine cannot carry minik8s
 description:
-  - Looks at user, distribution, Python, memory and ports, and tries what the kernel can do, in a network namespace
-    of its own.
+  - Looks at user, distribution, Python, memory, disk, clock, ports and networks, and tries what the kernel can do, in a
+    network namespace of its own.
   - Changes nothing. All gaps are reported at once, each with what to do.
 options:
   ports:
@@ -22,6 +22,34 @@ options:
     description: Memory that must be there, in MB.
     type: int
     default: 900
+  disk_mb:
+    description: Space that the disk of C(/var/lib) must have left, in MB.
+    type: int
+    default: 0
+  time_s:
+    description: What the clock should show, in seconds since 1970; 0 for whatever it shows. Two minutes apart will do.
+    type: float
+    default: 0
+  host_key:
+    description: Whether the machine must have an ed25519 ssh host key, which the control plane pins.
+    type: bool
+    default: false
+  cluster_cidr:
+    description: Range of the pods' addresses, which no network of the machine may overlap.
+    type: str
+    default: ""
+  service_cidr:
+    description: Range of the services' addresses, likewise.
+    type: str
+    default: ""
+  nodes:
+    description: How many nodes share C(cluster_cidr).
+    type: int
+    default: 0
+  node_name:
+    description: The machine's name as a node.
+    type: str
+    default: ""
 attributes:
   check_mode: {description: It never changes anything., support: full}
   diff_mode: {description: There is nothing to show., support: none}
@@ -33,6 +61,14 @@ EXAMPLES = r"""
 - name: The machine can carry the control plane
   minik8s_requirements:
     ports: [6443, 2379, 2380]
+
+- name: The machine can be a node
+  minik8s_requirements:
+    node_name: "{{ inventory_hostname }}"
+    nodes: "{{ groups['nodes'] | length }}"
+    cluster_cidr: 10.244.0.0/16
+    service_cidr: 100.0.0.0/24
+    time_s: "{{ now().timestamp() }}"
 """
 
 RETURN = r"""
@@ -45,6 +81,7 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.ranges import Ranges, connected_networks, range_problems
 from ansible.module_utils.minik8s.requirements import Needed, observe_machine, problems
 
 PYTHON = (3, 11)
@@ -57,11 +94,21 @@ def main() -> None:
         argument_spec={
             "ports": {"type": "list", "elements": "int", "default": []},
             "memory_mb": {"type": "int", "default": 900},
+            "disk_mb": {"type": "int", "default": 0},
+            "time_s": {"type": "float", "default": 0},
+            "host_key": {"type": "bool", "default": False},
+            "cluster_cidr": {"type": "str", "default": ""},
+            "service_cidr": {"type": "str", "default": ""},
+            "nodes": {"type": "int", "default": 0},
+            "node_name": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    needed = Needed(tuple(module.params["ports"]), module.params["memory_mb"], PYTHON, DEBIAN)
-    found = problems(observe_machine(needed.ports), needed)
+    asked = module.params
+    given = (asked[name] for name in ("disk_mb", "time_s", "host_key"))
+    needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, DEBIAN, *given)
+    ranges = Ranges(*(asked[name] for name in ("cluster_cidr", "service_cidr", "nodes", "node_name")))
+    found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     if found:
         module.fail_json(msg="This machine cannot carry minik8s: " + "; ".join(found), problems=found)
     module.exit_json(changed=False, problems=[])

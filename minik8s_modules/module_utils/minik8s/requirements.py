@@ -11,19 +11,27 @@ import ctypes
 import os
 import platform
 import re
+import shutil
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 CLONE_NEWNET = 0x40000000
 OURS = "/etc/minik8s/"  # every daemon of ours names its configuration file on its command line
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key.pub"
+# certificates hold from 5 minutes before they are made; slow logins take their part of what is left
+CLOCKS_APART_S = 120
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
 class Machine(NamedTuple):
-    """What was seen; ``listeners`` holds the command line of the process that listens on a port."""
+    """What was seen; ``listeners`` holds the command line of the process that listens on a port.
+
+    ``free_mb`` is what the disk of /var/lib has left, ``time_s`` the clock in seconds since 1970.
+    """
 
     user_id: int
     distribution: str
@@ -32,15 +40,21 @@ class Machine(NamedTuple):
     memory_mb: int
     listeners: dict[int, str]
     missing: tuple[str, ...]
+    free_mb: int = 0
+    time_s: float = 0.0
+    host_key: bool = True
 
 
 class Needed(NamedTuple):
-    """What must be there. Ports may be taken by minik8s itself."""
+    """What must be there. Ports may be taken by minik8s itself; a ``time_s`` of 0 is not compared."""
 
     ports: tuple[int, ...]
     memory_mb: int
     python: tuple[int, int]
     debian: int
+    disk_mb: int = 0
+    time_s: float = 0.0
+    host_key: bool = False
 
 
 def problems(machine: Machine, needed: Needed) -> list[str]:
@@ -55,6 +69,9 @@ def problems(machine: Machine, needed: Needed) -> list[str]:
         found.append(f"/usr/bin/python3 is {_dotted(machine.python)}: {_dotted(needed.python)} or newer is needed")
     if machine.memory_mb < needed.memory_mb:
         found.append(f"the machine has {machine.memory_mb} MB of memory: {needed.memory_mb} MB are needed")
+    if machine.free_mb < needed.disk_mb:
+        found.append(f"/var/lib has {machine.free_mb} MB left: {needed.disk_mb} MB are needed")
+    found.extend(_shared_problems(machine, needed))
     found.extend(
         f"port {port} is taken by {machine.listeners[port] or 'another process'}: stop that, or move it"
         for port in needed.ports
@@ -62,6 +79,17 @@ def problems(machine: Machine, needed: Needed) -> list[str]:
     )
     found.extend(f"the kernel lacks {feature}: boot one that has it" for feature in machine.missing)
     return found
+
+
+def _shared_problems(machine: Machine, needed: Needed) -> Iterator[str]:
+    """Yield what the machine's neighbours would stumble over: its clock, and its ssh host key."""
+    apart_s = machine.time_s - needed.time_s
+    if needed.time_s and abs(apart_s) > CLOCKS_APART_S:
+        what = "ahead of" if apart_s > 0 else "behind"
+        told = f"its clock is {abs(apart_s):.0f} s {what} the one of the machine that installs"
+        yield f"{told}: certificates need clocks that agree, run chrony or systemd-timesyncd"
+    if needed.host_key and not machine.host_key:
+        yield f"there is no {HOST_KEY}, which the control plane pins: make it with `ssh-keygen -A`"
 
 
 def _major(version: str) -> int:
@@ -86,6 +114,9 @@ def observe_machine(ports: Sequence[int]) -> Machine:
         memory_mb=int(memory.group(1)) // 1024 if memory else 0,
         listeners=dict(_listeners(frozenset(ports))),
         missing=tuple(_missing_features()),
+        free_mb=shutil.disk_usage("/var/lib").free // 2**20,
+        time_s=time.time(),
+        host_key=Path(HOST_KEY).is_file(),
     )
 
 

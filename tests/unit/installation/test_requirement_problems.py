@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.ranges import Ranges, connected_networks, range_problems
 from minik8s_modules.module_utils.minik8s.requirements import Machine, Needed, observe_machine, problems
 
-NEEDED = Needed(ports=(6443, 2379), memory_mb=900, python=(3, 11), debian=12)
-GOOD = Machine(0, "debian", "12", (3, 11), 2000, {}, ())
+NOW_S = 1_800_000_000.0
+NEEDED = Needed((6443, 2379), 900, (3, 11), 12, disk_mb=500, time_s=NOW_S, host_key=True)
+GOOD = Machine(0, "debian", "12", (3, 11), 2000, {}, (), free_mb=500, time_s=NOW_S + 119, host_key=True)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,10 @@ def test_a_machine_that_will_do(machine: Machine) -> None:
         (GOOD._replace(listeners={6443: "/usr/bin/k3s server"}), "port 6443 is taken by /usr/bin/k3s server"),
         (GOOD._replace(listeners={6443: ""}), "another process"),
         (GOOD._replace(missing=("veth devices",)), "lacks veth devices"),
+        (GOOD._replace(free_mb=499), "/var/lib has 499 MB left: 500 MB are needed"),
+        (GOOD._replace(time_s=NEEDED.time_s + 3600), "3600 s ahead of"),
+        (GOOD._replace(time_s=NEEDED.time_s - 121), "121 s behind"),
+        (GOOD._replace(host_key=False), "ssh-keygen -A"),
     ],
 )
 def test_each_gap_is_told(machine: Machine, words: str) -> None:
@@ -41,7 +49,56 @@ def test_each_gap_is_told(machine: Machine, words: str) -> None:
 
 
 def test_all_gaps_are_told_at_once() -> None:
-    assert len(problems(Machine(1, "", "", (3, 8), 1, {6443: "x", 2379: "y"}, ("nftables",)), NEEDED)) == 7
+    worst = Machine(1, "", "", (3, 8), 1, {6443: "x", 2379: "y"}, ("nftables",), host_key=False)
+    assert len(problems(worst, NEEDED)) == 10
+
+
+def test_a_clock_that_nobody_asked_for_is_not_compared() -> None:
+    assert problems(GOOD._replace(time_s=1.0), NEEDED._replace(time_s=0.0)) == []
+
+
+RANGES = Ranges("10.244.0.0/16", "100.0.0.0/24", 3, "node1")
+CONNECTED = [("eth0", "192.0.2.0/24"), ("docker0", "172.17.0.0/16")]
+
+
+@pytest.mark.parametrize("name", ["node1", "a.b-c.example", "", "7"])
+def test_ranges_and_names_that_will_do(name: str) -> None:
+    assert range_problems(RANGES._replace(node_name=name), CONNECTED) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"node_name": "N_1"}, "'N_1' is no name for a node"),
+        ({"node_name": "n" * 64}, "at most 63"),
+        ({"node_name": "n\n"}, "is no name"),
+        ({"cluster_cidr": "10.244.0.1/16"}, "minik8s_cluster_cidr: 10.244.0.1/16 is no IPv4 network"),
+        ({"cluster_cidr": "10.244.0.0"}, "is no IPv4 network"),
+        ({"cluster_cidr": "fd00::/48"}, "is no IPv4 network"),
+        ({"service_cidr": "nonsense/8"}, "minik8s_service_cidr: nonsense/8"),
+        ({"service_cidr": "172.0.0.0/8"}, "overlaps 172.17.0.0/16 of device docker0"),
+        ({"service_cidr": "10.244.7.0/24"}, "overlaps minik8s_service_cidr 10.244.7.0/24"),
+        ({"nodes": 257}, "each of 257 nodes gets a /24"),
+    ],
+)
+def test_each_range_and_name_that_will_not_do_is_told(changes: dict[str, Any], words: str) -> None:
+    (found,) = range_problems(RANGES._replace(**changes), CONNECTED)
+    assert words in found
+
+
+def test_networks_are_those_without_a_gateway_and_not_our_own(tmp_path: Path) -> None:
+    table = tmp_path / "route"
+    lines = [
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT",
+        "eth0 00000000 010200C0 0003 0 0 0 00000000 0 0 0",
+        "ppp0 00000000 00000000 0001 0 0 0 00000000 0 0 0",
+        "mk8s-br0 0000F40A 00000000 0001 0 0 0 00FFFFFF 0 0 0",
+        "eth0 0001F40A 030200C0 0003 0 0 0 00FFFFFF 0 0 0",
+        "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0",
+    ]
+    table.write_text("\n".join(lines) + "\n")
+    assert connected_networks(table) == [("eth0", "192.0.2.0/24")]
+    assert isinstance(connected_networks(), list)
 
 
 def test_the_listener_of_a_port_is_found() -> None:

@@ -1,0 +1,87 @@
+"""Tells whether the cluster's address ranges and a node's name can be used, before anything is changed.
+
+Pure but for :func:`connected_networks`, which reads the kernel's routing table. What devices of ours are connected to
+(their names begin with ``mk8``) is left out: an installation is repeated on machines that carry a cluster.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+OURS = "mk8"
+NODE_PREFIX_LENGTH = 24  # a node's share of the cluster's range (reconcile gives each node a /24)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
+_ROUTE_FIELDS = 8
+
+
+class Ranges(NamedTuple):
+    """The cluster's ranges as they were written, how many nodes share the first, and this machine's name as a node."""
+
+    cluster_cidr: str
+    service_cidr: str
+    nodes: int
+    node_name: str = ""
+
+
+def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
+    """Return one sentence a gap; ``connected`` are (device, network) of this machine."""
+    found: list[str] = []
+    if wanted.node_name and (len(wanted.node_name) > _NAME_LENGTH or not _NAME.match(wanted.node_name)):
+        found.append(
+            f"{wanted.node_name!r} is no name for a node: take lower-case letters, digits, '-' and '.', "
+            f"at most {_NAME_LENGTH}, in the inventory"
+        )
+    given = {"minik8s_cluster_cidr": wanted.cluster_cidr, "minik8s_service_cidr": wanted.service_cidr}
+    networks = {name: _network(text) for name, text in given.items() if text}
+    found.extend(
+        f"{name}: {given[name]} is no IPv4 network: write its first address and its length, as in 10.244.0.0/16"
+        for name, network in networks.items()
+        if network is None
+    )
+    usable = {name: network for name, network in networks.items() if network is not None}
+    found.extend(_overlaps(usable, connected))
+    pods = usable.get("minik8s_cluster_cidr")
+    if pods is not None and pods.num_addresses < wanted.nodes * 2 ** (32 - NODE_PREFIX_LENGTH):
+        found.append(
+            f"minik8s_cluster_cidr: {pods} is too small: "
+            f"each of {wanted.nodes} nodes gets a /{NODE_PREFIX_LENGTH} of it"
+        )
+    return found
+
+
+def _network(text: str) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(text) if "/" in text else None
+    except ValueError:
+        return None
+
+
+def _overlaps(usable: dict[str, ipaddress.IPv4Network], connected: Sequence[tuple[str, str]]) -> list[str]:
+    found = [
+        f"{name}: {network} overlaps {address} of device {device}: choose another range"
+        for name, network in usable.items()
+        for device, address in connected
+        if network.overlaps(ipaddress.IPv4Network(address))
+    ]
+    networks = list(usable.values())
+    if len(networks) > 1 and networks[0].overlaps(networks[1]):
+        found.append(f"minik8s_cluster_cidr {networks[0]} overlaps minik8s_service_cidr {networks[1]}: separate them")
+    return found
+
+
+def connected_networks(table: Path = Path("/proc/net/route")) -> list[tuple[str, str]]:
+    """Return (device, network) for each IPv4 route without a gateway, but for the default route and devices of ours."""
+    found = []
+    for line in table.read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < _ROUTE_FIELDS or int(fields[2], 16) or fields[0].startswith(OURS):
+            continue
+        address, mask = (ipaddress.IPv4Address(int(fields[at], 16).to_bytes(4, "little")) for at in (1, 7))
+        if int(mask):
+            found.append((fields[0], str(ipaddress.IPv4Network(f"{address}/{mask}"))))
+    return found
