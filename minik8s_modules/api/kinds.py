@@ -328,7 +328,7 @@ CERTIFICATE_SIGNING_REQUEST = Kind(
 # --- kinds of the original MiniK8s; those whose names Kubernetes uses elsewhere have plurals of their own ------------
 
 _ORIGINAL = "io.minik8s.original.v1."
-DNS = Kind("", "v1", "DNS", "dns", f"{_ORIGINAL}DNS")
+DNS = Kind("", "v1", "DNS", "dns", f"{_ORIGINAL}DNS", subresources=("status",))
 VIRTUAL_SERVICE = Kind("", "v1", "VirtualService", "virtualservices", f"{_ORIGINAL}VirtualService", short_names=("vs",))
 SUBSET = Kind("", "v1", "Subset", "subsets", f"{_ORIGINAL}Subset")
 ROLLING_UPDATE = Kind(

@@ -45,6 +45,7 @@ _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("", "PersistentVolume"): {"phase": "Pending"},
     ("", "PersistentVolumeClaim"): {"phase": "Pending"},
     ("", "RollingUpdate"): {"phase": "Pending"},
+    ("", "DNS"): {},
     ("", "Job"): {"phase": "Pending"},
     ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
     ("certificates.k8s.io", "CertificateSigningRequest"): {},

@@ -213,9 +213,17 @@ class _Claims:
             self._check(route)
 
 
-def _age(kind: str, obj: JsonObject) -> tuple[str, str, str, str]:
+def _age(kind: str, obj: JsonObject) -> tuple[str, bool, str, str, str]:
+    """Return what objects are ordered by; of one second's (times have no more), those that have a place go first."""
     created = str(objects.dig(obj, "metadata", "creationTimestamp") or "~")
-    return (created, kind, objects.namespace(obj), objects.name(obj))
+    return (created, not has_place(obj), kind, objects.namespace(obj), objects.name(obj))
+
+
+def has_place(obj: JsonObject) -> bool:
+    """Return whether the status of an object says that it has a place."""
+    status = objects.status(obj)
+    accepted = (one for one in status.get("conditions") or [] if one.get("type") == "Accepted")
+    return any(one.get("status") == "True" for one in accepted) or bool(objects.dig(status, "loadBalancer", "ingress"))
 
 
 def port_of(service: JsonObject, port: int | str) -> JsonObject | None:

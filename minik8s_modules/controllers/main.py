@@ -23,6 +23,7 @@ from minik8s_modules.controllers.endpoints import EndpointsController
 from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
 from minik8s_modules.controllers.job_controller import JobController
+from minik8s_modules.controllers.ingresses import RouteController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
@@ -65,6 +66,7 @@ def controllers(
         DaemonSetController(context),
         EndpointSliceController(context),
         EndpointsController(context),
+        RouteController(context),
         NamespaceController(client),
         NodeController(client, recorder),
         EventController(client),

@@ -14,7 +14,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
-from minik8s_modules.controllers.ingress_routes import Cluster, Route, Routes, decide_routes
+from minik8s_modules.controllers.ingress_routes import Cluster, Route, Routes, decide_routes, has_place
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
 from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Renderer, backend, ingress_entries
 from minik8s_modules.reconcile.references import ReferencedObjects
@@ -162,4 +162,4 @@ class NamesFeed:
 
 def _read_of(obj: JsonObject) -> tuple[Any, ...]:
     metadata = obj.get("metadata") or {}
-    return (obj.get("spec"), metadata.get("annotations"), metadata.get("deletionTimestamp"))
+    return (obj.get("spec"), metadata.get("annotations"), metadata.get("deletionTimestamp"), has_place(obj))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,11 +37,11 @@ class Machine:
         self.resolver.write_text("nameserver 127.0.0.9\n")
         self.section = Dns(str(self.resolver))
 
-    def entries(self, *, host_resolver: bool = False, **more: Any) -> dict[str, Any]:
+    def entries(self, more: dict[str, Any] | None = None, *, host_resolver: bool = False) -> dict[str, Any]:
         """Return a section."""
         listen, port = self.server
         config = {"listen": listen, "port": port, "domain": "cluster.local", "forward": ["127.0.0.9"]}
-        return {"server": {**config, "host_resolver": host_resolver}, **more}
+        return {"server": {**config, "host_resolver": host_resolver}, **(more or {})}
 
     def run(self, entries: dict[str, Any], *, check: bool = False, **context: Any) -> dict[str, Any]:
         """Run a pass over the whole section."""
@@ -61,7 +60,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def served(machine: Machine) -> Iterator[Machine]:
-    machine.run(machine.entries(**{"service/default/web": WEB, "service/default/out": EXTERNAL}))
+    machine.run(machine.entries({"service/default/web": WEB, "service/default/out": EXTERNAL}))
     with coredns.running(machine.root / "s/dns/Corefile", machine.root / "log"):
         until(lambda: machine.ask("web.default.svc.cluster.local")[0] == "NOERROR")
         yield machine
@@ -80,17 +79,17 @@ def test_names_services_addresses_and_pods_are_answered(served: Machine):
 
 def test_a_new_service_resolves_without_a_restart_and_a_deleted_one_no_more(served: Machine):
     late = {"records": [["late.default.svc", "A", "100.0.0.9"]], "names": [["100.0.0.9", "late"]]}
-    result = served.run(served.entries(**{"service/default/late": late}))
+    result = served.run(served.entries({"service/default/late": late}))
     assert result["changed"]
     assert not result["errors"]
     until(lambda: served.ask("late.default.svc.cluster.local") == ("NOERROR", ["100.0.0.9"]))
     until(lambda: served.ask("late") == ("NOERROR", ["100.0.0.9"]))
     until(lambda: served.ask("web.default.svc.cluster.local")[0] == "NXDOMAIN")
-    assert not served.run(served.entries(**{"service/default/late": late}))["changed"]
+    assert not served.run(served.entries({"service/default/late": late}))["changed"]
 
 
 def test_a_file_changed_by_hand_is_put_right_and_shown_by_a_check(served: Machine):
-    entries = served.entries(**{"service/default/web": WEB, "service/default/out": EXTERNAL})
+    entries = served.entries({"service/default/web": WEB, "service/default/out": EXTERNAL})
     zone = served.root / "s/dns/cluster.zone"
     zone.write_text(zone.read_text().replace("100.0.0.7", "192.0.2.66"))
     shown = served.run(entries, check=True)
@@ -101,7 +100,7 @@ def test_a_file_changed_by_hand_is_put_right_and_shown_by_a_check(served: Machin
 
 
 def test_killed_before_any_effect_the_next_pass_finishes(machine: Machine):
-    entries = machine.entries(host_resolver=True, **{"service/default/web": WEB})
+    entries = machine.entries({"service/default/web": WEB}, host_resolver=True)
     effects: list[str] = []
     Machine.run(machine, entries, checkpoint=effects.append)
     wanted = _tree(machine.root / "s/dns")
@@ -127,7 +126,7 @@ def _tree(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_the_nodes_resolver_changes_when_asked_for_and_comes_back(machine: Machine, linked: bool):
+def test_the_nodes_resolver_changes_when_asked_for_and_comes_back(machine: Machine, *, linked: bool):
     if linked:
         (machine.root / "real").write_text("nameserver 127.0.0.9\n")
         machine.resolver.unlink()
@@ -139,7 +138,7 @@ def test_the_nodes_resolver_changes_when_asked_for_and_comes_back(machine: Machi
     assert not machine.run(machine.entries(host_resolver=True))["changed"]
     machine.run({})
     assert machine.resolver.read_text() == "nameserver 127.0.0.9\n"
-    assert os.path.islink(machine.resolver) == linked
+    assert machine.resolver.is_symlink() == linked
     assert not [name for name in _tree(machine.root / "s") if name.startswith(("dns", "resolv"))]
 
 
@@ -162,6 +161,6 @@ def test_without_a_server_the_section_says_so(machine: Machine):
     ],
 )
 def test_what_is_no_name_stays_out_of_every_file(machine: Machine, entry: dict[str, Any], told: str):
-    result = machine.run(machine.entries(**{"service/default/bad": entry, "service/default/web": WEB}))
+    result = machine.run(machine.entries({"service/default/bad": entry, "service/default/web": WEB}))
     assert told in result["errors"]["service/default/bad"]["message"]
     assert "100.0.0.7 web" in (machine.root / "s/dns/hosts/names").read_text()

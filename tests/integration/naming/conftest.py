@@ -1,0 +1,117 @@
+"""A whole cluster on this machine whose node has a CoreDNS and an nginx of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s.dns_host import remove_address
+from tests.integration.reconcile import conftest as whole_path
+from tests.integration.services import conftest as services
+from tests.support import coredns
+from tests.support.etcd import free_port
+
+JsonObject = dict[str, Any]
+
+
+class Cluster(services.Cluster):
+    """A cluster with names and paths."""
+
+    def __init__(self, folder: Path) -> None:
+        number = uuid.uuid4().int
+        self.listen = f"169.254.{number % 200 + 30}.{(number >> 8) % 250 + 2}"
+        self.http_port, self.https_port = free_port(), free_port()
+        super().__init__(folder)
+
+    def _configs(self) -> dict[str, JsonObject]:
+        configs = super()._configs()
+        configs["reconcile"] |= {
+            "dns": {"listen": self.listen, "forward": ["127.0.0.9"]},
+            "ingress": {"http_port": self.http_port, "https_port": self.https_port},
+        }
+        return configs
+
+    @property
+    def state(self) -> Path:
+        """The node's state directory."""
+        return Path(self.node.state_dir)
+
+    def resolve(self, name: str, kind: str = "A") -> tuple[str, list[str]]:
+        """Ask the node's server."""
+        return coredns.ask((self.listen, 53), name, kind)
+
+    def get(self, host: str, path: str = "/", **options: Any) -> tuple[int, str]:
+        """Return code and body of a request to the node's nginx; (0, why) for none."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
+        if options.get("tls"):
+            context = ssl.create_default_context(cafile=options["tls"])
+            context.check_hostname = False
+            connection = _Named(self.https_port, context, host)
+        try:
+            connection.request("GET", path, headers={"Host": host})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode().strip()
+        except (OSError, http.client.HTTPException) as error:
+            return 0, str(error)
+        finally:
+            connection.close()
+
+
+class _Named(http.client.HTTPSConnection):
+    """A connection to 127.0.0.1 that asks for the certificate of another name."""
+
+    def __init__(self, port: int, context: ssl.SSLContext, name: str) -> None:
+        super().__init__("127.0.0.1", port, timeout=5, context=context)
+        self._tls, self._name = context, name
+
+    def connect(self) -> None:
+        """Connect."""
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the nginx of a node's directory; like a service manager, it starts it again while it cannot start yet."""
+    run = (
+        f"while :; do [ -e {folder}/nginx.conf ] && nginx -p {folder}/ -c nginx.conf -g 'daemon off;'; sleep 0.2; done"
+    )
+    with log.open("ab") as out:
+        process = subprocess.Popen(["sh", "-c", run], stdout=out, stderr=out, start_new_session=True)
+        try:
+            yield process
+        finally:
+            subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=False)
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    whole_path.IDENTITIES.setdefault("controllers", "system:kube-controller-manager")
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    folder.chmod(0o755)
+    made = Cluster(folder)
+    try:
+        with (
+            coredns.running(made.state / "dns/Corefile", folder / "coredns.log"),
+            nginx(made.state / "nginx", folder / "nginx.log"),
+        ):
+            made.start()
+            made.until(made.registered, 60)
+            yield made
+    finally:
+        made.close()
+        remove_address(made.listen)
+        if not os.environ.get("MINIK8S_KEEP"):
+            shutil.rmtree(folder, ignore_errors=True)

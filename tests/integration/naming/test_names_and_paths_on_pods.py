@@ -1,0 +1,166 @@
+"""Names and paths end to end: real pods, CoreDNS, nginx and kubectl, from this machine and from pods."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, SECRET, SERVICE
+from minik8s_modules.controllers.ingress_routes import has_place
+from tests.integration.naming.conftest import Cluster
+from tests.support.pki import Authority
+
+JsonObject = dict[str, Any]
+
+
+def dns(name: str, host: str, **paths: str) -> JsonObject:
+    """Return a DNS object: path (without its slash) to service."""
+    rows = [
+        {"path": f"/{path}", "backend": {"service": {"name": service, "port": 80}}} for path, service in paths.items()
+    ]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"rules": [{"host": host, "paths": rows}]}}
+
+
+def ingress(name: str, host: str, paths: list[tuple[str, str, str]], **spec: Any) -> JsonObject:
+    """Return an Ingress: (type, path, service)."""
+    rows = [
+        {"pathType": kind, "path": path, "backend": {"service": {"name": service, "port": {"number": 80}}}}
+        for kind, path, service in paths
+    ]
+    rules = [{"host": host, "http": {"paths": rows}}]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"rules": rules, **spec}}
+
+
+def _answers(cluster: Cluster, pod: str, name: str) -> bool:
+    return cluster.fetch_inside(pod, name) == "web"
+
+
+def _served(cluster: Cluster, authority: Authority) -> bool:
+    return cluster.get("tls.example.test", tls=str(authority.ca)) == (200, "web")
+
+
+def told(cluster: Cluster, name: str) -> str:
+    """Return the events of an object."""
+    found = cluster.admin.list(EVENT, "default").items
+    return "\n".join(f"{one['reason']}: {one['message']}" for one in found if one["involvedObject"]["name"] == name)
+
+
+def test_a_pod_resolves_services_by_every_name(cluster: Cluster) -> None:
+    cluster.web("web", {"app": "web"})
+    cluster.create("client")
+    address = cluster.service("web", {"app": "web"})
+    cluster.until(lambda: cluster.ready("web") and cluster.ready("client"), 60)
+    for name in ("web", "web.default", "web.default.svc", "web.default.svc.cluster.local"):
+        cluster.until(partial(_answers, cluster, "client", name), 30)
+    assert cluster.resolve("web") == ("NOERROR", [address])
+    cluster.until(lambda: cluster.fetch_inside("web", "web") == "web", 30)  # the backing pod itself
+
+
+def test_a_headless_service_has_its_pods_names(cluster: Cluster) -> None:
+    cluster.service("db", {"app": "db"}, clusterIP="None", ports=[{"name": "http", "port": 80, "targetPort": "http"}])
+    cluster.web("db-0", {"app": "db"}, hostname="db-0", subdomain="db")
+    ip = cluster.until(lambda: cluster.ready("db-0") and cluster.pod("db-0")["status"]["podIP"], 60)
+    cluster.until(lambda: cluster.resolve("db-0.db.default.svc.cluster.local") == ("NOERROR", [ip]), 30)
+    assert cluster.resolve("db.default.svc.cluster.local") == ("NOERROR", [ip])
+    srv = ("NOERROR", ["8080 db-0.db.default.svc.cluster.local"])
+    assert cluster.resolve("_http._tcp.db.default.svc.cluster.local", "SRV") == srv
+    reverse = ".".join(reversed(ip.split("."))) + ".in-addr.arpa"
+    assert cluster.resolve(reverse, "PTR") == ("NOERROR", ["db-0.db.default.svc.cluster.local"])
+
+
+def test_a_dns_object_leads_paths_of_a_host_to_services(cluster: Cluster) -> None:
+    cluster.service("again", {"app": "web"})
+    cluster.admin.create(DNS, dns("shop", "shop.example.test", web="web", api="again"))
+    cluster.until(lambda: cluster.get("shop.example.test", "/web") == (200, "web"), 30)
+    assert cluster.get("shop.example.test", "/api/index.html") == (200, "web")
+    assert cluster.get("shop.example.test", "/website")[0] == 404
+    assert cluster.get("shop.example.test", "/")[0] == 404
+    cluster.until(lambda: cluster.resolve("shop.example.test") == ("NOERROR", [cluster.listen]), 30)
+    script = f"wget -qO- http://shop.example.test:{cluster.http_port}/web"
+    assert cluster.inside("client", "sh", "-c", script).stdout.strip() == "web"
+
+
+def test_of_two_objects_with_one_host_the_second_is_told_the_firsts_name(cluster: Cluster) -> None:
+    cluster.until(lambda: has_place(cluster.admin.get(DNS, "shop", "default")), 30)
+    cluster.admin.create(DNS, dns("second", "shop.example.test", web="again"))
+    cluster.until(lambda: "DNS default/shop" in told(cluster, "second"), 30)
+    cluster.admin.create(INGRESS, ingress("third", "shop.example.test", [("Prefix", "/new", "web")]))
+    cluster.until(lambda: "DNS default/shop" in told(cluster, "third"), 30)
+    conditions = cluster.admin.get(DNS, "second", "default")["status"]["conditions"]
+    assert conditions[0]["reason"] == "HostConflict"
+    assert cluster.get("shop.example.test", "/new")[0] == 404
+
+
+def test_ingress_exact_goes_before_prefix_and_the_longest_wins(cluster: Cluster) -> None:
+    cluster.web("other", {"app": "other"})
+    cluster.service("other", {"app": "other"})
+    paths = [("Prefix", "/", "web"), ("Prefix", "/index.html", "web"), ("Exact", "/index.html", "other")]
+    cluster.admin.create(INGRESS, ingress("ways", "ways.example.test", paths))
+    cluster.until(lambda: cluster.get("ways.example.test", "/index.html") == (200, "other"), 60)
+    assert cluster.get("ways.example.test", "/") == (200, "web")
+    given = cluster.until(
+        lambda: cluster.admin.get(INGRESS, "ways", "default")["status"]["loadBalancer"].get("ingress")
+    )
+    assert given
+    assert all("ip" in one for one in given)
+
+
+def test_a_service_without_endpoints_is_a_clear_503(cluster: Cluster) -> None:
+    cluster.service("empty", {"app": "nobody"})
+    cluster.admin.create(INGRESS, ingress("empty", "empty.example.test", [("Prefix", "/", "empty")]))
+    wanted = "service default/empty has no endpoints"
+    cluster.until(lambda: wanted in cluster.get("empty.example.test")[1], 30)
+    assert cluster.get("empty.example.test")[0] == 503
+    cluster.admin.create(INGRESS, ingress("absent", "absent.example.test", [("Prefix", "/", "absent")]))
+    cluster.until(lambda: "does not exist" in cluster.get("absent.example.test")[1], 30)
+    cluster.until(lambda: "ServiceNotFound" in told(cluster, "absent"), 30)
+
+
+def test_a_certificate_from_a_secret_is_served_and_replaced(cluster: Cluster) -> None:
+    first, second = (Authority(cluster.folder / name, name) for name in ("ca-1", "ca-2"))
+    pairs = [one.issue("tls", "tls.example.test") for one in (first, second)]
+    spec = {"tls": [{"hosts": ["tls.example.test"], "secretName": "tls"}]}
+    cluster.admin.create(INGRESS, ingress("tls", "tls.example.test", [("Prefix", "/", "web")], **spec))
+    cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"), 30)
+    for number, (authority, pair) in enumerate(zip((first, second), pairs, strict=True)):
+        files = [f"--cert={pair.cert}", f"--key={pair.key}"]
+        made = cluster.kubectl("create", "secret", "tls", "tls", *files, "--dry-run=client", "-o", "json").stdout
+        if number:
+            cluster.admin.delete(SECRET, "tls", "default")
+        cluster.admin.create(SECRET, json.loads(made) | {"metadata": {"name": "tls", "namespace": "default"}})
+        cluster.until(partial(_served, cluster, authority), 30)
+
+
+def test_nginx_syntax_in_a_path_stays_data(cluster: Cluster) -> None:
+    wild = '/a"; } location / { return 200 "owned"; } #${host}\\'
+    paths = [("Prefix", wild, "web"), ("Exact", "/index.html", "web")]
+    cluster.admin.create(INGRESS, ingress("wild", "wild.example.test", paths))
+    cluster.until(lambda: cluster.get("wild.example.test", "/index.html") == (200, "web"), 30)
+    assert cluster.get("wild.example.test", "/y")[0] == 404
+    assert "owned" not in cluster.get("wild.example.test", "/y")[1]
+
+
+def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster: Cluster) -> None:
+    path = cluster.state / "nginx/hosts/ways.example.test.conf"
+    good = path.read_text()
+    path.write_text("server { this is no nginx\n")
+    (path.parent / "zz.conf").write_text("server {")
+    plan = cluster.plan()
+    assert any(step["section"] == "ingress" for step in plan["nodes"][cluster.node.name]["steps"]), plan
+    assert cluster.get("ways.example.test") == (200, "web")
+    cluster.admin.create(INGRESS, ingress("next", "next.example.test", [("Prefix", "/", "web")]))
+    cluster.until(lambda: cluster.get("next.example.test") == (200, "web"), 30)
+    assert path.read_text() == good
+    assert not (path.parent / "zz.conf").exists()
+
+
+def test_what_is_deleted_no_longer_resolves_or_routes(cluster: Cluster) -> None:
+    cluster.admin.delete(DNS, "shop", "default")
+    # the one that was refused has the host now
+    cluster.until(lambda: cluster.get("shop.example.test", "/api")[0] == 404, 30)
+    cluster.until(lambda: cluster.get("shop.example.test", "/web") == (200, "web"), 30)
+    cluster.admin.delete(DNS, "second", "default")
+    cluster.until(lambda: cluster.resolve("shop.example.test")[0] != "NOERROR", 30)
+    cluster.admin.delete(SERVICE, "again", "default")
+    cluster.until(lambda: cluster.resolve("again.default.svc.cluster.local")[0] == "NXDOMAIN", 30)
