@@ -37,6 +37,10 @@ options:
     description: Directory of what survives a boot.
     type: path
     default: /var/lib/minik8s
+  run_dir:
+    description: Directory of what does not survive a boot.
+    type: path
+    default: /run/minik8s
   docker_socket:
     description: Unix socket of the node's Docker daemon.
     type: path
@@ -94,6 +98,7 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.containers import forget
 from ansible.module_utils.minik8s.docker import Docker
 from ansible.module_utils.minik8s.faults import NodeFault
 from ansible.module_utils.minik8s.fencing import hold_node, is_fenced
@@ -108,6 +113,7 @@ ARGUMENTS = {
     "to_free_bytes": {"type": "int", "default": 0},
     "token": {"type": "list", "elements": "int", "no_log": False},
     "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
+    "run_dir": {"type": "path", "default": "/run/minik8s"},
     "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
 }
 
@@ -123,7 +129,13 @@ def main() -> None:
         with hold_node(params["state_dir"], check=check):
             fenced = is_fenced(params["state_dir"], params["token"])
             if not fenced:
-                found = collect(docker, params["node"], wanted, check=check)
+                found = collect(
+                    docker,
+                    params["node"],
+                    wanted,
+                    check=check,
+                    forget=lambda name: forget(params["state_dir"], params["run_dir"], name),
+                )
     except NodeFault as fault:
         module.fail_json(msg=str(fault))
     finally:

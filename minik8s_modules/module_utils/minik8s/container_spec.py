@@ -74,12 +74,16 @@ LIMIT_FACETS = frozenset({"cpu_shares", "cpu_quota_us", "memory_bytes"})
 
 
 class Mount(NamedTuple):
-    """A bind mount: ``source`` on the node (links resolved), ``root`` the volume it must lie in."""
+    """A bind mount: ``source`` on the node (links resolved), ``root`` the volume it must lie in.
+
+    ``bound`` is where a sub path is held fast for Docker, "" for a whole volume.
+    """
 
     source: str
     target: str
     read_only: bool
     root: str
+    bound: str = ""
 
 
 def normalized(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +187,7 @@ def _host_config(entry: Mapping[str, Any], sandbox: str, mounts: list[Mount]) ->
         "LogConfig": LOG_CONFIG,
         "OomScoreAdj": entry["oom_score_adj"],
         "Mounts": [
-            {"Type": "bind", "Source": each.source, "Target": each.target, "ReadOnly": each.read_only}
+            {"Type": "bind", "Source": each.bound or each.source, "Target": each.target, "ReadOnly": each.read_only}
             for each in mounts
         ],
         **limits_of(entry),
@@ -310,8 +314,8 @@ def _observed_mounts(inspect: Mapping[str, Any], declared: Mapping[str, Mount]) 
         if each["Type"] != "bind" or each["Destination"] == message:
             continue  # anonymous volumes of the image; the file of its last words
         source, wanted = each["Source"], declared.get(each["Destination"])
-        if wanted and wanted.source != wanted.root and _within(source, wanted.root):
-            source = wanted.source  # a sub path through a link: live updates move the link, not the mount
+        if wanted and wanted.bound and (source == wanted.bound or _within(source, wanted.root)):
+            source = wanted.source  # live updates may move links on the way to it, not the mount
         found.append(Mount(source, each["Destination"], not each["RW"], ""))
     return sorted(found, key=lambda mount: mount.target)
 

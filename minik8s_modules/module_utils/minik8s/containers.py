@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import hostpath, labels, pod_cgroup
+from . import hostpath, labels, pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
 from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
 from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
@@ -67,7 +67,7 @@ class Containers:
         key = known_key(context.state_dir) if secret else b""
         marks = _markers(context.run_dir, containers)
         kernel = _kernel_limits(ours, containers)
-        gone = _mountless(containers) if context.unattended else frozenset()
+        gone = _mountless(context, containers) if context.unattended else frozenset()
         return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
@@ -92,14 +92,14 @@ class Containers:
         secrets = {row[0]: _secret_value(context.run_dir, row) for row in entry["secret_env"]}
         key = node_key(context.state_dir) if secrets else b""
         _check_host_paths(entry)
-        for mount in mounts:
-            _make_sub_path(mount)
+        sub_paths.release(context.run_dir, step.detail)
         try:
+            sub_paths.bind(mounts)
             body = body_of(context.node, entry, sandbox, mounts, secrets, key)
             add_message(context.state_dir, step.detail, entry, body)
             context.docker.create(step.detail, completed(context, entry, sandbox, body))
         except DockerError as error:
-            remove_message(context.state_dir, step.detail)
+            forget(context.state_dir, context.run_dir, step.detail)
             raise create_fault(error, entry["image"], "CreateContainerError") from error
 
     def _start(self, context: Context, step: Step) -> None:
@@ -110,7 +110,7 @@ class Containers:
 
     def _remove(self, context: Context, step: Step) -> None:
         context.docker.remove(step.data)
-        remove_message(context.state_dir, step.detail.partition(" ")[0])
+        forget(context.state_dir, context.run_dir, step.detail.partition(" ")[0])
         pod_cgroup.remove(context.node, step.key.partition("/")[0])  # where this was the last of its pod
         remove_file(stopping_path(context.run_dir, step.data))
 
@@ -138,6 +138,12 @@ class Containers:
         fresh = context.map(lambda key: _look_again(context, entries[key], names[key]), stale)
         names.update(zip(stale, fresh))
         return {key: observation_from_inspect(found) if found else None for key, found in names.items()}
+
+
+def forget(state_dir: str, run_dir: str, name: str) -> None:
+    """Remove what a node keeps for the container with that Docker name, which is gone."""
+    remove_message(state_dir, name)
+    sub_paths.release(run_dir, name)
 
 
 def _newest(found: list[Inspect], entry: Mapping[str, Any]) -> Inspect | None:
@@ -191,10 +197,11 @@ def _images(context: Context, containers: list[Inspect]) -> dict[str, Mapping[st
     return {image_id: image.get("Config") or {} for image_id, image in found if image}
 
 
-def _mountless(containers: Mapping[str, list[Inspect]]) -> frozenset[str]:
+def _mountless(context: Context, containers: Mapping[str, list[Inspect]]) -> frozenset[str]:
     """Return the containers that cannot start again, because something they mount is no longer there."""
-    found = set()
-    for each in (one for group in containers.values() for one in group):
+    everyone = [one for group in containers.values() for one in group]
+    found = set(sub_paths.lost(context.run_dir, everyone))
+    for each in everyone:
         sources = [mount["Source"] for mount in each.get("Mounts") or [] if mount["Type"] == "bind"]
         if not all(os.path.exists(source) for source in sources):
             found.add(each["Id"])
@@ -243,13 +250,18 @@ def _seen(context: Context, key: str, entry: Mapping[str, Any], observed: Observ
 
 def _resolve_mounts(context: Context, entry: Mapping[str, Any]) -> list[Mount] | KeyFault:
     try:
-        found = [_resolve(context, entry["pod"]["uid"], mount) for mount in entry["mounts"]]
+        name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
+        place = sub_paths.folder(context.run_dir, name)
+        found = [
+            _resolve(context, entry["pod"]["uid"], mount, os.path.join(place, str(number)))
+            for number, mount in enumerate(entry["mounts"])
+        ]
     except KeyFault as fault:
         return fault
     return sorted(found, key=lambda mount: mount.target)
 
 
-def _resolve(context: Context, uid: str, mount: Mapping[str, Any]) -> Mount:
+def _resolve(context: Context, uid: str, mount: Mapping[str, Any], bound: str) -> Mount:
     root = volume_root(context.state_dir, context.run_dir, uid, mount)
     read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
     if not mount["sub_path"]:
@@ -260,7 +272,7 @@ def _resolve(context: Context, uid: str, mount: Mapping[str, Any]) -> Mount:
         raise KeyFault(
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} leads out of volume {mount['volume']!r}"
         )
-    return Mount(source, mount["target"], read_only, real_root)
+    return Mount(source, mount["target"], read_only, real_root, bound if source != real_root else "")
 
 
 def _check_host_paths(entry: Mapping[str, Any]) -> None:
@@ -271,11 +283,6 @@ def _check_host_paths(entry: Mapping[str, Any]) -> None:
             if found:
                 volume = mount["volume"]
                 raise KeyFault(found.reason, f'MountVolume.SetUp failed for volume "{volume}" : {found}')
-
-
-def _make_sub_path(mount: Mount) -> None:
-    if mount.source != mount.root and os.path.isdir(mount.root) and not os.path.lexists(mount.source):
-        os.makedirs(mount.source, mode=0o750, exist_ok=True)  # kubelet's mode for a missing sub path
 
 
 def _secret_value(run_dir: str, row: list[str]) -> str:

@@ -7,12 +7,13 @@ must carry this node's label and be dead, and Docker itself refuses an image tha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import labels
 from .docker import CONFLICT, NOT_FOUND, Docker, DockerError
 
+Forget = Callable[[str], object]
 ALIVE = frozenset({"running", "paused", "restarting"})
 LIMIT_S = 2.0  # DESIGN 5: a pass begins nothing after that
 
@@ -35,11 +36,15 @@ class Collected(NamedTuple):
     unfinished: bool
 
 
-def collect(docker: Docker, node: str, wanted: Wanted, *, check: bool, limit_s: float = LIMIT_S) -> Collected:
-    """Remove what is wanted and may go."""
+def collect(
+    docker: Docker, node: str, wanted: Wanted, *, check: bool, forget: Forget = str, limit_s: float = LIMIT_S
+) -> Collected:
+    """Remove what is wanted and may go; ``forget`` gets the Docker name of each container that is gone."""
     end = time.monotonic() + limit_s
     errors: dict[str, str] = {}
-    containers = [one for one in _until(end, wanted.containers) if _remove(docker, node, one, errors, check=check)]
+    containers = [
+        one for one in _until(end, wanted.containers) if _remove(docker, node, one, errors, forget, check=check)
+    ]
     images, freed = [], 0
     for image in _until(end, wanted.images):
         if freed >= wanted.to_free_bytes:
@@ -57,7 +62,7 @@ def _until(end: float, rows: Iterable[Any]) -> Iterable[Any]:
         yield row
 
 
-def _remove(docker: Docker, node: str, container: str, errors: dict[str, str], *, check: bool) -> bool:
+def _remove(docker: Docker, node: str, container: str, errors: dict[str, str], forget: Forget, *, check: bool) -> bool:
     try:
         found = docker.inspect(container)
         if found is None:
@@ -68,6 +73,7 @@ def _remove(docker: Docker, node: str, container: str, errors: dict[str, str], *
             return False
         if not check:
             docker.call("DELETE", f"/containers/{container}", query={"v": "1"})
+            forget(found["Name"].lstrip("/"))
     except DockerError as error:
         if error.status != NOT_FOUND:
             errors[container] = str(error)

@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 MNT_DETACH = 2
+MS_BIND = 4096
 MS_NOSUID, MS_NODEV, MS_REMOUNT = 2, 4, 32
 FIELDS_BEFORE_OPTIONAL = 6  # proc(5): ID, parent, device, root, mount point, options
 
@@ -80,6 +81,15 @@ def mount_tmpfs(path: str, mode: str, size_bytes: int, *, remount: bool = False)
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", ctypes.c_ulong(flags), options.encode())
     _check(result, f"mounting tmpfs on {path}")
+
+
+def bind(source: str, path: str) -> None:
+    """Have ``path`` show what ``source`` is (without what is mounted below that)."""
+    import ctypes  # noqa: PLC0415
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.mount(os.fsencode(source), os.fsencode(path), None, ctypes.c_ulong(MS_BIND), None)
+    _check(result, f"binding {path}")
 
 
 def unmount(path: str) -> None:

@@ -4,7 +4,8 @@
 a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
 
     <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
-    <run_dir>/stopping/<container id> secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
+    <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
+              secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
 """
 
 from __future__ import annotations
