@@ -135,7 +135,7 @@ def main() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
             build(find_go(given), target)
-    print(target)
+    sys.stdout.write(f"{target}\n")
 
 
 if __name__ == "__main__":
