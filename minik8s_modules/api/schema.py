@@ -172,10 +172,11 @@ def _json_type(value: Any) -> str:
 
 
 def prune(kind: Kind, obj: JsonObject) -> None:
-    """Remove in place what typed decoding drops: unknown fields and nulls.
+    """Remove in place what typed decoding drops: unknown fields, nulls, and empty lists and maps that may be left out.
 
-    A null item of a list or map becomes its zero value. Free-form parts (RawExtension, managedFields) are left as they
-    are.
+    Go's encoder leaves the last ones out (``omitempty``); kept, ``labels: {}`` of a manifest would be a difference for
+    ``kubectl diff`` for ever. A null item of a list or map becomes its zero value. Free-form parts (RawExtension,
+    managedFields) and our own kinds are left as they are.
     """
     _prune(kind_shape(kind), obj)
 
@@ -185,10 +186,23 @@ def _prune(at: Shape, value: Any) -> None:
         fields = at.fields
         for name in [name for name, inner in value.items() if inner is None or name not in fields]:
             del value[name]
+        for name in [name for name, inner in value.items() if inner in _EMPTY and _is_omitted(at, name)]:
+            del value[name]
         for name, inner in value.items():
             _prune(fields[name], inner)
     elif at.items is not None:
         _prune_items(at, at.items, value)
+
+
+_EMPTY: tuple[Any, ...] = ({}, [])
+
+
+def _is_omitted(at: Shape, name: str) -> bool:
+    optional = at.fields[name].kind in {"list", "map"} and name not in at.required
+    return optional and at.definition.startswith("io.k8s.") and (at.name, name) not in _ALWAYS_WRITTEN
+
+
+_ALWAYS_WRITTEN = {("ClusterRole", "rules"), ("Role", "rules")}  # optional, but without omitempty (rbac/v1/types.go)
 
 
 def _prune_items(at: Shape, items: Shape, value: Any) -> None:

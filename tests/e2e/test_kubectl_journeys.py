@@ -350,6 +350,27 @@ def test_signing_requests_are_approved(kubectl: Kubectl):
     kubectl("delete", "csr", name)
 
 
+def test_empty_maps_and_lists_of_a_manifest_are_no_difference(kubectl: Kubectl):
+    container = {"name": "c", "image": "x", "args": [], "env": [], "resources": {}, "ports": []}
+    template = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {}},
+        "spec": {"volumes": [], "containers": [container]},
+    }
+    manifest = json.dumps({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "sparse", "labels": {}, "annotations": {}},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template},
+    })  # fmt: skip
+    for options in ((), ("--server-side", "--force-conflicts")):
+        kubectl("apply", *options, "-f", "-", stdin=manifest)
+        assert "labels" not in kubectl.json("deployment", "sparse")["metadata"]
+        assert kubectl("diff", *options, "-f", "-", stdin=manifest) == ""
+        version = kubectl.json("deployment", "sparse")["metadata"]["resourceVersion"]
+        kubectl("apply", *options, "-f", "-", stdin=manifest)
+        assert kubectl.json("deployment", "sparse")["metadata"]["resourceVersion"] == version
+
+
 def _without_namespace(manifest: JsonObject) -> JsonObject:
     manifest["metadata"].pop("namespace", None)
     manifest.get("spec", {}).get("template", {}).get("metadata", {}).pop("namespace", None)

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from minik8s_modules.api import schema
-from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, LEASE, NODE, POD, POD_ADDRESS, SECRET, SERVICE
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, KINDS, LEASE, NODE, POD, POD_ADDRESS, SECRET, SERVICE
 from tests.unit.api import samples
 
 
@@ -87,6 +87,20 @@ def test_prune_drops_what_decoding_drops():
         ],
     }
     assert obj["metadata"]["annotations"] == {"a": ""}
+
+
+def test_prune_drops_empty_lists_and_maps_that_may_be_left_out():
+    obj = pod(nodeSelector={}, volumes=[], securityContext={}, containers=[])
+    obj["metadata"].update({"labels": {}, "annotations": {}, "finalizers": []})
+    schema.prune(POD, obj)
+    assert obj["spec"] == {"securityContext": {}, "containers": []}  # a struct says something, a required list too
+    assert obj["metadata"].keys() <= {"name", "namespace"}
+
+
+def test_prune_keeps_empty_rules_of_roles():
+    role = {"metadata": {"name": "aggregated"}, "rules": []}
+    schema.prune(CLUSTER_ROLE, role)
+    assert role["rules"] == []
 
 
 def test_prune_leaves_free_form_parts():
