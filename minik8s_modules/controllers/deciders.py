@@ -12,8 +12,10 @@ from minik8s_modules.api.kinds import (
     DEPLOYMENT,
     JOB,
     NODE,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     REPLICA_SET,
+    STATEFUL_SET,
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject
@@ -23,6 +25,7 @@ from minik8s_modules.controllers.deployments import decide_deployment
 from minik8s_modules.controllers.imagined import Decider, World
 from minik8s_modules.controllers.jobs import decide_job
 from minik8s_modules.controllers.replicasets import decide_replica_set
+from minik8s_modules.controllers.statefulsets import decide_stateful_set
 from minik8s_modules.controllers.steps import Step
 
 
@@ -62,10 +65,19 @@ def daemon_set_steps(world: World, daemon_set: JsonObject) -> list[Step]:
     return decide_daemon_set(daemon_set, world.found(POD, daemon_set), revisions, nodes, world.now)
 
 
+def stateful_set_steps(world: World, stateful_set: JsonObject) -> list[Step]:
+    """Return the steps of a stateful set of the world."""
+    space = objects.namespace(stateful_set)
+    claims = {objects.name(c): c for c in world.all(PERSISTENT_VOLUME_CLAIM) if objects.namespace(c) == space}
+    revisions = world.found(CONTROLLER_REVISION, stateful_set)
+    return decide_stateful_set(stateful_set, world.found(POD, stateful_set), revisions, claims, world.now)
+
+
 DECIDERS: Mapping[Kind, Decider] = {
     DEPLOYMENT: deployment_steps,
     REPLICA_SET: replica_set_steps,
     CRON_JOB: cron_job_steps,
     JOB: job_steps,
     DAEMON_SET: daemon_set_steps,
+    STATEFUL_SET: stateful_set_steps,
 }

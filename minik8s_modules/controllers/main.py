@@ -22,8 +22,8 @@ from minik8s_modules.controllers.disruption import DisruptionController
 from minik8s_modules.controllers.endpoints import EndpointsController
 from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
-from minik8s_modules.controllers.job_controller import JobController
 from minik8s_modules.controllers.ingresses import RouteController
+from minik8s_modules.controllers.job_controller import JobController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
@@ -31,6 +31,7 @@ from minik8s_modules.controllers.quotas import QuotaController
 from minik8s_modules.controllers.replicasets import ReplicaSetController
 from minik8s_modules.controllers.root_ca import RootCa
 from minik8s_modules.controllers.service_accounts import service_accounts
+from minik8s_modules.controllers.statefulsets import StatefulSetController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
@@ -64,6 +65,7 @@ def controllers(
         JobController(context),
         CronJobController(context),
         DaemonSetController(context),
+        StatefulSetController(context),
         EndpointSliceController(context),
         EndpointsController(context),
         RouteController(context),

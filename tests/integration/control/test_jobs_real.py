@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import EVENT, JOB, POD
+from minik8s_modules.api.errors import Invalid, NotFound
+from minik8s_modules.api.kinds import CRON_JOB, EVENT, JOB, POD
+from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.controllers.cronjobs import SCHEDULED, CronJobController
 from minik8s_modules.controllers.job_tracking import FINALIZER
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
 from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import ENDS, PlayingNode
 
@@ -138,3 +145,79 @@ def test_a_pod_that_is_deleted_is_counted_before_it_goes(cluster: Cluster, daemo
     cluster.server.kubectl("-n", space, "delete", "pod", objects.name(pod), "--wait=true")
     until(lambda: status(cluster, "hold", space).get("failed") == 1, PATIENCE_S)
     until(lambda: [p for p in cluster.admin.list(POD, space).items if p["status"]["phase"] == "Running"], PATIENCE_S)
+
+
+# --- by the clock ---------------------------------------------------------------------------------
+
+
+class LaterClock(SystemClock):
+    """The system's, so many days ahead."""
+
+    def __init__(self, days: int) -> None:
+        self._ahead = timedelta(days=days)
+
+    def now(self) -> datetime:
+        """Return the time that will be."""
+        return super().now() + self._ahead
+
+
+def cron_job(name: str, space: str, schedule: str, **spec: Any) -> dict[str, Any]:
+    template = {"spec": job(name, space)["spec"]}
+    meta = {"name": name, "namespace": space}
+    declared = {"schedule": schedule, "jobTemplate": template, **spec}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": declared}
+
+
+def test_a_cron_job_starts_jobs_and_kubectl_starts_one_from_it(cluster: Cluster, daemon: Daemon, node: PlayingNode):
+    space = cluster.namespace()
+    cluster.admin.create(CRON_JOB, cron_job("tick", space, "@every 1s", concurrencyPolicy="Forbid"))
+    until(lambda: cluster.admin.list(JOB, space).items, PATIENCE_S)
+    made = cluster.admin.list(JOB, space).items[0]
+    assert (objects.controller_of(made) or {})["name"] == "tick"
+    until(lambda: over(cluster, objects.name(made), space) == "Complete", PATIENCE_S)
+    until(lambda: objects.status(cluster.admin.get(CRON_JOB, "tick", space)).get("lastSuccessfulTime"), PATIENCE_S)
+    kubectl = cluster.server.kubectl
+    kubectl("-n", space, "patch", "cronjob/tick", "-p", '{"spec": {"suspend": true}}')
+    kubectl("-n", space, "create", "job", "by-hand", "--from=cronjob/tick")
+    kubectl("-n", space, "wait", "--for=condition=complete", "job/by-hand", f"--timeout={PATIENCE_S:g}s")
+    kubectl("-n", space, "delete", "cronjob/tick")
+    until(lambda: not cluster.admin.list(JOB, space).items, PATIENCE_S)
+
+
+def test_three_years_later_the_latest_new_year_is_started_once(cluster: Cluster):
+    space = cluster.namespace()
+    zone = "Pacific/Auckland"
+    cluster.admin.create(CRON_JOB, cron_job("party", space, "0 0 1 JAN ?", timeZone=zone))
+    client = cluster.client("controllers")
+    recorder = EventRecorder(client, "test")
+    context = Context(client, recorder, Informers(client), clock=LaterClock(3 * 365))
+    controller = CronJobController(context)
+    context.informers.start()
+    controller.start()
+    try:
+        until(lambda: cluster.admin.list(JOB, space).items, PATIENCE_S)
+        until(lambda: objects.status(cluster.admin.get(CRON_JOB, "party", space)).get("lastScheduleTime"), PATIENCE_S)
+        made = cluster.admin.list(JOB, space).items
+    finally:
+        controller.stop()
+        context.informers.stop()
+        context.pool.shutdown()
+        client.close()
+    year = (SystemClock().now() + timedelta(days=3 * 365)).astimezone(ZoneInfo(zone)).year
+    assert [objects.annotations(each)[SCHEDULED] for each in made] == [f"{year}-01-01T00:00:00+13:00"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"schedule": "* * * *"}, "spec.schedule"),
+        ({"schedule": "0 0 * * 8"}, "spec.schedule"),
+        ({"timeZone": "Mars/Phobos"}, "spec.timeZone"),
+        ({"startingDeadlineSeconds": -1}, "spec.startingDeadlineSeconds"),
+        ({"concurrencyPolicy": "Perhaps"}, "spec.concurrencyPolicy"),
+    ],
+)
+def test_a_bad_cron_job_is_refused_with_its_field(cluster: Cluster, change: dict[str, Any], field: str):
+    made = cron_job("bad", "default", "@daily")
+    with pytest.raises(Invalid, match=field):
+        cluster.admin.create(CRON_JOB, {**made, "spec": {**made["spec"], **change}})

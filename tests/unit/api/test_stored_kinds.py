@@ -27,6 +27,7 @@ from minik8s_modules.api.kinds import (
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
     RESOURCE_QUOTA,
+    STATEFUL_SET,
 )
 from minik8s_modules.api.selectors import parse_field_selector
 from minik8s_modules.api.strategy import prepare_update
@@ -56,6 +57,7 @@ ACTED_ON = (
     INGRESS_CLASS,
     DAEMON_SET,
     CONTROLLER_REVISION,
+    STATEFUL_SET,
 )
 
 

@@ -26,7 +26,7 @@ ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxS
 def made_set(told: dict[str, Any]) -> dict[str, Any]:
     """``nodeSelector``, ``affinity`` (expressions) and ``tolerations`` go into the template."""
     told = dict(told)
-    more = {field: told.pop(field) for field in ("nodeSelector", "tolerations") if field in told}
+    more: dict[str, Any] = {key: told.pop(key) for key in ("nodeSelector", "tolerations") if key in told}
     if "affinity" in told:
         term = {"nodeSelectorTerms": [{"matchExpressions": told.pop("affinity")}]}
         more["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
