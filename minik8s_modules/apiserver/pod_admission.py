@@ -20,6 +20,7 @@ _TEMPLATES = {
 }  # fmt: skip
 # of a namespace whose level rises, so many pods are named in warnings
 _NAMED_PODS = 10
+_TOLERATION_S = 300  # --default-not-ready-toleration-seconds
 
 
 def _forbid(write: Write, why: str) -> Forbidden:
@@ -77,6 +78,19 @@ def check_limits(write: Write) -> None:
     found = check(write.new, ranges)
     if found:
         raise _forbid(write, found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+
+
+# --- DefaultTolerationSeconds ---------------------------------------------------------------------
+
+
+def tolerate_for_a_while(write: Write) -> None:
+    """Let a new pod that says nothing of it stay for five minutes on a node that is not ready, or unreachable."""
+    tolerations = spec(write.new).setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        said = [each for each in tolerations if each.get("effect") in {None, "", "NoExecute"}]
+        if not any(each.get("key") in {None, "", key} for each in said):
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_S}
+            tolerations.append(added)
 
 
 # --- Priority -------------------------------------------------------------------------------------

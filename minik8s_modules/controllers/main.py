@@ -32,6 +32,8 @@ from minik8s_modules.controllers.replicasets import ReplicaSetController
 from minik8s_modules.controllers.root_ca import RootCa
 from minik8s_modules.controllers.service_accounts import service_accounts
 from minik8s_modules.controllers.statefulsets import StatefulSetController
+from minik8s_modules.controllers.taint_eviction import TaintEvictionController
+from minik8s_modules.controllers.taints import TaintController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
@@ -71,6 +73,8 @@ def controllers(
         RouteController(context),
         NamespaceController(client),
         NodeController(client, recorder),
+        TaintController(context),
+        TaintEvictionController(context),
         EventController(client),
         OrphanController(context),
         service_accounts(client),

@@ -88,3 +88,11 @@ def test_limit_ranges_fill_and_refuse(namespace: Namespace, etcd: EtcdServer):
     large = pod("large")
     large["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
     assert "maximum cpu usage per Container is 1, but limit is 2" in make(namespace, large).json["message"]
+
+
+def test_a_pod_that_does_not_say_so_tolerates_failing_nodes_for_five_minutes(namespace: Namespace):
+    own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}
+    missing = {**own, "key": "node.kubernetes.io/not-ready", "tolerationSeconds": 300}
+    assert make(namespace, pod("one", tolerations=[own])).json["spec"]["tolerations"] == [own, missing]
+    everything = [{"operator": "Exists"}]
+    assert make(namespace, pod("two", tolerations=everything)).json["spec"]["tolerations"] == everything
