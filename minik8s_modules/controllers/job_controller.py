@@ -17,6 +17,10 @@ from minik8s_modules.controllers.jobs import decide_job
 from minik8s_modules.controllers.steps import Step
 from minik8s_modules.controllers.workload import WorkloadController
 from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.informers import BY_NAMESPACE
+
+# what the loop's keys of jobs begin with; no name of a pod can
+_JOB = "job/"
 
 
 class JobController(WorkloadController):
@@ -25,8 +29,8 @@ class JobController(WorkloadController):
     def __init__(self, context: Context) -> None:
         super().__init__(context, JOB, (POD,))
         self._left = Loop(context, "job-left-pods", self._release, workers=1)
-        self._left.watch(POD, self._without_job)
-        self._left.reads(JOB)
+        self._pods = self._left.watch(POD, self._without_job, BY_NAMESPACE)
+        self._left.watch(JOB, _gone_job)
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -54,7 +58,12 @@ class JobController(WorkloadController):
         return [objects.key(new)]
 
     def _release(self, key: Key) -> None:
-        pod = self.owned[POD].get(*key)
+        if key.name.startswith(_JOB):
+            for each in self._pods.by_index(BY_NAMESPACE, key.namespace):
+                if (objects.controller_of(each) or {}).get("name") == key.name.removeprefix(_JOB):
+                    self._release(objects.key(each))
+            return
+        pod = self._pods.get(*key)
         if pod is None or not tracking.is_tracked(pod) or self._job_of(pod) is not None:
             return
         owner = objects.controller_of(pod) or {}
@@ -73,3 +82,8 @@ class JobController(WorkloadController):
             return objects.uid(self.context.client.get(JOB, str(owner.get("name")), namespace)) == owner.get("uid")
         except NotFound:
             return False
+
+
+def _gone_job(old: JsonObject | None, new: JsonObject | None) -> list[Key]:
+    """Return the key under which the pods of a job that is gone are looked at."""
+    return [Key(objects.namespace(old), f"{_JOB}{objects.name(old)}")] if old is not None and new is None else []
