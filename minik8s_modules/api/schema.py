@@ -184,9 +184,10 @@ def prune(kind: Kind, obj: JsonObject) -> None:
 def _prune(at: Shape, value: Any) -> None:
     if at.kind == "object" and isinstance(value, dict):
         fields = at.fields
-        for name in [name for name, inner in value.items() if inner is None or name not in fields]:
-            del value[name]
-        for name in [name for name, inner in value.items() if inner in _EMPTY and _is_omitted(at, name)]:
+        gone = [
+            name for name, inner in value.items() if name not in fields or (not inner and _is_dropped(at, name, inner))
+        ]
+        for name in gone:
             del value[name]
         for name, inner in value.items():
             _prune(fields[name], inner)
@@ -194,10 +195,10 @@ def _prune(at: Shape, value: Any) -> None:
         _prune_items(at, at.items, value)
 
 
-_EMPTY: tuple[Any, ...] = ({}, [])
-
-
-def _is_omitted(at: Shape, name: str) -> bool:
+def _is_dropped(at: Shape, name: str, inner: Any) -> bool:
+    """Return whether the field is dropped that holds ``inner``: null, false, zero or something empty."""
+    if inner is None or inner not in ({}, []):
+        return inner is None
     optional = at.fields[name].kind in {"list", "map"} and name not in at.required
     return optional and at.definition.startswith("io.k8s.") and (at.name, name) not in _ALWAYS_WRITTEN
 

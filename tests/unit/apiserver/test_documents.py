@@ -65,6 +65,25 @@ def test_every_reference_within_a_document_leads_somewhere(kind):
         assert at
 
 
+@pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.group}.{kind.kind}")
+def test_every_kind_can_be_explained(kind):
+    """As kubectl's template looks: an operation at the resource's path has the kind, a described type has it, too."""
+    document = orjson.loads(openapi.document(kind.group, kind.version)[0])
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    places = [
+        f"{root}{scope}/{kind.plural}{end}" for scope in ("", "/namespaces/{namespace}") for end in ("", "/{name}")
+    ]
+    served = [document["paths"][place] for place in places if place in document["paths"]]
+    told = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    found = [operation for one in served for method, operation in one.items() if method != "parameters"]
+    assert told in [operation["x-kubernetes-group-version-kind"] for operation in found]
+    types = document["components"]["schemas"].values()
+    described = [one for one in types if told in one.get("x-kubernetes-group-version-kind", [])]
+    assert described
+    assert described[0]["description"]
+    assert described[0]["properties"]
+
+
 def _references(value):
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
