@@ -270,17 +270,8 @@ def issue(wanted: Wanted, signer: Signer | None, days: int) -> Signer:
 
 def extensions(identity: Identity, key: Any, signer: Signer | None) -> list[tuple[Any, bool]]:
     """Return the extensions of a certificate, each with whether it is critical (RFC 5280, 4.2)."""
-    bits = dict.fromkeys(
-        [
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "encipher_only",
-            "decipher_only",
-        ],
-        False,
-    )
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    bits = dict.fromkeys((*unused, "encipher_only", "decipher_only"), False)
     own = signer is None
     usage = x509.KeyUsage(digital_signature=not own, key_cert_sign=own, crl_sign=own, **bits)
     authority_key = signer.key.public_key() if signer else key.public_key()
