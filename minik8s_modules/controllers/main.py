@@ -27,6 +27,7 @@ from minik8s_modules.controllers.job_controller import JobController
 from minik8s_modules.controllers.namespaces import NamespaceController
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
+from minik8s_modules.controllers.pod_gc import TERMINATED_PODS, PodGc
 from minik8s_modules.controllers.quotas import QuotaController
 from minik8s_modules.controllers.replicasets import ReplicaSetController
 from minik8s_modules.controllers.root_ca import RootCa
@@ -56,9 +57,15 @@ class Controller(Protocol):
 
 
 def controllers(
-    client: ApiClient, context: Context, authorities: Callable[[], bytes] = lambda: b""
+    client: ApiClient,
+    context: Context,
+    authorities: Callable[[], bytes] = lambda: b"",
+    terminated_pods: int = TERMINATED_PODS,
 ) -> list[Controller]:
-    """Return all controllers; a new one is a line here. ``authorities`` returns the PEM that pods are to trust."""
+    """Return all controllers; a new one is a line here.
+
+    ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept.
+    """
     recorder = context.recorder
     return [
         ReplicaSetController(context),
@@ -77,6 +84,7 @@ def controllers(
         TaintEvictionController(context),
         EventController(client),
         OrphanController(context),
+        PodGc(context, terminated_pods),
         service_accounts(client),
         RootCa(client, authorities),
         QuotaController(context),
@@ -92,6 +100,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     """
     kubeconfig = Path(configuration.text("kubeconfig"))
     client = ApiClient.from_kubeconfig(kubeconfig, user_agent="minik8s-controllers")
+    terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
     registry = Registry()
@@ -102,7 +111,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
     def lead(_token: Token, lost: threading.Event) -> None:
         context = Context(client, recorder, Informers(client), metrics=metrics)
-        running = controllers(client, context, lambda: load_kubeconfig(kubeconfig).ca_pem)
+        running = controllers(client, context, lambda: load_kubeconfig(kubeconfig).ca_pem, terminated_pods)
         for part in (context.informers, *running):
             part.start()
         lost.wait()

@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE, POD
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.controllers.pod_gc import failed, take
+from minik8s_modules.controllers.steps import Delete
 from minik8s_modules.runtime.controller import Context, Loop
 from minik8s_modules.runtime.informers import BY_NODE
 
@@ -93,12 +95,12 @@ class OrphanController:
         return True
 
     def _delete(self, pod: JsonObject, node: str) -> None:
-        name, namespace = objects.name(pod), objects.namespace(pod)
-        try:
-            self._client.delete(POD, name, namespace, grace_s=0, uid=objects.uid(pod))
-        except (Conflict, NotFound):
-            return
-        log.warning("pod %s/%s is deleted: its node %s does not exist", namespace, name, node)
+        for step in failed(pod, "node no longer exists", self._clock.now()):
+            take(self._context, step)
+        take(self._context, Delete(POD, pod, grace_s=0), lambda pod: self._tell(pod, node))
+
+    def _tell(self, pod: JsonObject, node: str) -> None:
+        log.warning("pod %s is deleted: its node %s does not exist", objects.key(pod), node)
         told = f"Deleted: its node {node} does not exist"
         self._context.recorder.event(pod, "Warning", "DeletingOrphan", told)
 
