@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.defaults_workloads import generate_job_selector
 from minik8s_modules.api.kinds import (
     CONTROLLER_REVISION,
     CRON_JOB,
@@ -49,7 +52,11 @@ def replica_set_steps(world: World, replica_set: JsonObject) -> list[Step]:
 
 
 def job_steps(world: World, job: JsonObject) -> list[Step]:
-    """Return the steps of a job of the world."""
+    """Return the steps of a job of the world; one that a cron job has made there lacks what the API fills in."""
+    if "selector" not in objects.spec(job):
+        job = copy.deepcopy(job)
+        apply_defaults(JOB, job)
+        generate_job_selector(job)
     return decide_job(job, world.found(POD, job), world.now)
 
 
@@ -81,3 +88,6 @@ DECIDERS: Mapping[Kind, Decider] = {
     DAEMON_SET: daemon_set_steps,
     STATEFUL_SET: stateful_set_steps,
 }
+
+# what the deciders look at besides the kinds they are for, pods and nodes
+LOOKED_AT = (CONTROLLER_REVISION, PERSISTENT_VOLUME_CLAIM)

@@ -16,7 +16,7 @@ from minik8s_modules.api.conversion import stored_kind, to_storage
 from minik8s_modules.api.kinds import KINDS, POD, Kind
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.api import ObjectList
-from minik8s_modules.controllers.deciders import DECIDERS
+from minik8s_modules.controllers.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.imagined import Happened, World, placeholder_uid, unroll
 from minik8s_modules.controllers.pods import is_ready
 from minik8s_modules.controllers.steps import Step
@@ -58,10 +58,10 @@ def workload_kind(obj: JsonObject) -> Kind | None:
 
 
 def workloads(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, ...]:
-    """Return all objects that controllers act on, if one of ``changed`` is such; raises as the API does."""
+    """Return all objects that controllers act on or look at, if one of ``changed`` is such; raises as the API does."""
     if not any(workload_kind(obj) is not None for obj in changed):
         return ()
-    return tuple(obj for kind in DECIDERS for obj in api.list(kind).items)
+    return tuple(obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items)
 
 
 def unrolled(
@@ -188,7 +188,9 @@ def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, Js
 def _order(world: World) -> Iterable[JsonObject]:
     for happened in world.happened:
         if happened.kind == POD:
-            pod = world.get(POD, objects.key(happened.obj)) or happened.obj
+            # a pod that goes may have a successor of its name
+            later = world.get(POD, objects.key(happened.obj)) if happened.action == "create" else None
+            pod = later or happened.obj
             owner = objects.controller_of(pod) or {}
             yield {
                 "action": happened.action,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET
+from minik8s_modules.api.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, REPLICA_SET, STATEFUL_SET
 from minik8s_modules.controllers.deciders import DECIDERS
 from minik8s_modules.controllers.imagined import World, unroll
 from minik8s_modules.reconcile.hypothesis import Operation, Question, hypothesis
@@ -109,3 +109,42 @@ def test_a_replica_set_is_unrolled_in_both_versions(version: str):
     assert found.messages == ()
     assert [step["owner"] for step in found.order] == ["ReplicaSet/web", "ReplicaSet/web"]
     assert all(step["pod"].startswith(f"{SPACE}/web-") for step in found.order)
+
+
+def as_running(pod: dict[str, Any]) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+    return {**pod, "apiVersion": "v1", "kind": "Pod", "status": {"phase": "Running", "conditions": [ready]}}
+
+
+def test_a_daemon_set_shows_a_pod_on_every_node_that_wants_one():
+    tainted = node("n3")
+    tainted["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
+    nodes = [node("n1"), node("n2"), tainted]
+    found = unrolled([Change("create", workload(DAEMON_SET, {}))], [], [], nodes, NOW)
+    assert sorted(shown(found)) == ["create n1", "create n2"]
+    assert found.messages == ()
+
+
+def test_a_new_template_of_a_stateful_set_shows_the_last_pod_first():
+    nodes = [node("n1")]
+    before = workload(STATEFUL_SET, {"replicas": 2, "serviceName": "peers"})
+    made = unrolled([Change("create", before)], [], [], nodes, NOW)
+    pods = [as_running(pod) for pod in made.pods.values() if pod is not None]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"][0]["uid"] = "uid-web"
+        pod["metadata"]["uid"] = f"old-{pod['metadata']['name']}"
+    after = workload(STATEFUL_SET, {"replicas": 2, "serviceName": "peers", "image": "web:2"})
+    found = unrolled([Change("update", after)], [before], pods, nodes, NOW)
+    assert [(step["action"], step["pod"]) for step in found.order] == [
+        ("delete", f"{SPACE}/web-1"), ("create", f"{SPACE}/web-1"),
+        ("delete", f"{SPACE}/web-0"), ("create", f"{SPACE}/web-0"),
+    ]  # fmt: skip
+
+
+def test_a_job_shows_the_pods_it_starts_with_and_a_cron_job_those_that_are_due():
+    nodes = [node("n1")]
+    job = workload(JOB, {"completions": 5, "parallelism": 2, "backoffLimit": 6})
+    assert shown(unrolled([Change("create", job)], [], [], nodes, NOW)) == ["create n1"] * 2
+    cron = workload(CRON_JOB, {"schedule": "* * * * *", "status": {"lastScheduleTime": "2026-01-01T11:58:00Z"}})
+    cron["spec"]["jobTemplate"] = {"spec": {"template": cron["spec"].pop("template")}}
+    assert shown(unrolled([Change("update", cron)], [cron], [], nodes, NOW)) == ["create n1"]
