@@ -14,6 +14,7 @@ from minik8s_modules.cli import (
     planning_commands,
     printing,
     reading,
+    trace,
     writing,
 )
 from minik8s_modules.cli.options import (
@@ -71,6 +72,14 @@ def reading_commands(commands: Subparsers) -> None:
     add_words(parser, "TYPE")
     _collections(parser)
     parser.add_argument("--faults", action="store_true", help="leave out what is as it should be")
+    parser = add(
+        commands, "trace", trace.trace, "print the way of a request: name, ingress, service, endpoints",
+        usage="trace HOST[/PATH]",
+        examples="""
+        minik8s trace shop.example.test/web      where a host and path lead to
+        minik8s trace web.default                the same from the name of a service""",
+    )  # fmt: skip
+    parser.add_argument("place", metavar="HOST[/PATH]", help="as in a URL; a scheme, port and query are left out")
     _logs(commands)
 
 

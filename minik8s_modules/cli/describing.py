@@ -14,6 +14,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import aligned, as_yaml
+from minik8s_modules.cli.service_endpoints import Behind, endpoint_lines, service_cause
 from minik8s_modules.cli.workload_causes import workload_causes
 
 # a container that waits for these is simply on its way
@@ -23,26 +24,42 @@ ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 NodeOf = Callable[[str], JsonObject | None]
 
 
-def describe(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf, pods: Sequence[JsonObject] = ()) -> str:
+def describe(
+    obj: JsonObject,
+    events: Sequence[JsonObject],
+    node_of: NodeOf,
+    pods: Sequence[JsonObject] = (),
+    found: Behind | None = None,
+) -> str:
     """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first.
 
-    ``node_of(name)`` returns a Node, None when there is none; ``pods`` are a workload's.
+    ``node_of(name)`` returns a Node, None when there is none; ``pods`` are a workload's, ``found`` a Service's.
     """
     metadata = obj.get("metadata", {})
     parts = [*_heading(obj, metadata)]
-    if cause := find_cause(obj, events, node_of, pods):
+    if cause := find_cause(obj, events, node_of, pods, found):
         parts.append(f"Cause:        {cause}")
     shown = [title for title in ("spec", "data", "status") if obj.get(title)]
+    if found is not None:
+        parts += endpoint_lines(obj, found, lambda pod: find_cause(pod, (), node_of))
     parts += [f"{title.capitalize()}:\n{_indented(as_yaml(_shown(obj, title)))}" for title in shown]
     parts.append(_event_table(events))
     return "\n".join(parts)
 
 
-def find_cause(obj: JsonObject, events: Sequence[JsonObject], node_of: NodeOf, pods: Sequence[JsonObject] = ()) -> str:
+def find_cause(
+    obj: JsonObject,
+    events: Sequence[JsonObject],
+    node_of: NodeOf,
+    pods: Sequence[JsonObject] = (),
+    found: Behind | None = None,
+) -> str:
     """Return why ``obj`` is not as wished in one line; empty when nothing is wrong."""
     of_pods = workload_causes(obj, pods, lambda pod: find_cause(pod, (), node_of))
     for cause in (*_node_causes(obj, node_of), *_container_causes(obj), *of_pods, *_condition_causes(obj)):
         return cause
+    if found is not None and (of_service := service_cause(obj, found, lambda pod: find_cause(pod, (), node_of))):
+        return of_service
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and _unsettled(obj):
         return f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.kinds import EVENT, NODE, Kind
+from minik8s_modules.api.kinds import EVENT, NODE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import describing, output, printing, watching
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.manifests import read_manifests
 from minik8s_modules.cli.printing import Form, TableStyle
 from minik8s_modules.cli.resources import LEGACY, Target, parse_targets
+from minik8s_modules.cli.service_endpoints import Behind, behind
 from minik8s_modules.cli.workload_causes import pods_of
 from minik8s_modules.client.api import ApiClient, error_of, resource_path, with_query
 
@@ -207,8 +208,14 @@ def describe(client: ApiClient, options: argparse.Namespace) -> int:
     """Print each object that words or files name, with its events."""
     found, complete = _fetch_all(client, places(client, options), options)
     texts = [
-        describing.describe(obj, events_of(client, obj), lambda name: _node(client, name), pods_of(client, obj))
-        for _, obj in found
+        describing.describe(
+            obj,
+            events_of(client, obj),
+            lambda name: _node(client, name),
+            pods_of(client, obj),
+            _behind(client, kind, obj),
+        )
+        for kind, obj in found
     ]
     if texts:
         print("\n\n".join(texts))
@@ -223,13 +230,25 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     rows = []
     for kind, obj in found:
         pods = pods_of(client, obj)
-        cause = describing.find_cause(obj, events_of(client, obj), lambda name: _node(client, name), pods)
+        cause = describing.find_cause(
+            obj, events_of(client, obj), lambda name: _node(client, name), pods, _behind(client, kind, obj)
+        )
         if cause or not options.faults:
             rows.append(
                 [objects.namespace(obj), f"{kind.singular_name}/{objects.name(obj)}", cause or "as it should be"]
             )
     print(output.aligned(["NAMESPACE", "OBJECT", "CAUSE"], rows, output.Paint()) if rows else "nothing is wrong")
     return int(not complete)
+
+
+def _behind(client: ApiClient, kind: Kind, obj: JsonObject) -> Behind | None:
+    """Return what is behind a Service, None for other kinds and where it may not be read."""
+    if kind != SERVICE:
+        return None
+    try:
+        return behind(client, obj)
+    except StatusError:
+        return None
 
 
 def _node(client: ApiClient, name: str) -> JsonObject | None:

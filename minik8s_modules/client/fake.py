@@ -18,6 +18,7 @@ from minik8s_modules.api.errors import AlreadyExists, Conflict, Expired, NotFoun
 from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.propagation import with_policy
+from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.clock import Clock, FakeClock, rfc3339
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.client.watches import WatchEvent
@@ -101,13 +102,14 @@ class FakeApi:
         field_selector: str = "",
         limit: int = 0,  # noqa: ARG002 - the client's signature; a page holds everything here
     ) -> ObjectList:
-        """Return the objects; of selectors only ``path=value`` and ``path!=value`` of fields are known."""
+        """Return the objects; of fields only ``path=value`` and ``path!=value`` are known."""
         with self.changed:
             self._called("list", kind, namespace, "")
+            labels = parse_label_selector(label_selector)
             items = [
                 copy.deepcopy(obj)
                 for key, obj in self._objects.items()
-                if _selected(key, obj, kind, namespace, field_selector) and not label_selector
+                if _selected(key, obj, kind, namespace, field_selector) and labels.matches(objects.labels(obj))
             ]
             return ObjectList(items, str(self._revision))
 

@@ -11,10 +11,7 @@ from datetime import datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
-from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, NODE, SERVICE, Kind
-from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.ingress_routes import (
+from minik8s_modules.api.ingress_routes import (
     NO_PORT,
     NO_SERVICE,
     Cluster,
@@ -23,6 +20,9 @@ from minik8s_modules.controllers.ingress_routes import (
     decide_routes,
     owner_of,
 )
+from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, NODE, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.owning import with_condition
 from minik8s_modules.runtime.controller import Context, Loop
 

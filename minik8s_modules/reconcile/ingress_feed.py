@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place
 from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
-from minik8s_modules.controllers.ingress_routes import Cluster, Route, Routes, decide_routes, has_place
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
 from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Renderer, backend, ingress_entries
 from minik8s_modules.reconcile.references import ReferencedObjects

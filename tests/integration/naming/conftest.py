@@ -108,7 +108,7 @@ def cluster() -> Iterator[Cluster]:
             nginx(made.state / "nginx", folder / "nginx.log"),
         ):
             made.start()
-            made.until(made.registered, 60)
+            made.until(made.registered, 120)
             yield made
     finally:
         made.close()

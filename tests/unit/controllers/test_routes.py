@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.controllers.ingress_routes import Cluster, decide_routes
+from minik8s_modules.api.ingress_routes import Cluster, decide_routes
 from minik8s_modules.controllers.ingresses import decide_dns_status, decide_ingress_status, node_addresses
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_routes").glob("*.yml"))
@@ -41,14 +41,17 @@ def test_an_ingress_tells_where_it_answers_and_a_dns_object_why_not() -> None:
     routes = decide_routes(Cluster([], [ingress], [], {}))
     addresses = node_addresses([node, {"status": {}}])
     assert decide_ingress_status(ingress, routes, addresses) == {"loadBalancer": {"ingress": [{"ip": "192.0.2.4"}]}}
-    younger = {**dns, "metadata": {**dns["metadata"], "creationTimestamp": "2026-11-20T00:00:00Z"}}
-    older = {**ingress, "metadata": {**ingress["metadata"], "creationTimestamp": "2026-11-19T00:00:00Z"}}
+    younger, older = _since(dns, "2026-11-20T00:00:00Z"), _since(ingress, "2026-11-19T00:00:00Z")
     status = decide_dns_status(younger, decide_routes(Cluster([younger], [older], [], {})), NOW)
     accepted = status["conditions"][0]
     assert (accepted["type"], accepted["status"], accepted["reason"]) == ("Accepted", "False", "HostConflict")
     assert "Ingress default/i" in accepted["message"]
     again = decide_dns_status({**younger, "status": status}, decide_routes(Cluster([younger], [older], [], {})), NOW)
     assert again == status
+
+
+def _since(obj: dict[str, Any], moment: str) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": moment}}
 
 
 def _backend() -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""What is behind a Service, and why a pod that it selects is not: for ``describe``, ``why`` and ``trace``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client.api import ApiClient
+
+SERVICE_NAME = "kubernetes.io/service-name"
+_WIDTH = 14
+CauseOf = Callable[[JsonObject], str]
+
+
+class Behind(NamedTuple):
+    """The slices of a Service and the pods that it selects."""
+
+    slices: Sequence[JsonObject]
+    pods: Sequence[JsonObject]
+
+
+def behind(client: ApiClient, service: JsonObject) -> Behind:
+    """Return what is behind a Service. Raises as the API does."""
+    namespace = objects.namespace(service)
+    slices = client.list(ENDPOINT_SLICE, namespace, label_selector=f"{SERVICE_NAME}={objects.name(service)}").items
+    wanted = objects.spec(service).get("selector") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+    return Behind(slices, client.list(POD, namespace, label_selector=selector).items if wanted else [])
+
+
+def endpoints(found: Behind) -> Iterator[tuple[str, str]]:
+    """Yield (address:port, what stands there) of each endpoint."""
+    for one in found.slices:
+        numbers = [port["port"] for port in one.get("ports") or [] if port.get("port")]
+        for endpoint in one.get("endpoints") or []:
+            yield ",".join(f"{endpoint['addresses'][0]}:{number}" for number in numbers or ["?"]), _about(endpoint)
+
+
+def _about(endpoint: JsonObject) -> str:
+    told = endpoint.get("conditions") or {}
+    state = (
+        "ready" if told.get("ready") is not False else "serving while it ends" if told.get("serving") else "not ready"
+    )
+    target = endpoint.get("targetRef") or {}
+    who = f"{target.get('kind', '').lower()} {target.get('name')}, " if target else ""
+    where = f", node {endpoint['nodeName']}" if endpoint.get("nodeName") else ""
+    return f"{who}{state}{where}"
+
+
+def absentees(service: JsonObject, found: Behind, cause_of: CauseOf) -> Iterator[tuple[str, str]]:
+    """Yield (pod, why it is not among the ready endpoints) of the pods that a Service selects."""
+    ready = {
+        (endpoint.get("targetRef") or {}).get("uid")
+        for one in found.slices
+        for endpoint in one.get("endpoints") or []
+        if one.get("ports") and (endpoint.get("conditions") or {}).get("ready") is not False
+    }
+    for pod in found.pods:
+        if objects.uid(pod) not in ready:
+            yield objects.name(pod), _why_absent(service, pod, cause_of)
+
+
+def _why_absent(service: JsonObject, pod: JsonObject, cause_of: CauseOf) -> str:
+    status = objects.status(pod)
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return f"it is over ({status['phase']})"
+    if objects.is_deleting(pod):
+        return "it is being deleted"
+    if not status.get("podIP"):
+        missing = "address" if objects.spec(pod).get("nodeName") else "node"
+        return f"it has no {missing} yet: {cause_of(pod) or 'it is on its way'}"
+    ready = objects.condition(pod, "Ready") or {}
+    if ready.get("status") != "True":
+        return f"it is not ready: {cause_of(pod) or ready.get('message') or 'its readiness is not known yet'}"
+    unknown = [port["targetPort"] for port in objects.spec(service).get("ports") or [] if not _has(pod, port)]
+    named = ", ".join(map(str, unknown))
+    return f"no container of it has a port named {named}" if unknown else "it became ready a moment ago"
+
+
+def _has(pod: JsonObject, port: JsonObject) -> bool:
+    target = port.get("targetPort")
+    named = {one.get("name") for container in objects.containers(pod) for one in container.get("ports") or []}
+    return not isinstance(target, str) or target in named
+
+
+def service_cause(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
+    """Return why a Service leads nowhere in one line; empty when it leads somewhere, or to a name."""
+    wanted = objects.spec(service).get("selector") or {}
+    if objects.spec(service).get("type") == "ExternalName" or any(
+        "not ready" not in what for _, what in endpoints(found)
+    ):
+        return ""
+    if not wanted:
+        return "it has no selector, and nobody has given it endpoints"
+    missing = list(absentees(service, found, cause_of))
+    if not missing:
+        labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+        return f"no pod of namespace {objects.namespace(service)} has the labels {labels}"
+    name, why = missing[0]
+    several = f"none of {len(missing)} pods is an endpoint; " if len(missing) > 1 else ""
+    return f"{several}pod {name}: {why}"
+
+
+def endpoint_lines(service: JsonObject, found: Behind, cause_of: CauseOf) -> list[str]:
+    """Return the lines that ``describe`` shows of a Service."""
+    there = [f"{place} ({what})" for place, what in endpoints(found)]
+    absent = [f"pod {name}: {why}" for name, why in absentees(service, found, cause_of)]
+    lines = [f"{'Endpoints:':<{_WIDTH}}{_stacked(there)}"]
+    return [*lines, f"{'Not among them:':<16}{_stacked(absent, 16)}"] if absent else lines
+
+
+def _stacked(texts: Sequence[str], width: int = _WIDTH) -> str:
+    return ("\n" + " " * width).join(texts) or "<none>"

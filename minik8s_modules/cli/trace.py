@@ -1,0 +1,126 @@
+"""``trace HOST/PATH``: the way of a request as objects declare it: name → ingress → service → endpoints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.ingress_routes import (
+    ANY_HOST,
+    Cluster,
+    Routes,
+    decide_routes,
+    match,
+    port_of,
+)
+from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, NODE, SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.describing import find_cause
+from minik8s_modules.cli.service_endpoints import behind, endpoints, service_cause
+from minik8s_modules.client.api import ApiClient
+
+DOMAIN = "cluster.local"
+_WIDTH = 11
+
+
+class Line(NamedTuple):
+    """One station of the way; ``broken``: it ends here."""
+
+    station: str
+    text: str
+    broken: bool = False
+
+
+def trace(client: ApiClient, options: argparse.Namespace) -> int:
+    """Print the way; returns 1 where it leads nowhere."""
+    place = str(options.place).split("://", 1)[-1]
+    authority, slash, rest = place.partition("/")
+    host, path = authority.partition(":")[0], slash + rest or "/"
+    lines = list(way(client, host, path.partition("?")[0]))
+    before = ""
+    for line in lines:
+        shown = "" if line.station == before else line.station
+        sys.stdout.write(f"{shown:<{_WIDTH}}{line.text}\n")
+        before = line.station
+    return int(any(line.broken for line in lines))
+
+
+def way(client: ApiClient, host: str, path: str) -> Iterator[Line]:
+    """Yield the stations of a request. Raises as the API does."""
+    services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
+    dns, ingresses, classes = (client.list(kind).items for kind in (DNS, INGRESS, INGRESS_CLASS))
+    routes = decide_routes(Cluster(dns, ingresses, classes, services))
+    declared, route = match(routes, host, path)
+    if declared == ANY_HOST or not declared:
+        service = _named(services, host)
+        if service is not None:
+            address = (
+                objects.spec(service).get("clusterIP") or objects.spec(service).get("externalName") or "no address"
+            )
+            yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
+            yield from _behind(client, service)
+            return
+    yield from _name(client, routes, host, declared)
+    if not declared:
+        yield Line("ingress", f"no Ingress or DNS object declares {host}: nginx answers 404", broken=True)
+        return
+    shown = "any host" if declared == ANY_HOST else declared
+    if route is None:
+        known = ", ".join(sorted(one.path for one in routes.hosts[declared])) or "none"
+        yield Line("ingress", f"{shown} has no path for {path}: nginx answers 404 (paths: {known})", broken=True)
+        return
+    secret = routes.tls.get(declared)
+    yield Line("ingress", f"{shown} {route.kind} {route.path}: {route.owner}{f', TLS from {secret}' if secret else ''}")
+    service = services.get(route.service)
+    if service is None:
+        yield Line("service", f"there is no Service {route.service}: nginx answers 503", broken=True)
+        return
+    if port_of(service, route.port) is None:
+        yield Line("service", f"Service {route.service} has no port {route.port}: nginx answers 503", broken=True)
+        return
+    yield Line("service", f"{route.service}:{route.port} → {objects.spec(service).get('clusterIP')}")
+    yield from _behind(client, service)
+
+
+def _name(client: ApiClient, routes: Routes, host: str, declared: str) -> Iterator[Line]:
+    if declared in routes.resolved:
+        yield Line("name", f"{host} → the nginx of whatever node asks (cluster DNS)")
+        return
+    nodes = [one["address"] for node in client.list(NODE).items for one in objects.status(node).get("addresses") or []
+             if one.get("type") == "InternalIP"]  # fmt: skip
+    yield Line("name", f"{host}: not of the cluster's DNS; it must lead to a node ({', '.join(nodes) or 'none'})")
+
+
+def _named(services: dict[str, JsonObject], host: str) -> JsonObject | None:
+    """Return the Service that cluster DNS knows by this name, from pods of ``default``."""
+    parts = host.rstrip(".").removesuffix(f".svc.{DOMAIN}").removesuffix(".svc").split(".")
+    if len(parts) > 2:  # noqa: PLR2004 - service.namespace
+        return None
+    namespace = parts[1] if len(parts) > 1 else "default"
+    return services.get(f"{namespace}/{parts[0]}")
+
+
+def _behind(client: ApiClient, service: JsonObject) -> Iterator[Line]:
+    if objects.spec(service).get("type") == "ExternalName":
+        return
+    found = behind(client, service)
+    shown = [Line("endpoints", f"{place} ({what})") for place, what in endpoints(found)]
+    yield from shown
+
+    def cause_of(pod: JsonObject) -> str:
+        return find_cause(pod, (), lambda name: _node(client, name))
+
+    cause = service_cause(service, found, cause_of)
+    if cause:
+        yield Line("endpoints", f"none: {cause}", broken=True)
+
+
+def _node(client: ApiClient, name: str) -> JsonObject | None:
+    try:
+        return client.get(NODE, name)
+    except NotFound:
+        return None
