@@ -24,7 +24,7 @@ from minik8s_modules.controllers.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.events import EventController
 from minik8s_modules.controllers.ingresses import RouteController
 from minik8s_modules.controllers.job_controller import JobController
-from minik8s_modules.controllers.namespaces import NamespaceController
+from minik8s_modules.controllers.namespaces import NamespaceController, watched_kinds
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
 from minik8s_modules.controllers.pod_gc import TERMINATED_PODS, PodGc
@@ -78,7 +78,6 @@ def controllers(
         EndpointSliceController(context),
         EndpointsController(context),
         RouteController(context),
-        NamespaceController(client),
         NodeController(client, recorder),
         TaintController(context),
         TaintEvictionController(context),
@@ -88,7 +87,9 @@ def controllers(
         service_accounts(client),
         RootCa(client, authorities),
         QuotaController(context),
-        GarbageCollector(context),  # the last one: it shares the copies that the others have asked for
+        # these two last: they share the copies that the others have asked for
+        NamespaceController(client, copies=[context.informers.metadata_of(kind) for kind in watched_kinds()]),
+        GarbageCollector(context),
     ]
 
 

@@ -1,15 +1,16 @@
 """Deleting a namespace: its content first, then the namespace itself.
 
-``decide_namespace`` looks at what is left and says the next steps; the shell takes them and looks again, until the API
-has let the namespace go. Pods go first, alone: what they use stays until they have ended (Kubernetes' ordered namespace
-deletion, KEP-5080). Conditions and their words are Kubernetes' (pkg/controller/namespace/deletion).
+``decide_namespace`` looks at what is left and says the next steps; the shell takes them and looks again when something
+of it has gone, until the API has let the namespace go. Pods go first, alone: what they use stays until they have ended
+(Kubernetes' ordered namespace deletion, KEP-5080). Conditions and their words are Kubernetes'
+(pkg/controller/namespace/deletion).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
@@ -25,8 +26,10 @@ from minik8s_modules.runtime.workers import Workers
 log = logging.getLogger(__name__)
 
 FINALIZER = "kubernetes"
-# Pods end by themselves within their grace; looking costs one list of pods
-LOOK_AGAIN_S = 1.0
+# looking costs a list a kind. Where copies tell what goes, time is only the way out for what they do not show: Events
+LOOK_AGAIN_S, LOOK_AGAIN_WATCHED_S = 1.0, 30.0
+# what goes in one moment is looked at together
+_TOGETHER_S = 0.05
 # what one sync does at most before it gives its thread back: delete pods, look, delete the rest, look, finalize
 _ROUNDS = 4
 
@@ -55,6 +58,11 @@ def namespaced_kinds() -> tuple[Kind, ...]:
     """Return the kinds whose objects live in a namespace of their own, pods first."""
     kinds = [kind for kind in KINDS.all() if kind.namespaced and kind.stored and kind.storage is None]
     return tuple(sorted(kinds, key=lambda kind: kind != POD))
+
+
+def watched_kinds() -> tuple[Kind, ...]:
+    """Return the kinds whose deletions bring a namespace's end nearer; Events are too many, and go at once."""
+    return tuple(kind for kind in namespaced_kinds() if "watch" in kind.verbs and kind.kind != "Event")
 
 
 def decide_namespace(
@@ -174,9 +182,15 @@ class NamespaceApi(Source, Protocol):
 
 
 class NamespaceController:
-    """Empties and finalizes namespaces that are being deleted."""
+    """Empties and finalizes namespaces that are being deleted.
 
-    def __init__(self, client: NamespaceApi, clock: Clock | None = None) -> None:
+    Args:
+        client: an ``ApiClient``.
+        clock: of conditions and waits.
+        copies: tell when something of a namespace goes; without any it is looked at every second.
+    """
+
+    def __init__(self, client: NamespaceApi, clock: Clock | None = None, copies: Iterable[Informer] = ()) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[Key] = WorkQueue(self._clock)
@@ -184,6 +198,10 @@ class NamespaceController:
         self._informer = Informer(client, NAMESPACE, clock=self._clock)
         self._informer.add_handler(self._on_namespace)
         self._workers = Workers(self._queue, self.sync, "namespaces", count=2)
+        self._look_again_s = LOOK_AGAIN_S
+        for copy in copies:
+            self._look_again_s = LOOK_AGAIN_WATCHED_S
+            copy.add_handler(self._on_content)
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -205,7 +223,8 @@ class NamespaceController:
         except NotFound:
             self._failures.pop(key, None)
             return
-        self._queue.add_after(key, LOOK_AGAIN_S)
+        failed = bool(self._failures.get(key))
+        self._queue.add_after(key, LOOK_AGAIN_S if failed else self._look_again_s)
 
     def _round(self, key: Key) -> tuple[Step, ...]:
         namespace = self._client.get(NAMESPACE, key.name)
@@ -255,6 +274,13 @@ class NamespaceController:
             log.debug("namespace %s has changed: %s", key.name, error)
         else:
             log.info("namespace %s is empty and finalized", key.name)
+
+    def _on_content(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if old is None or new is not None:
+            return
+        namespace = self._informer.get("", objects.namespace(old))
+        if namespace is not None and objects.is_deleting(namespace):
+            self._queue.add_after(objects.key(namespace), _TOGETHER_S)
 
     def _on_namespace(self, _old: JsonObject | None, new: JsonObject | None) -> None:
         if new is not None and objects.is_deleting(new):

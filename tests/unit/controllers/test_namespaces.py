@@ -14,6 +14,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.client.informer import Informer
 from minik8s_modules.controllers.namespaces import (
     DeleteContent,
     Finalize,
@@ -170,6 +171,23 @@ def test_it_waits_for_pods_that_end_with_grace(api: FakeApi, controller: Namespa
     api.delete(POD, "slow", "shop", grace_s=0)
     controller.sync(Key("", "shop"))
     assert not exists(api, NAMESPACE, "shop")
+
+
+def test_what_goes_is_seen_without_looking_again(api: FakeApi):
+    copies = [Informer(api, kind) for kind in (POD, CONFIG_MAP, SECRET)]
+    controller = NamespaceController(api, copies=copies)
+    for copy in copies:
+        copy.start()
+    controller.start()
+    api.create(POD, {"metadata": {"name": "slow", "namespace": "shop"}, "spec": {"nodeName": "n"}})
+    a_namespace_with_content(api)
+    until(lambda: len(api.list(POD, "shop").items) == 1, 20)
+    until(lambda: "NamespaceContentRemaining" in str(api.get(NAMESPACE, "shop")), 20)
+    api.delete(POD, "slow", "shop", grace_s=0)
+    until(lambda: not exists(api, NAMESPACE, "shop"), 20)
+    controller.stop()
+    for copy in copies:
+        copy.stop()
 
 
 def test_a_deletion_that_is_refused_shows_in_the_conditions_and_is_tried_again(
