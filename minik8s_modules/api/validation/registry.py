@@ -8,6 +8,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
     infrastructure,
+    jobs,
     originals,
     others,
     pods,
@@ -45,8 +46,8 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("apps", "StatefulSet"): workloads.validate_stateful_set,
     ("apps", "DaemonSet"): workloads.validate_daemon_set,
     ("apps", "ControllerRevision"): workloads.validate_controller_revision,
-    ("batch", "Job"): workloads.validate_job,
-    ("batch", "CronJob"): workloads.validate_cron_job,
+    ("batch", "Job"): jobs.validate_job,
+    ("batch", "CronJob"): jobs.validate_cron_job,
     ("autoscaling", "HorizontalPodAutoscaler"): policies.validate_autoscaler,
     ("policy", "PodDisruptionBudget"): policies.validate_budget,
     ("", "ResourceQuota"): quotas.validate_quota,
@@ -83,7 +84,7 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("apps", "DaemonSet"): workloads.immutable("selector"),
     ("apps", "StatefulSet"): workloads.validate_stateful_set_update,
     ("apps", "ControllerRevision"): workloads.validate_controller_revision_update,
-    ("batch", "Job"): workloads.validate_job_update,
+    ("batch", "Job"): jobs.validate_job_update,
     ("", "ResourceQuota"): quotas.validate_quota_update,
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class_update,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class_update,

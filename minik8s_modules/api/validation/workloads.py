@@ -1,13 +1,13 @@
-"""Validation of the kinds that make pods. Source: kubernetes ``pkg/apis/{apps,batch}/validation/validation.go``."""
+"""Validation of the kinds that keep pods. Source: kubernetes ``pkg/apis/apps/validation/validation.go``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import cron, objects
+from minik8s_modules.api import objects
 from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, name, namespace, spec
+from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.validation import common, shared
 
 # the pods that Kubernetes is made for (its "considerations for large clusters"): more is a mistake, and would be tried
@@ -15,7 +15,6 @@ MOST_COPIES = 150_000
 _STATEFUL_CHANGES = (
     "replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
 )  # fmt: skip
-_LONGEST_CRON_JOB = 52  # eleven characters of 63 are for the jobs' own endings
 
 
 def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
@@ -155,88 +154,3 @@ def validate_controller_revision(revision: JsonObject) -> list[Cause]:
 def validate_controller_revision_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old revision may not become the new one: its data stays."""
     return [] if new.get("data") == old.get("data") else [common.immutable("data", new.get("data"))]
-
-
-# --- jobs -----------------------------------------------------------------------------------------
-
-_JOB_COUNTS = (
-    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex", "maxFailedIndexes",
-)  # fmt: skip
-
-
-def validate_job(job: JsonObject) -> list[Cause]:
-    """Return why the job may not be kept."""
-    declared = spec(job)
-    causes = _job_spec("spec", declared)
-    if declared.get("selector") is None:
-        causes.append(common.required("spec.selector"))
-    else:
-        causes += shared.label_selector("spec.selector", declared["selector"])
-    return causes
-
-
-def _job_spec(at: str, declared: JsonObject) -> list[Cause]:
-    causes = shared.not_negative(at, declared, *_JOB_COUNTS)
-    mode = declared.get("completionMode")
-    if mode not in {None, "NonIndexed", "Indexed"}:
-        causes.append(common.not_supported(f"{at}.completionMode", mode, ["NonIndexed", "Indexed"]))
-    if mode == "Indexed" and declared.get("completions") is None:
-        causes.append(common.required(f"{at}.completions", "when completion mode is Indexed"))
-    if declared.get("backoffLimitPerIndex") is not None and mode != "Indexed":
-        told = "requires indexed completion mode"
-        causes.append(common.invalid(f"{at}.backoffLimitPerIndex", declared["backoffLimitPerIndex"], told))
-    template = declared.get("template") or {}
-    causes += shared.pod_template(f"{at}.template", template)
-    policy = (template.get("spec") or {}).get("restartPolicy")
-    if policy not in {"OnFailure", "Never"}:
-        causes.append(common.not_supported(f"{at}.template.spec.restartPolicy", policy, ["OnFailure", "Never"]))
-    return causes
-
-
-def validate_job_update(new: JsonObject, old: JsonObject) -> list[Cause]:
-    """Return why the old job may not become the new one: whose pods it counts, and which, stays."""
-    causes = immutable("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex")(new, old)
-    after, before = spec(new), spec(old)
-    elastic = after.get("completionMode") == "Indexed" and after.get("completions") == after.get("parallelism")
-    if after.get("completions") != before.get("completions") and not elastic:
-        causes.append(common.immutable("spec.completions", after.get("completions")))
-    return causes
-
-
-def validate_cron_job(cron_job: JsonObject) -> list[Cause]:
-    """Return why the cron job may not be kept."""
-    declared = spec(cron_job)
-    causes = schedule("spec.schedule", declared.get("schedule") or "")
-    causes += _time_zone(declared.get("timeZone"))
-    policies = ("Allow", "Forbid", "Replace")
-    causes += shared.one_of("spec.concurrencyPolicy", declared.get("concurrencyPolicy"), policies)
-    causes += shared.not_negative(
-        "spec", declared, "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"
-    )
-    causes += _job_spec("spec.jobTemplate.spec", (declared.get("jobTemplate") or {}).get("spec") or {})
-    if len(name(cron_job)) > _LONGEST_CRON_JOB:
-        told = f"must be no more than {_LONGEST_CRON_JOB} characters"
-        causes.append(common.invalid("metadata.name", name(cron_job), told))
-    return causes
-
-
-def schedule(field: str, text: str) -> list[Cause]:
-    """Return what is wrong with a cron schedule: five fields, or ``@hourly`` and the like, or ``@every 5m``."""
-    if not text:
-        return [common.required(field)]
-    if "TZ" in text:
-        return [common.invalid(field, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")]
-    try:
-        cron.parse(text)
-    except cron.BadSchedule as error:
-        return [common.invalid(field, text, str(error))]
-    return []
-
-
-def _time_zone(zone: str | None) -> list[Cause]:
-    try:
-        cron.zone_of(zone)
-    except cron.BadSchedule as error:
-        return [common.invalid("spec.timeZone", zone, str(error))]
-    return []
