@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place
+from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
@@ -54,6 +54,7 @@ class NamesFeed:
         self._stale = True
         self._lock = threading.Lock()
         self._behind: frozenset[str] = frozenset()
+        self._owners: dict[str, frozenset[str]] = {}
         self._named = NOTHING_NAMED
 
     @property
@@ -95,12 +96,22 @@ class NamesFeed:
             self._named = self._named._replace(dns=self._book.entries())
             return self._named
 
+    def owners(self, host: str) -> list[JsonObject]:
+        """Return the DNS and Ingress objects that have a host or a path of it."""
+        with self._lock:
+            names = self._owners.get(host, frozenset())
+        known = [
+            (kind.kind, each) for kind in (DNS, INGRESS) if kind in self._copies for each in self._copies[kind].list()
+        ]
+        return [each for kind, each in known if owner_of(kind, each) in names]
+
     def _decide(self) -> None:
         services = {str(objects.key(each)): each for each in self._services.services()}
         dns, ingresses, classes = (self._copies[kind].list() for kind in _KINDS)
         cluster = Cluster(dns, ingresses, classes, services)
         routes = decide_routes(cluster)
         self._behind = frozenset(route.service for places in routes.hosts.values() for route in places)
+        self._owners = {host: frozenset(one.owner for one in places) for host, places in routes.hosts.items()}
         if self._renderer is None:
             return
         self._book.put_hosts(routes.resolved, self._settings.dns.listen)

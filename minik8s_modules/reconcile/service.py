@@ -20,6 +20,7 @@ from minik8s_modules.reconcile.household import Household
 from minik8s_modules.reconcile.housekeeping import NO_POLICIES, Housekeeper, Policies
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.ingress_feed import NamesFeed
+from minik8s_modules.reconcile.ingress_telling import NameTeller
 from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
@@ -88,6 +89,7 @@ class ShardService:
         self._named = NamesFeed(api, self._services, settings, self._on_services, self._cache)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
         self._service_teller = ServiceTeller(self._recorder, self._services.service, self._node)
+        self._name_teller = NameTeller(self._recorder, self._services.service, self._named.owners, self._node)
         self._writer = StatusWriter(MirrorApi(api, self._static, self._told), self._view, self._release, clock)
         self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock, policies.reserved)
         self._references = ReferencedObjects(self._cache, self._on_references)
@@ -205,6 +207,7 @@ class ShardService:
     def _on_outcome(self, outcome: Outcome) -> None:
         if not self._checks.take(outcome) and not self._household.take(outcome):
             self._service_teller.on_outcome(outcome)
+            self._name_teller.on_outcome(outcome)
             self.loop.on_outcome(outcome)
 
     def _on_gateway(self, message: JsonObject) -> None:
