@@ -9,6 +9,9 @@ short_description: The network that a node's pods are attached to
 description:
   - Makes the bridge with the pods' gateway address, turns IPv4 forwarding on, masquerades what leaves the cluster
     (table C(ip minik8s_pods) of nftables), and accepts forwarding of the bridge where Docker's policy drops it.
+  - With the driver C(vxlan) also the ways to the pods of the other nodes - a VXLAN device, its forwarding table, next
+    hops and routes, all computed from the declared peers; nothing is learned. With C(direct), peers in the same network
+    are routed to without a tunnel.
   - Removes all of that, except forwarding itself, when the network is no longer declared.
 options:
   node:
@@ -78,6 +81,28 @@ EXAMPLES = r"""
         gateway: 10.244.0.1
         cluster_cidr: 10.244.0.0/16
         mtu: 1500
+
+- name: The pod network of a node among others
+  minik8s_network:
+    node: worker-1
+    entries:
+      pod-network:
+        driver: vxlan
+        bridge: mk8s-br0
+        cidr: 10.244.0.0/24
+        gateway: 10.244.0.1
+        cluster_cidr: 10.244.0.0/16
+        mtu: 1450
+        overlay:
+          device: mk8s-vx0
+          vni: 1
+          port: 8472
+          address: 192.0.2.21
+          direct: false
+          peers:
+            worker-2:
+              cidr: 10.244.1.0/24
+              address: 192.0.2.22
 """
 
 RETURN = r"""

@@ -1,8 +1,7 @@
 """Section ``network``: what a node's pods are attached to. One entry, ``pod-network``; a driver realizes it.
 
-The driver ``bridge`` makes a bridge with the pods' gateway address, turns forwarding on, masquerades what leaves the
-cluster and lets pods pass Docker's FORWARD policy. Further drivers (vxlan, weave, cni) come in beside it: a driver
-says what should be, what is, and how one difference is mended; aspects are compared by their text.
+A driver says what should be, what is, and how one difference is mended; aspects are compared by their text. ``bridge``
+(``network_bridge.py``) is a node by itself, ``vxlan`` (``network_vxlan.py``) adds the ways to the other nodes' pods.
 """
 
 from __future__ import annotations
@@ -10,16 +9,18 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any
 
 from . import netfilter
 from .documents import Entries
 from .faults import KeyFault
-from .netlink import Address, Link, Netlink
-from .schema import TEXT, WHOLE, Field, Schema, check_fields
-from .section import Context, Facets, Plan, Scope, Step
+from .netlink import Link
+from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, Observed, alias_of
+from .network_vxlan import VxlanDriver
+from .overlay_links import OverlayNetlink
+from .schema import OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from .section import Context, Plan, Scope, Step
 
-KEY = "pod-network"
 ENTRY: Schema = {
     "driver": Field((TEXT,)),
     "bridge": Field((TEXT,)),
@@ -27,135 +28,13 @@ ENTRY: Schema = {
     "gateway": Field((TEXT,)),
     "cluster_cidr": Field((TEXT,)),
     "mtu": Field((WHOLE,)),
+    "overlay": Field((OBJECT,), required=False),
 }
-FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 NAME_LIMIT = 15  # IFNAMSIZ - 1
 LEAST_MTU = 576  # RFC 791: what every IPv4 host must take
 
 
-class Observed(NamedTuple):
-    """The node's network as the kernel has it."""
-
-    links: dict[str, Link]
-    addresses: list[Address]
-    forwarding: str
-    chains: dict[str, list[str]]
-    forwards: dict[str, list[str]] | None
-
-
-class Driver(Protocol):
-    """How one kind of pod network is realized."""
-
-    def declared(self, node: str, entry: Mapping[str, Any]) -> Facets:
-        """Return what should be."""
-
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
-        """Return what is, with the same aspects."""
-
-    def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
-        """Make one aspect right."""
-
-
-def alias_of(node: str) -> str:
-    """Return the mark on a bridge that tells it is this node's."""
-    return f"minik8s {node} {KEY}"
-
-
-class BridgeDriver:
-    """Bridge, gateway address, forwarding, masquerade and accepted forwarding."""
-
-    def declared(self, node: str, entry: Mapping[str, Any]) -> Facets:
-        """Return what should be."""
-        prefix_length = entry["cidr"].partition("/")[2]
-        return {
-            "bridge": f"{entry['bridge']} up mtu {entry['mtu']}",
-            "address": f"{entry['gateway']}/{prefix_length}",
-            "ip_forward": "1",
-            "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
-            "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
-        }
-
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
-        """Return what is."""
-        name = entry["bridge"]
-        link = observed.links.get(name)
-        up = f"{name} {'up' if link.up else 'down'} mtu {link.mtu}" if link and link.kind == "bridge" else ""
-        here = [
-            f"{each.ip}/{each.prefix_length}" for each in observed.addresses if link and each.ifindex == link.ifindex
-        ]
-        rules = [line for line in observed.chains.get(name, []) if line != netfilter.HOOK]
-        hooked = netfilter.HOOK in observed.chains.get(name, [])
-        passing = netfilter.forward_rules(node, name) if observed.forwards is None else observed.forwards.get(name, [])
-        return {
-            "bridge": up,
-            "address": " ".join(here),
-            "ip_forward": observed.forwarding,
-            "masquerade": "; ".join(rules) if hooked else "",
-            "forward": "; ".join(passing),
-        }
-
-    def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
-        """Make one aspect right."""
-        mending: dict[str, Callable[[Context, Mapping[str, Any]], None]] = {
-            "bridge": _mend_bridge,
-            "address": _mend_address,
-            "ip_forward": _mend_forwarding,
-            "masquerade": _mend_masquerade,
-            "forward": _mend_forward,
-        }
-        mending[aspect](context, entry)
-
-
-DRIVERS: dict[str, Driver] = {"bridge": BridgeDriver()}
-
-
-def _bridge(netlink: Netlink, name: str) -> Link:
-    link = netlink.link(name)
-    if link is None or link.kind != "bridge":
-        seen = f"exists and is no bridge but {link.kind or 'physical'}" if link else "does not exist"
-        raise KeyFault("NetworkNotReady", f"device {name} {seen}")
-    return link
-
-
-def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
-    with Netlink() as netlink:
-        if netlink.link(entry["bridge"]) is None:
-            context.checkpoint("create bridge")
-            netlink.add_bridge(entry["bridge"], entry["mtu"])
-        link = _bridge(netlink, entry["bridge"])
-        context.checkpoint("set bridge")
-        netlink.set_link(link.ifindex, up=True, mtu=entry["mtu"], alias=alias_of(context.node))
-
-
-def _mend_address(context: Context, entry: Mapping[str, Any]) -> None:
-    wanted_ip, prefix_length = entry["gateway"], int(entry["cidr"].partition("/")[2])
-    with Netlink() as netlink:
-        link = _bridge(netlink, entry["bridge"])
-        wanted = Address(link.ifindex, wanted_ip, prefix_length)
-        for other in netlink.addresses():
-            if other.ifindex == link.ifindex and other != wanted:
-                context.checkpoint("delete address")
-                netlink.delete_address(other)
-        context.checkpoint("add address")
-        netlink.add_address(wanted)
-
-
-def _mend_forwarding(context: Context, _entry: Mapping[str, Any]) -> None:
-    context.checkpoint("ip_forward")
-    with open(FORWARDING, "w", encoding="ascii") as target:
-        target.write("1")
-
-
-def _mend_masquerade(context: Context, entry: Mapping[str, Any]) -> None:
-    context.checkpoint("nft transaction")
-    rule = netfilter.masquerade_rule(context.node, entry["cidr"], entry["cluster_cidr"])
-    netfilter.set_chain(entry["bridge"], rule)
-
-
-def _mend_forward(context: Context, entry: Mapping[str, Any]) -> None:
-    present = (netfilter.forwards(context.node) or {}).get(entry["bridge"], [])
-    context.checkpoint("iptables transaction")
-    netfilter.set_forwards(present, netfilter.forward_rules(context.node, entry["bridge"]))
+DRIVERS: dict[str, Driver] = {"bridge": BridgeDriver(), "vxlan": VxlanDriver()}
 
 
 class Network:
@@ -183,20 +62,28 @@ class Network:
             raise KeyFault("InvalidEntry", f"{key}: {error}") from None
         if not inside:
             raise KeyFault("InvalidEntry", f"{key}.gateway {entry['gateway']} is not in {entry['cidr']}")
+        DRIVERS[entry["driver"]].check(key, entry)
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return links, addresses and rules."""
-        with Netlink() as netlink:
+        overlaid = "overlay" in entries.get(KEY, {})
+        with OverlayNetlink() as netlink:
             links, addresses = netlink.links(), netlink.addresses()
+            overlay = netlink.overlay(links.get(entries[KEY]["overlay"]["device"])) if overlaid else None
         with open(FORWARDING, encoding="ascii") as source:
             forwarding = source.read().strip()
-        return Observed(links, addresses, forwarding, netfilter.chains(), netfilter.forwards(context.node))
+        return Observed(links, addresses, forwarding, netfilter.chains(), netfilter.forwards(context.node), overlay)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
         plan = Plan()
         declared = entries[KEY]["bridge"] if KEY in entries else None
         if scope.covers(KEY):
+            keep = entries[KEY].get("overlay", {}).get("device") if KEY in entries else None
+            for link in _overlays(context.node, observed):
+                if link.name != keep:
+                    plan.steps.append(Step("unoverlay", KEY, link.name, link))
+                    plan.differs(KEY, {"vxlan": link.name}, None)
             for name in _ours(context.node, observed):
                 if name != declared:
                     _plan_removal(plan, name, observed)
@@ -220,9 +107,17 @@ class Network:
         context.checkpoint("iptables transaction")
         netfilter.set_forwards((netfilter.forwards(context.node) or {}).get(step.data, []), [])
 
+    def _unoverlay(self, context: Context, step: Step) -> None:
+        context.checkpoint("delete overlay")
+        with OverlayNetlink() as netlink:
+            links = netlink.links().values()
+            ours = {link.ifindex for link in links if link.alias == alias_of(context.node)}
+            sources = {each.ip for each in netlink.addresses() if each.ifindex in ours}
+            netlink.delete_overlay(step.data.ifindex, sources)
+
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
-        with Netlink() as netlink:
+        with OverlayNetlink() as netlink:
             netlink.delete_link(step.data)
 
     def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
@@ -231,8 +126,13 @@ class Network:
             return {}
         seen = self.observe(context, entries, Scope()) if touched else observed
         driver = DRIVERS[entries[KEY]["driver"]]
-        right = driver.found(context.node, entries[KEY], seen) == driver.declared(context.node, entries[KEY])
+        right = driver.found(context.node, entries[KEY], seen) == driver.declared(context.node, entries[KEY], seen)
         return {KEY: {"state": "present"} if right else None}
+
+
+def _overlays(node: str, observed: Observed) -> list[Link]:
+    """Return the overlay devices this node has."""
+    return [link for link in observed.links.values() if link.alias == alias_of(node) and link.kind == "vxlan"]
 
 
 def _ours(node: str, observed: Observed) -> list[str]:
@@ -256,7 +156,7 @@ def _plan_removal(plan: Plan, bridge: str, observed: Observed) -> None:
 
 def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: Observed, node: str) -> None:
     driver = DRIVERS[entry["driver"]]
-    found, declared = driver.found(node, entry, observed), driver.declared(node, entry)
+    found, declared = driver.found(node, entry, observed), driver.declared(node, entry, observed)
     link = observed.links.get(entry["bridge"])
     if link is not None and link.kind == "bridge" and link.alias != alias_of(node):
         found["bridge"] += " without our mark"

@@ -1,0 +1,141 @@
+"""What the driver vxlan asks of the kernel beyond links and addresses: VXLAN devices, their FDB, neighbours, routes.
+
+Routes of ours carry the protocol number ``PROTOCOL`` and, as source, the bridge's gateway address: the kernel drops
+them when that address goes, so nothing of them outlives the bridge.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+
+from .netlink import MAIN_TABLE, Link, Netlink
+
+PROTOCOL = 78  # nobody's in /etc/iproute2/rt_protos
+PERMANENT = 0x80  # NUD_PERMANENT of linux/neighbour.h
+SELF = 0x02  # NTF_SELF: the device's own FDB, not that of a bridge it is in
+ZERO_MAC = "00:00:00:00:00:00"
+
+
+class Tunnel(NamedTuple):
+    """A VXLAN device's own settings."""
+
+    vni: int
+    local: str
+    port: int
+    mac: str
+    learning: bool
+
+
+class OverlayRoute(NamedTuple):
+    """A route to another node's pods; ``protocol`` tells whether it is ours."""
+
+    destination: str
+    gateway: str
+    ifindex: int
+    source: str
+    protocol: int
+
+
+class Overlay(NamedTuple):
+    """An overlay as the kernel has it: its device's settings, its FDB, its next hops, and all routes."""
+
+    tunnel: Tunnel | None
+    forwarding: set[tuple[str, str]]
+    neighbours: set[tuple[str, str]]
+    routes: list[OverlayRoute]
+
+
+class OverlayNetlink(Netlink):
+    """Netlink with the words for overlays."""
+
+    def __enter__(self) -> OverlayNetlink:
+        """Return itself."""
+        return self
+
+    def overlay(self, link: Link | None) -> Overlay:
+        """Return what there is; ``link`` is the VXLAN device, if it exists."""
+        if link is None or link.kind != "vxlan":
+            return Overlay(None, set(), set(), self.overlay_routes())
+        at = link.ifindex
+        return Overlay(self.tunnel(at), self.forwarding(at), self.neighbours(at), self.overlay_routes())
+
+    def delete_overlay(self, index: int, sources: set[str]) -> None:
+        """Take away our routes that leave from ``sources``, then the device: what is left is found by the device."""
+        for route in self.overlay_routes():
+            if route.protocol == PROTOCOL and route.source in sources:
+                self.delete_overlay_route(route)
+        self.delete_link(index)
+
+    def tunnel(self, index: int) -> Tunnel | None:
+        """Return the settings of a VXLAN device, None when it is none."""
+        (message,) = self._ask("link", "get", index=index)
+        information = message.get_attr("IFLA_LINKINFO")
+        if information is None or information.get_attr("IFLA_INFO_KIND") != "vxlan":
+            return None
+        data = information.get_attr("IFLA_INFO_DATA")
+        return Tunnel(
+            data.get_attr("IFLA_VXLAN_ID"),
+            data.get_attr("IFLA_VXLAN_LOCAL") or "",
+            data.get_attr("IFLA_VXLAN_PORT"),
+            message.get_attr("IFLA_ADDRESS"),
+            bool(data.get_attr("IFLA_VXLAN_LEARNING")),
+        )
+
+    def add_tunnel(self, name: str, tunnel: Tunnel, mtu: int) -> None:
+        """Create a VXLAN device, up."""
+        settings = {"vxlan_id": tunnel.vni, "vxlan_local": tunnel.local, "vxlan_port": tunnel.port}
+        self._ask(
+            "link", "add", ifname=name, kind="vxlan", address=tunnel.mac, mtu=mtu, state="up",
+            vxlan_learning=tunnel.learning, **settings,
+        )  # fmt: skip
+
+    def forwarding(self, index: int) -> set[tuple[str, str]]:
+        """Return the FDB of a VXLAN device: (MAC, machine)."""
+        found = (each for each in self._dump("fdb", ifindex=index) if each["ifindex"] == index)
+        return {(each.get_attr("NDA_LLADDR") or ZERO_MAC, each.get_attr("NDA_DST") or "") for each in found}
+
+    def neighbours(self, index: int) -> set[tuple[str, str]]:
+        """Return the permanent neighbours of a device: (address, MAC)."""
+        found = (each for each in self._dump("neigh", family=socket.AF_INET) if each["ifindex"] == index)
+        return {
+            (each.get_attr("NDA_DST"), each.get_attr("NDA_LLADDR") or "") for each in found if each["state"] & PERMANENT
+        }
+
+    def add_forwarding(self, index: int, mac: str, address: str) -> None:
+        """Tell a VXLAN device on which machine a MAC is; another one is forgotten."""
+        self._ask("fdb", "replace", ifindex=index, lladdr=mac, dst=address, flags=SELF, state=PERMANENT)
+
+    def add_neighbour(self, index: int, address: str, mac: str) -> None:
+        """Tell a device the MAC of a next hop, for good."""
+        self._ask("neigh", "replace", ifindex=index, dst=address, lladdr=mac, state=PERMANENT)
+
+    def delete_forwarding(self, index: int, mac: str, address: str) -> None:
+        """Forget where a MAC is."""
+        self._ask("fdb", "del", ifindex=index, lladdr=mac, flags=SELF, **({"dst": address} if address else {}))
+
+    def delete_neighbour(self, index: int, address: str) -> None:
+        """Forget a next hop."""
+        self._ask("neigh", "del", ifindex=index, dst=address)
+
+    def overlay_routes(self) -> list[OverlayRoute]:
+        """Return the IPv4 routes of the main table with source and protocol."""
+        found = []
+        for each in self._dump("route", family=socket.AF_INET):
+            to = each.get_attr("RTA_DST")
+            if each["table"] == MAIN_TABLE and to:
+                gateway, source = each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_PREFSRC") or ""
+                index, protocol = each.get_attr("RTA_OIF") or 0, each["proto"]
+                found.append(OverlayRoute(f"{to}/{each['dst_len']}", gateway, index, source, protocol))
+        return found
+
+    def set_overlay_route(self, route: OverlayRoute) -> None:
+        """Make a route of ours; the next hop need not be in a network of the device."""
+        self._ask(
+            "route", "replace", dst=route.destination, gateway=route.gateway, oif=route.ifindex,
+            prefsrc=route.source, proto=PROTOCOL, flags=["onlink"],
+        )  # fmt: skip
+
+    def delete_overlay_route(self, route: OverlayRoute) -> None:
+        """Take a route of ours away."""
+        self._ask("route", "del", dst=route.destination, oif=route.ifindex, proto=PROTOCOL)

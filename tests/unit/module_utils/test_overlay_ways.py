@@ -1,0 +1,69 @@
+"""How a node reaches the pods of the others, and which overlays are refused."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.network import Network
+from minik8s_modules.module_utils.minik8s.network_vxlan import Underlay, Way, mac_of, ways
+
+NEAR = {"cidr": "10.244.1.0/24", "address": "192.0.2.22"}
+FAR = {"cidr": "10.244.2.0/24", "address": "198.51.100.1"}
+UNDERLAY = Underlay(2, "eth0", 1500, ipaddress.IPv4Network("192.0.2.0/24"))
+
+
+def entry(**overlay: Any) -> dict[str, Any]:
+    made = {"device": "mk8s-vx0", "vni": 1, "port": 8472, "address": "192.0.2.21", "direct": True, "peers": {}}
+    base = {"driver": "vxlan", "bridge": "mk8s-br0", "cidr": "10.244.0.0/24", "gateway": "10.244.0.1"}
+    return {**base, "cluster_cidr": "10.244.0.0/16", "mtu": 1450, "overlay": {**made, **overlay}}
+
+
+def test_only_neighbours_are_reached_without_a_tunnel_and_only_when_asked() -> None:
+    peers = {"far": FAR, "near": NEAR}
+    tunneled = Way("10.244.2.0/24", "10.244.2.0", mac_of("far"), "198.51.100.1")
+    assert ways(entry(peers=peers), UNDERLAY) == [tunneled, Way("10.244.1.0/24", "192.0.2.22")]
+    assert all(way.mac for way in ways(entry(peers=peers, direct=False), UNDERLAY))
+    assert all(way.mac for way in ways(entry(peers=peers), Underlay()))
+
+
+def test_macs_are_local_single_and_depend_on_the_name_alone() -> None:
+    assert mac_of("a") == mac_of("a") != mac_of("b")
+    assert mac_of("a").startswith("02:")
+    assert len(mac_of("a")) == 17
+
+
+@pytest.mark.parametrize(
+    ("overlay", "words"),
+    [
+        ({"vni": 2**24}, "overlay.vni is 16777216"),
+        ({"port": 0}, "overlay.port is 0"),
+        ({"direct": 1}, "overlay.direct must be bool"),
+        ({"device": "mk8s-br0"}, "is no device name, or the bridge's"),
+        ({"device": "a" * 16}, "is no device name"),
+        ({"address": "here"}, "overlay.address"),
+        ({"peers": []}, "overlay.peers must be dict"),
+        ({"peers": {"b": {"cidr": "10.244.1.0/24"}}}, "overlay.peers.b.address is missing"),
+        ({"peers": {"b": {**NEAR, "address": "nowhere"}}}, "overlay.peers.b.address"),
+        ({"peers": {"b": {**NEAR, "cidr": "10.244.1.1/24"}}}, "overlay.peers.b.cidr"),
+        ({"peers": {"b": {**NEAR, "cidr": "10.9.1.0/24"}}}, "is not in 10.244.0.0/16"),
+        ({"peers": {"b": {**NEAR, "cidr": "10.244.0.0/25"}}}, "overlaps 10.244.0.0/24 of the node itself"),
+        ({"peers": {"b": NEAR, "c": NEAR}}, "overlaps 10.244.1.0/24 of b"),
+    ],
+)
+def test_overlays_that_cannot_be_are_refused(overlay: dict[str, Any], words: str) -> None:
+    with pytest.raises(KeyFault, match=words):
+        Network().check_entry("pod-network", entry(**overlay))
+
+
+def test_an_overlay_belongs_to_its_driver() -> None:
+    Network().check_entry("pod-network", entry(peers={"b": NEAR, "c": FAR}))
+    with pytest.raises(KeyFault, match="for the driver vxlan, not for bridge"):
+        Network().check_entry("pod-network", {**entry(), "driver": "bridge"})
+    missing = entry()
+    del missing["overlay"]
+    with pytest.raises(KeyFault, match="overlay must be an object"):
+        Network().check_entry("pod-network", missing)
