@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
-from minik8s_modules.api import quantities
+from minik8s_modules.api import quantities, resources
 from minik8s_modules.api.objects import JsonObject, all_containers, spec
 
 Amounts = Mapping[str, str]
+_NANO = Decimal("1e-9")
 
 
 def items(limit_ranges: Iterable[JsonObject], kind: str) -> list[JsonObject]:
@@ -47,8 +48,18 @@ def claim_violations(claim: JsonObject, limit_ranges: list[JsonObject]) -> list[
     return [
         told
         for item in items(limit_ranges, "PersistentVolumeClaim")
-        for told in (*_least(item, asked, {}), *_most(item, asked, asked))
+        for told in (*_least(item, asked, {}), *_most_asked(item, asked))
     ]
+
+
+def _most_asked(item: JsonObject, requests: Amounts) -> Iterator[str]:
+    """A claim has no limits: what it asks for is what the maximum is of (``maxRequestConstraint``)."""
+    for resource, most in (item.get("max") or {}).items():
+        told = f"maximum {resource} usage per {item['type']} is {most}"
+        if resource not in requests:
+            yield f"{told}.  No request is specified"
+        elif quantities.parse(requests[resource]) > quantities.parse(most):
+            yield f"{told}, but request is {requests[resource]}"
 
 
 def _checked(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
@@ -90,16 +101,14 @@ def _ratio(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str
 
 
 def _total(pod: JsonObject, side: str) -> Amounts:
-    """Return a pod's amounts: the sum of its containers, or an init container's where that is larger."""
-    running: dict[str, Decimal] = {}
-    starting: dict[str, Decimal] = {}
-    for field, _, container in all_containers(pod):
-        for resource, amount in ((container.get("resources") or {}).get(side) or {}).items():
-            value = quantities.parse(amount)
-            if field == "containers":
-                running[resource] = running.get(resource, Decimal(0)) + value
-            else:
-                starting[resource] = max(starting.get(resource, value), value)
-    names = {*running, *starting}
-    zero = Decimal(0)
-    return {name: quantities.canonical(str(max(running.get(name, zero), starting.get(name, zero)))) for name in names}
+    """Return a pod's amounts: of its containers and sidecars, or of an init container and those where that is more."""
+
+    def of(container: JsonObject) -> dict[str, int]:
+        declared = (container.get("resources") or {}).get(side) or {}
+        return {name: int(quantities.parse(amount) / _NANO) for name, amount in declared.items()}
+
+    plain = {**pod, "spec": {**spec(pod), "overhead": {}}}
+    return {
+        name: quantities.canonical(f"{Decimal(amount) * _NANO:f}")
+        for name, amount in resources.pod_amounts(plain, of).items()
+    }

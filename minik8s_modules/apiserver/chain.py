@@ -49,7 +49,7 @@ _PODS, _WORKLOADS = (
         ("batch", "CronJob"),
     ),
 )
-_LIMITED = (POD.id, ("", "PersistentVolumeClaim"))
+_CLAIMS = (("", "PersistentVolumeClaim"),)
 _SIGNING = (CERTIFICATE_SIGNING_REQUEST.id,)
 _NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
 
@@ -60,7 +60,8 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, pod_admission.priority),
     Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, runtime_classes.runtime_class),
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, certificate_admission.requester),
-    Plugin("LimitRanger", "validate", _CREATE, _LIMITED, pod_admission.check_limits),
+    Plugin("LimitRanger", "validate", _CREATE, _PODS, pod_admission.check_limits),
+    Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, pod_admission.check_limits),
     Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, node_access.restrict),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, pod_admission.pod_security),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, pod_admission.template_security),

@@ -72,7 +72,7 @@ def fill_limits(write: Write) -> None:
 def check_limits(write: Write) -> None:
     """Refuse a new pod or claim that the namespace's LimitRanges do not allow."""
     ranges = _limit_ranges(write)
-    if not ranges:
+    if not ranges or write.target.subresource:
         return
     check = limits.pod_violations if write.target.kind is POD else limits.claim_violations
     found = check(write.new, ranges)

@@ -48,7 +48,7 @@ def test_a_claim_is_held_to_its_storage():
 
     assert told("1536Mi") == []
     assert told("512Mi") == ["minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi"]
-    assert told("3Gi") == ["maximum storage usage per PersistentVolumeClaim is 2Gi, but limit is 3Gi"]
+    assert told("3Gi") == ["maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"]
 
 
 @pytest.mark.parametrize(
