@@ -17,7 +17,16 @@ from datetime import UTC, datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.apply import LAST_APPLIED
-from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, NODE, POD, REPLICA_SET, STATEFUL_SET, Kind
+from minik8s_modules.api.kinds import (
+    CONTROLLER_REVISION,
+    DAEMON_SET,
+    DEPLOYMENT,
+    NODE,
+    POD,
+    REPLICA_SET,
+    STATEFUL_SET,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.cli import describing, output
@@ -132,8 +141,8 @@ def restart(client: ApiClient, options: argparse.Namespace) -> int:
 
 
 def undo(client: ApiClient, options: argparse.Namespace) -> int:
-    """Give deployments the template of an earlier revision."""
-    for place, obj in _each(client, options, (DEPLOYMENT,)):
+    """Give workloads the template of an earlier revision."""
+    for place, obj in _each(client, options, _ROLLED):
         if objects.spec(obj).get("paused"):
             raise UsageError(f"{name_of(place.kind, place.name)} is paused; resume it first, then undo")
         chosen = chosen_revision(revisions(client, obj), options.to_revision)
@@ -151,14 +160,20 @@ def undo(client: ApiClient, options: argparse.Namespace) -> int:
         client.patch(
             place.kind, place.name, place.namespace, body, patch_type="json", field_manager=options.field_manager
         )
-        print(f"{name_of(place.kind, place.name)} rolled back to revision {revision_of(chosen)}")
+        print(f"{name_of(place.kind, place.name)} rolled back to revision {number_of(chosen)}")
     return 0
 
 
-def revisions(client: ApiClient, deployment: JsonObject) -> list[JsonObject]:
-    """Return the replica sets of a deployment, the oldest revision first."""
-    found = client.list(REPLICA_SET, objects.namespace(deployment)).items
-    return sorted((each for each in found if _is_controlled(each, deployment)), key=revision_of)
+def revisions(client: ApiClient, workload: JsonObject) -> list[JsonObject]:
+    """Return what keeps a workload's revisions, the oldest first: replica sets, or ControllerRevisions."""
+    kind = REPLICA_SET if workload.get("kind") == DEPLOYMENT.kind else CONTROLLER_REVISION
+    found = client.list(kind, objects.namespace(workload)).items
+    return sorted((each for each in found if _is_controlled(each, workload)), key=number_of)
+
+
+def number_of(kept: JsonObject) -> int:
+    """Return the number of a revision: a ControllerRevision's own, or the annotation of a replica set."""
+    return int(kept["revision"]) if "revision" in kept else revision_of(kept)
 
 
 def _is_controlled(obj: JsonObject, owner: JsonObject) -> bool:
@@ -166,7 +181,7 @@ def _is_controlled(obj: JsonObject, owner: JsonObject) -> bool:
 
 
 def chosen_revision(sets: Sequence[JsonObject], number: int) -> JsonObject:
-    """Return the set of revision ``number``, or of the one before the latest for 0.
+    """Return what keeps revision ``number``, or the one before the latest for 0.
 
     Raises:
         UsageError: there is none.
@@ -176,29 +191,30 @@ def chosen_revision(sets: Sequence[JsonObject], number: int) -> JsonObject:
             raise UsageError("there is no revision before this one")
         return sets[-2]
     for each in sets:
-        if revision_of(each) == number:
+        if number_of(each) == number:
             return each
-    known = ", ".join(str(revision_of(each)) for each in sets) or "none"
+    known = ", ".join(str(number_of(each)) for each in sets) or "none"
     raise UsageError(f"there is no revision {number}; there are: {known}")
 
 
 def bare_template(workload: JsonObject) -> JsonObject:
-    """Return a workload's template without the label that tells its revision."""
-    template = objects.spec(workload).get("template") or {}
+    """Return the template of a workload, or of what keeps its revision, without what tells the revision."""
+    kept = objects.dig(workload, "data", "spec", "template") or objects.spec(workload).get("template") or {}
+    template = {key: value for key, value in kept.items() if key != "$patch"}
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {key: value for key, value in (meta.get("labels") or {}).items() if key != HASH_LABEL}
     return {**template, "metadata": meta}
 
 
 def history(client: ApiClient, options: argparse.Namespace) -> int:
-    """Print the revisions of deployments, or one template."""
-    for place, obj in _each(client, options, (DEPLOYMENT,)):
+    """Print the revisions of workloads, or one template."""
+    for place, obj in _each(client, options, _ROLLED):
         sets = revisions(client, obj)
         print(name_of(place.kind, place.name))
         if options.revision:
             print(as_yaml(bare_template(chosen_revision(sets, options.revision))))
             continue
-        rows = [[str(revision_of(each)), objects.annotations(each).get(CHANGE_CAUSE, "<none>")] for each in sets]
+        rows = [[str(number_of(each)), objects.annotations(each).get(CHANGE_CAUSE, "<none>")] for each in sets]
         print(output.aligned(["REVISION", "CHANGE-CAUSE"], rows))
     return 0
 

@@ -10,6 +10,7 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
+from minik8s_modules.cli.main import main
 from minik8s_modules.controllers.daemon_pods import node_of
 from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import PlayingNode
@@ -167,3 +168,30 @@ def test_killed_in_the_middle_of_a_rollout_a_stateful_set_goes_on(cluster: Clust
     daemon.start()
     rolled_out(cluster, "statefulset/db", space)
     assert images(cluster, space) == ["2"] * 4
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_minik8s_rollout_tells_and_undoes(
+    cluster: Cluster, daemon: Daemon, node: PlayingNode, kind: str, capsys: pytest.CaptureFixture[str]
+):
+    space = cluster.namespace()
+    chosen = {"pool": space}
+    cluster.admin.patch(NODE, cluster.node(), "", {"metadata": {"labels": chosen}})
+    made = workload(kind, "web", space, **({"replicas": 1, "serviceName": "peers"} if kind == "StatefulSet" else {}))
+    made["spec"]["template"]["spec"]["nodeSelector"] = chosen
+    cluster.admin.create(STATEFUL_SET if kind == "StatefulSet" else DAEMON_SET, made)
+    what = f"{kind.lower()}/web"
+    rolled_out(cluster, what, space)
+    cluster.server.kubectl("-n", space, "set", "image", what, "app=minik8s/busybox:2")
+    rolled_out(cluster, what, space)
+
+    def minik8s(*argv: str) -> str:
+        assert main(["--kubeconfig", str(cluster.server.kubeconfig), "rollout", *argv, what, "-n", space]) == 0
+        return capsys.readouterr().out
+
+    assert [line.split()[0] for line in minik8s("history").splitlines()[2:]] == ["1", "2"]
+    assert "minik8s/busybox:1" in minik8s("history", "--revision", "1")
+    assert "rolled back to revision 1" in minik8s("undo")
+    minik8s("status", "--timeout", f"{PATIENCE_S:g}")
+    rolled_out(cluster, what, space)
+    assert images(cluster, space) == ["1"]
