@@ -3,7 +3,8 @@
     informers of every kind ─▶ graph ─uids to look at─▶ queue ─▶ worker: states of the owners, decide, patch and delete
 
 An owner that the graph lacks is asked for by name before it counts as gone: copies of different kinds are at different
-revisions. Every write names the uid and resourceVersion that was decided on, so one that comes too late is refused.
+revisions. One that nobody saw go is asked for twice, a second apart: of several API servers one may be behind another.
+Every write names the uid and resourceVersion that was decided on, so one that comes too late is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 _WORKERS = 4
 # owners known to be gone; uids never come back (garbagecollector.go keeps 500)
 _ABSENT_KEPT = 5_000
-_LOOK_AGAIN_S = 5.0
+_DOUBT_S = 1.0
 _NAME = "garbage"
 _Place = tuple[str, str, Key]  # uid, prefix of the kind in the store, name
 
@@ -59,6 +60,7 @@ class GarbageCollector:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._absent: OrderedDict[_Place, None] = OrderedDict()
+        self._missing: dict[_Place, float] = {}
         self._informers = {kind: context.informers.metadata_of(kind) for kind in collected_kinds()}
         for kind, informer in self._informers.items():
             informer.add_handler(self._handler(kind))
@@ -119,8 +121,8 @@ class GarbageCollector:
             self._tell(item, reference)
         if self._is_absent(uid, kind, key):
             return OwnerState.ABSENT
-        # the graph has not seen it yet; it may go without ever being seen
-        self._queue.add_after(item.uid, _LOOK_AGAIN_S)
+        # the graph has not seen it yet, and may never do; or it is doubted that it is missing
+        self._queue.add_after(item.uid, _DOUBT_S)
         return OwnerState.PRESENT
 
     def _is_absent(self, uid: str, kind: Kind, key: Key) -> bool:
@@ -132,9 +134,15 @@ class GarbageCollector:
             found = self._client.get(kind, key.name, key.namespace)
         except NotFound:
             found = {}
-        if objects.uid(found) == uid:
-            return False
         with self._lock:
+            if objects.uid(found) == uid:
+                self._missing.pop(place, None)
+                return False
+            if not self._graph.has_left(uid):
+                first_s = self._missing.setdefault(place, self._context.clock.monotonic())
+                if self._context.clock.monotonic() - first_s < _DOUBT_S:
+                    return False
+            self._missing.pop(place, None)
             self._absent[place] = None
             while len(self._absent) > _ABSENT_KEPT:
                 self._absent.popitem(last=False)

@@ -7,12 +7,14 @@ Nothing of it is stored: it is built anew from the informers' first lists, so a 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.garbage import Item, blocks, is_orphaning, is_waiting
+
+_LEFT_KEPT = 5_000
 
 
 def _owner_uids(obj: JsonObject) -> set[str]:
@@ -26,6 +28,12 @@ class Graph:
         self._lock = threading.Lock()
         self._items: dict[str, Item] = {}
         self._dependents: dict[str, set[str]] = defaultdict(set)
+        self._left: OrderedDict[str, None] = OrderedDict()
+
+    def has_left(self, uid: str) -> bool:
+        """Return whether the object was seen to go."""
+        with self._lock:
+            return uid in self._left
 
     def get(self, uid: str) -> Item | None:
         """Return the object."""
@@ -48,6 +56,10 @@ class Graph:
     def _gone(self, old: JsonObject) -> set[str]:
         uid, owners = objects.uid(old), _owner_uids(old)
         self._items.pop(uid, None)
+        if uid in self._dependents:
+            self._left[uid] = None
+            while len(self._left) > _LEFT_KEPT:
+                self._left.popitem(last=False)
         for owner in owners:
             self._forget(owner, uid)
         return {*self._dependents.get(uid, ())} | self._waiting(owners)

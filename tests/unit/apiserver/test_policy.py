@@ -152,6 +152,11 @@ def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_fo
         assert access.allowed(controllers, Attributes("update", "apps", resource, "default", "web"))
         assert not access.allowed(reconciler, Attributes("update", "apps", resource, "default", "web"))
     assert access.allowed(controllers, Attributes("create", "", "pods", "default"))
+    assert access.allowed(controllers, Attributes("update", "", "resourcequotas/status", "default", "q"))
+    assert access.allowed(controllers, Attributes("update", "policy", "poddisruptionbudgets/status", "default", "b"))
+    # the garbage collector takes owners and finalizers from any kind
+    assert access.allowed(controllers, Attributes("patch", "networking.k8s.io", "ingresses", "default", "i"))
+    assert not access.allowed(controllers, Attributes("update", "networking.k8s.io", "ingresses", "default", "i"))
     assert not access.allowed(controllers, Attributes("create", "rbac.authorization.k8s.io", "roles", "default"))
     assert not access.allowed(controllers, Attributes("create", "", "secrets", "default"))
     assert access.allowed(reconciler, Attributes("list", "apps", "deployments"))
