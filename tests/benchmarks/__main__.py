@@ -30,6 +30,7 @@ from tests.benchmarks import (
     lifecycle,
     pods,
     probes,
+    service_reach,
     services,
     store,
     streams,
@@ -114,7 +115,8 @@ def measure_all(idle_s: float) -> list[Row]:
                 *rows(applying.measure),
             ]
             idled = calm.result()
-    nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: "), *rows(controllers.measure)]
+    nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: ")]
+    nodes += [*rows(service_reach.measure, "services: "), *rows(controllers.measure)]
     return [*single, *burst, *life, *nodes, *private, *idled]
 
 

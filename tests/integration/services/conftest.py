@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NAMESPACE, POD, SERVICE
 from tests.integration.reconcile import conftest as whole_path
+from tests.lab.lab import Lab
 from tests.support.node import SOCKET
 
 JsonObject = dict[str, Any]
@@ -91,6 +93,13 @@ def fetch(address: str, port: int = 80, timeout_s: float = 5) -> str:
 def answers(address: str, count: int, port: int = 80) -> Counter[str]:
     """Return who answered ``count`` requests."""
     return Counter(fetch(address, port) for _ in range(count))
+
+
+@pytest.fixture(scope="package")
+def lab() -> Iterator[Lab]:
+    with Lab(f"t{uuid.uuid4().hex[:7]}") as made:
+        made.up(1, "uml")
+        yield made
 
 
 @pytest.fixture(scope="package")

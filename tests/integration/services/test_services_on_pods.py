@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import threading
-from collections import Counter
-from functools import partial
 
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.cli import planning_commands
-from tests.integration.services.conftest import SERVER, Cluster, answers, fetch
+from tests.integration.services.conftest import Cluster, answers, fetch
 from tests.support.node import command
 
 PAIR = {"web-1", "web-2"}
@@ -69,35 +66,6 @@ def test_a_pod_that_turns_unready_leaves_and_comes_back(cluster: Cluster) -> Non
     cluster.until(lambda: set(answers(address, 20)) == {"probed-2"}, 30)
     cluster.inside("probed-1", "rm", "/tmp/sick")
     cluster.until(lambda: set(answers(address, 20)) == names, 30)
-
-
-def test_replacing_all_back_ends_under_load_fails_no_request(cluster: Cluster) -> None:
-    # as Kubernetes asks of servers: they go on accepting for 2 s after TERM, the rules leave sooner
-    lasting = f"trap 'sleep 2; kill $!; exit 0' TERM; {SERVER.replace('exec ', '')} & wait; wait"
-    probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
-    container = {"command": ["sh", "-c", lasting], "readinessProbe": probe}
-    for number in (1, 2):
-        cluster.web(f"old-{number}", {"app": "rolling"}, container=container, terminationGracePeriodSeconds=20)
-    address = cluster.service("rolling", {"app": "rolling"})
-    cluster.until(lambda: set(answers(address, 10)) == {"old-1", "old-2"}, 60)
-    seen, over = Counter[str](), threading.Event()
-
-    def client() -> None:
-        while not over.is_set():
-            seen[fetch(address)] += 1
-
-    thread = threading.Thread(target=client)
-    thread.start()
-    try:
-        for number in (1, 2):
-            cluster.web(f"new-{number}", {"app": "rolling"}, container=container, terminationGracePeriodSeconds=20)
-            cluster.until(lambda: len(cluster.endpoints("rolling")) == 3, 60)
-            cluster.delete(f"old-{number}")
-            cluster.until(partial(cluster.gone, f"old-{number}"), 60)
-    finally:
-        over.set()
-        thread.join()
-    assert set(seen) == {"old-1", "old-2", "new-1", "new-2"}, seen
 
 
 def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:

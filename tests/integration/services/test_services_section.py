@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -10,16 +9,8 @@ import pytest
 
 from tests.integration.services.machines import PODS, Machine, entry, namespace, on_lab
 from tests.lab.errors import LabNodeFailed
-from tests.lab.lab import Lab
 
 BOTH = {"pod2", "pod3"}
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with Lab(f"t{uuid.uuid4().hex[:7]}") as made:
-        made.up(1, "uml")
-        yield made
 
 
 @pytest.fixture(scope="module", params=["nftables", "nftables on a lab node", "ipvs on a lab node"])

@@ -1,0 +1,73 @@
+"""Services by IPVS on real pods, on a machine with a kernel of its own: scenarios S-07 and S-08."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.reconcile.services import kubernetes_address
+from tests.integration.services.lab_cluster import LabCluster
+from tests.lab.lab import Lab
+
+NODE_PORT = 30080
+
+
+@pytest.fixture(scope="module")
+def ipvs(lab: Lab) -> Iterator[LabCluster]:
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    made = LabCluster(folder, lab, "ipvs")
+    try:
+        made.start()
+        made.until(made.registered, 120)
+        yield made
+    finally:
+        made.close()
+        if not os.environ.get("MINIK8S_KEEP"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_service_is_spread_exactly_from_host_other_pod_and_itself(ipvs: LabCluster) -> None:
+    names = {"web-1", "web-2"}
+    for name in names:
+        ipvs.web(name, {"app": "web"})
+    ipvs.create("client")
+    ports = [{"port": 800, "targetPort": "http", "nodePort": NODE_PORT}]
+    address = ipvs.service("web", {"app": "web"}, type="NodePort", ports=ports)
+    ipvs.until(lambda: len(ipvs.endpoints("web")) == len(names) and ipvs.ready("client"), 120)
+    place = f"{address}:800"
+    ipvs.until(lambda: set(ipvs.ask(place, 2)) == names, 60)
+    for client in ("", "client", *sorted(names)):
+        for target in (place, f"{ipvs.address}:{NODE_PORT}"):
+            seen = ipvs.ask(target, 11, client)
+            assert set(seen) == names, (client, target, seen)
+            assert abs(seen["web-1"] - seen["web-2"]) <= 1, (client, target, seen)
+    # the listing of the original, KP-05
+    lines = ipvs.listing()
+    ends = [f"-> {ip}:8080 Masq 1" for ip in ipvs.endpoints("web")]
+    for target in (place, f"{ipvs.address}:{NODE_PORT}"):
+        at = lines.index(f"TCP {target} rr")
+        assert sorted(line.rsplit(" ", 2)[0] for line in lines[at + 1 : at + 3]) == ends
+    # a pod reaches the API server, which is on another machine, at the address it is told
+    api = kubernetes_address(ipvs.node.services).split(":")
+    ipvs.inside("client", "sh", "-c", "nc -w 10 $0 $1 < /dev/null", *api)
+
+
+def test_a_back_end_and_a_service_that_go_leave_no_rules(ipvs: LabCluster) -> None:
+    for name in ("goes", "stays"):
+        ipvs.web(name, {"app": "less"})
+    address = ipvs.service("less", {"app": "less"})
+    place = f"{address}:80"
+    ipvs.until(lambda: set(ipvs.ask(place, 2)) == {"goes", "stays"}, 120)
+    ipvs.delete("goes")
+    ipvs.until(lambda: set(ipvs.ask(place, 4)) == {"stays"}, 60)
+    ipvs.admin.delete(SERVICE, "less", "default")
+    ipvs.until(lambda: not any(place in line for line in ipvs.listing()), 60)
+    again = ipvs.service("more", {"app": "less"}, clusterIP=address)
+    assert again == address
+    ipvs.until(lambda: set(ipvs.ask(place, 4)) == {"stays"}, 60)
