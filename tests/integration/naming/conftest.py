@@ -53,19 +53,27 @@ class Cluster(services.Cluster):
 
     def get(self, host: str, path: str = "/", **options: Any) -> tuple[int, str]:
         """Return code and body of a request to the node's nginx; (0, why) for none."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
-        if options.get("tls"):
-            context = ssl.create_default_context(cafile=options["tls"])
-            context.check_hostname = False
-            connection = _Named(self.https_port, context, host)
-        try:
-            connection.request("GET", path, headers={"Host": host})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode().strip()
-        except (OSError, http.client.HTTPException) as error:
-            return 0, str(error)
-        finally:
-            connection.close()
+        if not options.get("tls"):
+            return request(self.http_port, host, path)
+        context = ssl.create_default_context(cafile=options["tls"])
+        context.check_hostname = False
+        return _answer(_Named(self.https_port, context, host), host, path)
+
+
+def request(port: int, host: str, path: str) -> tuple[int, str]:
+    """Return code and body of a request to an nginx of this machine; (0, why) for none."""
+    return _answer(http.client.HTTPConnection("127.0.0.1", port, timeout=5), host, path)
+
+
+def _answer(connection: http.client.HTTPConnection, host: str, path: str) -> tuple[int, str]:
+    try:
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode().strip()
+    except (OSError, http.client.HTTPException) as error:
+        return 0, str(error)
+    finally:
+        connection.close()
 
 
 class _Named(http.client.HTTPSConnection):

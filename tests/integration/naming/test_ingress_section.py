@@ -1,0 +1,162 @@
+"""The section ingress with a real nginx: reloads drop nothing, refusals keep what is good, kills in the middle."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s import nginx as server
+from minik8s_modules.module_utils.minik8s.ingress import Ingress
+from minik8s_modules.module_utils.minik8s.section import Request, context_for, run_pass
+from tests.integration.naming.conftest import nginx, request
+from tests.support.etcd import free_port
+from tests.support.waiting import until
+
+JsonObject = dict[str, Any]
+
+
+class Machine:
+    """A node's directories with an ingress section."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.http, self.https = root, free_port(), free_port()
+        self.folder = root / "s/nginx"
+
+    def host(self, text: str, *, listen: int = 0) -> JsonObject:
+        """Return the entry of a host ``a.test`` that answers a text."""
+        block = f'server {{ listen {listen or self.http}; server_name {text}.test; return 200 "{text}"; }}\n'
+        return {"config": block, "secrets": {}}
+
+    def entries(self, **hosts: JsonObject) -> JsonObject:
+        """Return a section with hosts ``<name>.test``."""
+        named = {f"{name}.test": entry for name, entry in hosts.items()}
+        return {"_server": {"http_port": self.http, "https_port": self.https}, **named}
+
+    def run(self, entries: JsonObject, *, check: bool = False, program: str = "", **context: Any) -> JsonObject:
+        """Run a pass over the whole section."""
+        section = Ingress(program or server.PROGRAM)
+        asked = Request("n", entries=entries, state_dir=str(self.root / "s"), run_dir=str(self.root / "r"))
+        return run_pass(section, asked, context_for(asked, **context), check=check)
+
+    def get(self, host: str, path: str = "/") -> tuple[int, str]:
+        """Ask nginx."""
+        return request(self.http, host, path)
+
+    def tree(self) -> dict[str, str]:
+        """Return the server's files."""
+        return server.read_tree(str(self.folder))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def served(machine: Machine) -> Iterator[Machine]:
+    machine.run(machine.entries(a=machine.host("a")))
+    with nginx(machine.folder, machine.root / "log"):
+        until(lambda: machine.get("a.test") == (200, "a"))
+        machine.run(machine.entries(a=machine.host("a")))
+        yield machine
+
+
+def test_hosts_come_and_go_by_reloads(served: Machine):
+    both = served.entries(a=served.host("a"), b=served.host("b"))
+    shown = served.run(both, check=True)
+    assert served.get("b.test")[0] == 404
+    assert served.run(both)["steps"] == shown["steps"]
+    until(lambda: served.get("b.test") == (200, "b"))
+    assert not served.run(both)["changed"]
+    served.run(served.entries(b=served.host("b")))
+    until(lambda: served.get("a.test")[0] == 404)
+
+
+def test_a_host_that_nginx_refuses_keeps_its_last_good_file_and_the_others_change(served: Machine):
+    bad = {"config": "server { no such thing; }\n", "secrets": {}}
+    result = served.run(served.entries(a=bad, b=served.host("b"), c=bad))
+    assert {key: why["reason"] for key, why in result["errors"].items()} == dict.fromkeys(
+        ("a.test", "c.test"), "RefusedByNginx"
+    )
+    assert "unknown directive" in result["errors"]["a.test"]["message"]
+    until(lambda: served.get("b.test") == (200, "b"))
+    assert served.get("a.test") == (200, "a")
+    assert "hosts/c.test.conf" not in served.tree()
+
+
+def test_an_nginx_that_is_broken_changes_nothing(served: Machine):
+    before = served.tree()
+    result = served.run(served.entries(b=served.host("b")), program="/bin/false")
+    assert result["errors"]["_server"]["reason"] == "RefusedByNginx"
+    assert served.tree() == before
+    assert served.get("a.test") == (200, "a")
+    missing = served.run(served.entries(b=served.host("b")), program="/no/nginx")
+    assert "not installed" in missing["errors"]["b.test"]["message"]
+
+
+def test_reloads_under_load_drop_no_request(served: Machine):
+    seen, over = Counter[tuple[int, str]](), threading.Event()
+
+    def client() -> None:
+        while not over.is_set():
+            seen[served.get("a.test")] += 1
+
+    thread = threading.Thread(target=client)
+    thread.start()
+    try:
+        for number in range(6):
+            more = {f"h{number}": served.host(f"h{number}")}
+            served.run(served.entries(a=served.host("a"), **more))
+            until(partial(_is_there, served, f"h{number}.test"))
+    finally:
+        over.set()
+        thread.join()
+    assert set(seen) == {(200, "a")}, seen
+
+
+def _is_there(served: Machine, host: str) -> bool:
+    return served.get(host)[0] == HTTPStatus.OK
+
+
+def test_killed_before_any_effect_the_next_pass_finishes(served: Machine):
+    effects: list[str] = []
+    first, second = served.entries(a=served.host("a")), served.entries(b=served.host("b"), c=served.host("c"))
+    served.run(second, checkpoint=effects.append)
+    wanted = served.tree()
+    for number in range(len(effects)):
+        served.run(first)
+        left = [number]
+
+        def stop(_effect: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            served.run(second, checkpoint=stop, threads=1)
+        served.run(second)
+        assert served.tree() == wanted
+        assert not served.run(second)["changed"]
+        until(lambda: served.get("c.test") == (200, "c") and served.get("a.test")[0] == 404)
+
+
+def test_a_port_that_somebody_else_has_is_told(machine: Machine):
+    with http.server.ThreadingHTTPServer(("0.0.0.0", machine.http), http.server.SimpleHTTPRequestHandler):
+        machine.run(machine.entries(a=machine.host("a")))
+        result = machine.run(machine.entries(a=machine.host("a")))
+        assert result["errors"]["_server"]["reason"] == "ServerNotRunning"
+
+
+@pytest.mark.parametrize("key", ["a b.test", "../../etc/passwd", "A.test", "a.test\n", "*"])
+def test_what_is_no_host_is_refused(machine: Machine, key: str):
+    result = machine.run({**machine.entries(), key: machine.host("a")})
+    assert result["errors"][key]["reason"] == "InvalidEntry"
+    assert set(machine.tree()) == {"nginx.conf", "hosts/_.conf"}
