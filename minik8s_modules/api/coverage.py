@@ -65,7 +65,8 @@ def _rule(written: str | list[str] | JsonObject) -> Rule:
 
 
 @cache
-def _rules_of(definition: str) -> dict[str, Rule]:
+def rules_of(definition: str) -> dict[str, Rule]:
+    """Return the rules of the fields of an OpenAPI definition, none where nobody classified it."""
     for prefix in _PREFIXES:
         if definition.startswith(prefix):
             return rules().get(definition.removeprefix(prefix), {})
@@ -89,7 +90,7 @@ def _walk(shape: schema.Shape, value: Any, path: str) -> Iterator[Found]:
         for index, inner in enumerate(value):
             yield from _walk(shape.items, inner, f"{path}[{index}]")
     elif isinstance(value, dict) and shape.kind == "object":
-        known = _rules_of(shape.definition)
+        known = rules_of(shape.definition)
         for field, inner in value.items():
             rule = known.get(field)
             if rule is None or rule.treatment == "implemented":
@@ -118,7 +119,7 @@ def _covered(shape: schema.Shape, path: str) -> Iterator[Covered]:
     if shape.kind != "object" and shape.items is not None:
         yield from _covered(shape.items, f"{path}[]" if shape.kind == "list" else f"{path}{{}}")
         return
-    known = _rules_of(shape.definition)
+    known = rules_of(shape.definition)
     for field in shape.fields:
         here = f"{path}.{field}" if path else field
         rule = known.get(field)

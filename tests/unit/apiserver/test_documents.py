@@ -103,6 +103,16 @@ def test_a_patch_writes_out_the_parameters_that_kubectl_looks_for():
         assert "$ref" in operation["requestBody"]  # written out, kubectl would parse the document twice more an object
 
 
+def test_structures_that_are_always_refused_are_not_offered():
+    types = orjson.loads(openapi.document("", "v1")[0])["components"]["schemas"]
+    assert {"emptyDir", "hostPath", "secret"} <= types["io.k8s.api.core.v1.Volume"]["properties"].keys()
+    assert "csi" not in types["io.k8s.api.core.v1.Volume"]["properties"]
+    assert "io.k8s.api.core.v1.CSIVolumeSource" not in types
+    assert "hostUsers" in types["io.k8s.api.core.v1.PodSpec"]["properties"], "a plain value is explained"
+    persistent = types["io.k8s.api.core.v1.PersistentVolumeSpec"]["properties"]
+    assert "csi" in persistent, "what is stored is offered"
+
+
 def test_every_document_is_in_the_index():
     for path, entry in openapi.index()["paths"].items():
         assert entry["serverRelativeURL"].startswith(f"/openapi/v3/{path}?hash=")
