@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DEPLOYMENT, NAMESPACE, POD
+from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, JOB, NAMESPACE, POD, STATEFUL_SET
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 from tests.support import journeys
 
@@ -98,3 +98,57 @@ def _running(cluster: Cluster, space: str) -> list[dict[str, Any]]:
 
 def _new(cluster: Cluster, space: str) -> list[dict[str, Any]]:
     return [pod for pod in _running(cluster, space) if objects.annotations(pod).get("again")]
+
+
+# --- jobs, daemons, pods with names ---------------------------------------------------------------
+
+
+def job(space: str, name: str, script: str, **spec: Any) -> dict[str, Any]:
+    app = {"name": "app", "image": IMAGE, "command": ["sh", "-c", script]}
+    template = {"spec": {"containers": [app], "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}}
+    meta = {"name": name, "namespace": space}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template, **spec}}
+
+
+def test_a_job_of_indexes_runs_on_real_pods(cluster: Cluster, space: str):
+    script = 'echo -n "$JOB_COMPLETION_INDEX $(hostname)" > /dev/termination-log'
+    cluster.admin.create(JOB, job(space, "part", script, completions=3, parallelism=2, completionMode="Indexed"))
+    cluster.kubectl("-n", space, "wait", "--for=condition=complete", "job/part", f"--timeout={PATIENCE_S:.0f}s")
+    status = objects.status(cluster.admin.get(JOB, "part", space))
+    assert (status["completedIndexes"], status["succeeded"], status.get("failed", 0)) == ("0-2", 3, 0)
+    pods = cluster.admin.list(POD, space).items
+    told = [objects.dig(pod, "status", "containerStatuses", 0, "state", "terminated", "message") for pod in pods]
+    assert sorted(map(str, told)) == ["0 part-0", "1 part-1", "2 part-2"]
+    cluster.kubectl("-n", space, "delete", "job/part")
+    cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
+
+
+def test_a_job_is_failed_by_the_exit_code_of_a_real_container(cluster: Cluster, space: str):
+    rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42], "containerName": "app"}}]
+    cluster.admin.create(JOB, job(space, "bad", "exit 42", podFailurePolicy={"rules": rules}))
+    cluster.kubectl("-n", space, "wait", "--for=condition=failed", "job/bad", f"--timeout={PATIENCE_S:.0f}s")
+    failed = objects.condition(cluster.admin.get(JOB, "bad", space), "Failed") or {}
+    assert failed["reason"] == "PodFailurePolicy"
+    assert "failed with exit code 42 matching FailJob rule at index 0" in failed["message"]
+    cluster.kubectl("-n", space, "delete", "job/bad")
+    cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
+
+
+def test_a_daemon_set_and_a_stateful_set_run_on_real_pods(cluster: Cluster, space: str):
+    template = deployment(space, 1)["spec"]["template"]
+    daemons = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
+    meta = {"name": "agent", "namespace": space}
+    cluster.admin.create(DAEMON_SET, {"metadata": meta, "spec": daemons})
+    named = {**template, "metadata": {"labels": {"app": "db"}}}
+    states = {"replicas": 2, "serviceName": "peers", "selector": {"matchLabels": {"app": "db"}}, "template": named}
+    cluster.admin.create(STATEFUL_SET, {"metadata": {"name": "db", "namespace": space}, "spec": states})
+    for what in ("daemonset/agent", "statefulset/db"):
+        cluster.kubectl("-n", space, "rollout", "status", what, f"--timeout={PATIENCE_S:.0f}s")
+    pods = {objects.name(pod): pod for pod in cluster.admin.list(POD, space).items}
+    assert {"db-0", "db-1"} < set(pods)
+    app = pods["db-1"]["status"]["containerStatuses"][0]["containerID"].removeprefix("docker://")
+    assert cluster.node.execute(app, "hostname").split() == ["db-1"]
+    assert {pod["spec"]["nodeName"] for pod in pods.values()} == {cluster.node.name}
+    for what in ("daemonset/agent", "statefulset/db"):
+        cluster.kubectl("-n", space, "delete", what)
+    cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
