@@ -146,6 +146,14 @@ def _precedence(key: str) -> tuple[bool, str]:
     return (not key.startswith("default/"), key)
 
 
+def with_hosts(entries: Entries, hosts: Iterable[str], address: str) -> Entries:
+    """Return the section as it would be with these hosts for nginx."""
+    if SERVER not in entries:
+        return entries
+    others = {key: entry for key, entry in entries.items() if not key.startswith("host/")}
+    return {**others, **{f"host/{host}": host_entry(host, address) for host in hosts}}
+
+
 def with_names(
     entries: Entries, changes: Mapping[str, JsonObject | None], slices: Mapping[str, list[JsonObject]]
 ) -> Entries:

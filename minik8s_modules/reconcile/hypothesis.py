@@ -32,6 +32,9 @@ class Operation(NamedTuple):
     object: JsonObject
 
 
+PATH_KINDS = frozenset({"DNS", "Ingress", "IngressClass"})
+
+
 class Question(NamedTuple):
     """What to plan; no operations ask for drift, no nodes for all."""
 
@@ -49,6 +52,7 @@ class Hypothesis(NamedTuple):
         order: in which order pods come and go because of workloads.
         services: Services that would differ, by namespace/name (None: gone).
         standing: all pods of the cluster as they would be.
+        paths: DNS, Ingress and IngressClass objects that would differ, by kind and key (None: gone).
     """
 
     pods: Mapping[str, JsonObject | None]
@@ -57,6 +61,7 @@ class Hypothesis(NamedTuple):
     order: tuple[JsonObject, ...] = ()
     services: Mapping[str, JsonObject | None] = {}
     standing: tuple[JsonObject, ...] = ()
+    paths: Mapping[tuple[str, str], JsonObject | None] = {}
 
 
 def parse_question(body: Any) -> Question:
@@ -96,6 +101,7 @@ def hypothesis(
     changed: dict[str, JsonObject | None] = {}
     overlay: dict[tuple[str, str], JsonObject | None] = {}
     services: dict[str, JsonObject | None] = {}
+    paths: dict[tuple[str, str], JsonObject | None] = {}
     messages: list[str] = []
     for operation in question.operations:
         obj = operation.object
@@ -106,6 +112,8 @@ def hypothesis(
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Service":
             services[str(key)] = None if operation.operation == "delete" else obj
+        elif kind in PATH_KINDS:
+            paths[kind, str(key)] = None if operation.operation == "delete" else obj
         elif workload_kind(obj) is None:
             messages.append(f"{kind} {key}: nothing on a node follows from it alone")
     bound = _bound(changed, known.values(), nodes, messages)
@@ -113,9 +121,11 @@ def hypothesis(
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
     if not changes:
-        return Hypothesis(changed, overlay, tuple(messages), services=services, standing=standing)
+        return Hypothesis(changed, overlay, tuple(messages), services=services, standing=standing, paths=paths)
     found = unrolled(changes, workloads, standing, nodes, now)
-    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), found.order, services, standing)
+    return Hypothesis(
+        {**changed, **found.pods}, overlay, (*messages, *found.messages), found.order, services, standing, paths
+    )
 
 
 def _take_pod(

@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
+from minik8s_modules.api.ingress_routes import Cluster, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
-from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
+from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry, with_hosts, with_names
 from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Renderer, backend, ingress_entries
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.services_feed import ServiceFeed
+from minik8s_modules.reconcile.services_hypothesis import imagined_slices
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, Sealed, Settings
 
 JsonObject = dict[str, Any]
+Overlay = Mapping[tuple[str, str], JsonObject | None]
+"""Objects by kind and namespace/name; None: gone."""
 _TLS = "ingress-tls/"
 _KINDS = (DNS, INGRESS, INGRESS_CLASS)
 
@@ -105,6 +108,35 @@ class NamesFeed:
         ]
         return [each for kind, each in known if owner_of(kind, each) in names]
 
+    def imagined(self, changes: Overlay, pods: Iterable[JsonObject]) -> Named:
+        """Return what every node would get if the objects of ``changes`` were applied; endpoints are those of ``pods``.
+
+        Certificates are those at hand: a Secret that would come changes none.
+        """
+        if not self._active or not changes:
+            return self.of()
+        now = self.of()
+        services = _overlaid(self._services.services(), "Service", changes)
+        changed = {key: services.get(key) for kind, key in changes if kind == "Service"}
+        slices = {key: imagined_slices(each, pods) for key, each in changed.items() if each is not None}
+        dns, ingresses, classes = (_overlaid(self._copies[kind].list(), kind.kind, changes).values() for kind in _KINDS)
+        routes = decide_routes(Cluster(dns, ingresses, classes, services))
+        names = with_names(now.dns, changed, slices)
+        if self._renderer is None:
+            return now._replace(dns=names)
+        hmacs = {name: str(entry["hmac"]) for name, entry in now.certificates.entries.get("secrets", {}).items()}
+        leads = {
+            route: backend(route, services.get(route.service), slices.get(route.service) or self._slices(route.service))
+            for places in routes.hosts.values()
+            for route in places
+        }
+        names = with_hosts(names, routes.resolved, self._settings.dns.listen)
+        return now._replace(dns=names, ingress=ingress_entries(routes, leads, hmacs, self._renderer))
+
+    def _slices(self, service: str) -> list[JsonObject]:
+        namespace, _, name = service.partition("/")
+        return self._services.slices(Key(namespace, name))
+
     def _decide(self) -> None:
         services = {str(objects.key(each)): each for each in self._services.services()}
         dns, ingresses, classes = (self._copies[kind].list() for kind in _KINDS)
@@ -117,12 +149,12 @@ class NamesFeed:
         self._book.put_hosts(routes.resolved, self._settings.dns.listen)
         found = self._certificates(routes)
         hmacs = {name: str(entry["hmac"]) for name, entry in found.entries.get("secrets", {}).items()}
-        leads = {route: self._leads(route, services) for places in routes.hosts.values() for route in places}
+        leads = {
+            route: backend(route, services.get(route.service), self._slices(route.service))
+            for places in routes.hosts.values()
+            for route in places
+        }
         self._named = Named({}, ingress_entries(routes, leads, hmacs, self._renderer), found)
-
-    def _leads(self, route: Route, services: Mapping[str, JsonObject]) -> Any:
-        namespace, _, name = route.service.partition("/")
-        return backend(route, services.get(route.service), self._services.slices(Key(namespace, name)))
 
     def _certificates(self, routes: Routes) -> PodDecision:
         """Return the Secrets at hand that hold a certificate; those named are followed from now on."""
@@ -169,6 +201,13 @@ class NamesFeed:
         with self._noting:
             self._stale = True
         self._on_change()
+
+
+def _overlaid(known: Iterable[JsonObject], kind: str, changes: Overlay) -> dict[str, JsonObject]:
+    """Return objects by namespace/name (or name), with those of ``changes`` in the place of what is."""
+    found: dict[str, JsonObject | None] = {str(objects.key(each)): each for each in known}
+    found |= {key: obj for (of_kind, key), obj in changes.items() if of_kind == kind}
+    return {key: obj for key, obj in found.items() if obj is not None}
 
 
 def _read_of(obj: JsonObject) -> tuple[Any, ...]:

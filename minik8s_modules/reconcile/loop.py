@@ -381,6 +381,7 @@ class Reconciler:
                 busy=state.sent is not None or bool(state.dirty),
                 services=self._shard.objects.services(node),
                 named=self._shard.objects.named(),
+                imagined=self._shard.objects.imagined,
                 tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
                 links=self._shard.objects.links,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -48,6 +48,13 @@ _PLANNED_TOKEN = b"planned"
 _NODES_AT_ONCE = 16
 
 
+Overlay = Mapping[tuple[str, str], JsonObject | None]
+
+
+def _as_they_are(_changes: Overlay, _pods: tuple[JsonObject, ...]) -> Named:
+    return NOTHING_NAMED
+
+
 class Basis(NamedTuple):
     """One node as the loop knows it."""
 
@@ -64,6 +71,8 @@ class Basis(NamedTuple):
     services: Mapping[str, JsonObject] = {}
     """The section ``services``."""
     named: Named = NOTHING_NAMED
+    """Names and paths; ``imagined`` tells what they would be with objects changed, and these pods."""
+    imagined: Callable[[Overlay, tuple[JsonObject, ...]], Named] = _as_they_are
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
     links: Links = no_links
@@ -213,7 +222,12 @@ class Planner:
                     f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}" for one, why in _obstacles(decision)
                 ]
         services = with_services(basis.services, found.services, found.standing, objects.name(basis.node))
-        after = assemble(basis.node, decisions.values(), self._settings, services, basis.named)
+        changes = {**found.paths, **{("Service", key): each for key, each in found.services.items()}}
+        named = basis.named
+        if changes:
+            imagined = basis.imagined(changes, found.standing)
+            named = named._replace(dns=imagined.dns, ingress=imagined.ingress)
+        after = assemble(basis.node, decisions.values(), self._settings, services, named)
         for section in SECTIONS:
             ours = {
                 key

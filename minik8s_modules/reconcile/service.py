@@ -105,6 +105,7 @@ class ShardService:
                 self._services.entries,
                 self._services.links,
                 self._named.of,
+                self._named.imagined,
             ),
             self._references,
             self._tokens,

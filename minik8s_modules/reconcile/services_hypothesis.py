@@ -32,13 +32,18 @@ def with_services(
 
 
 def _entries(service: JsonObject, before: Entries, pods: list[JsonObject], node: str) -> dict[str, JsonObject]:
-    found = _chosen(service, pods) if has_endpoints(service) else []
-    slices = [step.obj for step in decide_slices(service, offers(service, found), [])]
+    slices = imagined_slices(service, pods)
     entries = {key: port.on(node) for key, port in service_ports(service, slices).items()}
     if has_endpoints(service):
         return entries
     # its endpoints are a user's: they stay
     return {key: {**entry, "endpoints": before.get(key, entry)["endpoints"]} for key, entry in entries.items()}
+
+
+def imagined_slices(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the slices that a Service would have of these pods."""
+    found = _chosen(service, pods) if has_endpoints(service) else []
+    return [step.obj for step in decide_slices(service, offers(service, found), [])]
 
 
 def _chosen(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:

@@ -167,3 +167,15 @@ def test_what_is_deleted_no_longer_resolves_or_routes(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.resolve("shop.example.test")[0] != "NOERROR", 30)
     cluster.admin.delete(SERVICE, "again", "default")
     cluster.until(lambda: cluster.resolve("again.default.svc.cluster.local")[0] == "NXDOMAIN", 30)
+
+
+def test_a_plan_shows_names_and_paths_before_they_are(cluster: Cluster) -> None:
+    made = ingress("planned", "planned.example.test", [("Prefix", "/", "web")])
+    asked = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", **made}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "soon", "namespace": "default"}}
+    service["spec"] = {"ports": [{"port": 80}], "selector": {"app": "web"}}
+    node = cluster.plan(objects=[asked, service])["nodes"][cluster.node.name]
+    touched = {(step["section"], step["key"]) for step in node["steps"]}
+    assert ("ingress", "planned.example.test") in touched, node
+    assert ("dns", "service/default/soon") in touched, node
+    assert cluster.get("planned.example.test")[0] == 404
