@@ -8,7 +8,6 @@ period, a probe, a back-off) is a state in which it wants less or the same, and 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -18,6 +17,7 @@ from minik8s_modules.reconcile.container_entries import failed_mount_event, kept
 from minik8s_modules.reconcile.containers import decide_container
 from minik8s_modules.reconcile.deadlines import DEADLINE, deadline_of
 from minik8s_modules.reconcile.items import SECTIONS
+from minik8s_modules.reconcile.networks import network_entries
 from minik8s_modules.reconcile.observed import ObservedPod
 from minik8s_modules.reconcile.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, kinds
 from minik8s_modules.reconcile.pull_secrets import missing_event
@@ -247,24 +247,8 @@ def assemble(
 ) -> NodeDocument:
     """Return the document of a node whose pods want ``decisions``; whole sections are kept as they are."""
     document: dict[str, dict[str, JsonObject]] = {section: {} for section in SECTIONS}
-    document["network"] = network_entries(node, settings)
+    document["network"] = network_entries(node, settings, named.machines)
     for decision in (*decisions, named.certificates):
         for section, entries in decision.entries.items():
             document[section].update(entries)
     return {**document, "services": services or {}, "dns": named.dns, "ingress": named.ingress}
-
-
-def network_entries(node: JsonObject, settings: Settings) -> dict[str, JsonObject]:
-    """Return the entries of the ``network`` section: none before the node has a podCIDR."""
-    cidr = objects.spec(node).get("podCIDR")
-    if not cidr:
-        return {}
-    network = {
-        "driver": "bridge",
-        "bridge": settings.bridge,
-        "cidr": cidr,
-        "gateway": str(ipaddress.IPv4Network(cidr).network_address + 1),
-        "cluster_cidr": settings.cluster_cidr,
-        "mtu": settings.mtu,
-    }
-    return {"pod-network": network}

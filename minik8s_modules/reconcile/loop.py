@@ -102,6 +102,8 @@ class Reconciler:
     def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Handle a change of a Node: only what decisions read of it counts."""
         name = objects.name(new or old or {})
+        if self._shard.settings.overlay.device and read_of(old) != read_of(new):
+            self.kick()  # every node has a way to this one's pods
         if name not in self._nodes:
             return
         if new is None:

@@ -20,6 +20,8 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.module_utils.minik8s.network import LEAST_MTU
+from minik8s_modules.module_utils.minik8s.network_vxlan import HEADERS
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
 from minik8s_modules.reconcile.household import read_policies
@@ -30,12 +32,14 @@ from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
-from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, Settings
+from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, OverlaySettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
+DRIVERS = ("bridge", "vxlan")
+OVERLAY_DEVICE = "mk8s-vx0"
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
 """DESIGN 6: a full observation of every node."""
 _JITTER = 0.2
@@ -81,6 +85,7 @@ def read_options(configuration: Configuration) -> Options:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
     service_cidr = _network(configuration.text("service_cidr", Settings().service_cidr))
     project_dir = Path(configuration.text("project_dir"))
+    overlay = _overlay_settings(configuration)
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     own_dns = [dns.listen] if dns.listen else []
     settings = Settings(
@@ -94,6 +99,8 @@ def read_options(configuration: Configuration) -> Options:
         proxy_mode=mode,
         dns=dns,
         ingress=ingress,
+        overlay=overlay,
+        mtu=_mtu(configuration, overlay),
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),
@@ -107,6 +114,28 @@ def read_options(configuration: Configuration) -> Options:
         plan=_plan_options(configuration) if configuration.has("plan") else None,
         policies=read_policies(configuration),
     )
+
+
+def _overlay_settings(configuration: Configuration) -> OverlaySettings:
+    """Return how nodes reach each other's pods; left out: not by us."""
+    driver = configuration.text("network.driver", "bridge")
+    if driver not in DRIVERS:
+        raise ConfigurationError(f"network.driver must be one of {', '.join(DRIVERS)}, not {driver!r}")
+    known = OverlaySettings()
+    vni, port = configuration.number("network.vni", known.vni), configuration.number("network.port", known.port)
+    direct = configuration.flag("network.direct", default=False)
+    if not (0 < vni < 1 << 24 and 0 < port < 1 << 16):
+        raise ConfigurationError(f"network.vni must be from 1 to 16777215, port from 1 to 65535, not {vni} and {port}")
+    device = configuration.text("network.device", OVERLAY_DEVICE)
+    return OverlaySettings(device, vni, port, direct) if driver == "vxlan" else known
+
+
+def _mtu(configuration: Configuration, overlay: OverlaySettings) -> int:
+    """Return the pods' mtu; 0 or left out is that of Ethernet, less what a tunnel takes."""
+    mtu = configuration.number("network.mtu", 0)
+    if mtu and not LEAST_MTU <= mtu < 1 << 16:
+        raise ConfigurationError(f"network.mtu must be from {LEAST_MTU} to 65535, or 0, not {mtu}")
+    return mtu or Settings().mtu - (HEADERS if overlay.device else 0)
 
 
 def _dns_settings(configuration: Configuration) -> DnsSettings:

@@ -24,6 +24,7 @@ from minik8s_modules.reconcile.ingress_telling import NameTeller
 from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
+from minik8s_modules.reconcile.networks import machines
 from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
@@ -33,7 +34,7 @@ from minik8s_modules.reconcile.shard import Objects, Shard
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
 from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.unrolling import workloads
-from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.values import Named, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -81,6 +82,7 @@ class ShardService:
         api, clock = outside.api, outside.clock
         self._outside = outside
         self._names = tuple(names)
+        self._overlaid = bool(settings.overlay.device)
         self._static = StaticPods()
         self._pods = Informer(api, POD, field_selector=_selector(self._names), indexes=_POD_INDEXES)
         self._nodes = Informer(api, NODE)
@@ -104,7 +106,7 @@ class ShardService:
                 self._synced,
                 self._services.entries,
                 self._services.links,
-                self._named.of,
+                self._everywhere,
                 self._named.imagined,
             ),
             self._references,
@@ -256,6 +258,10 @@ class ShardService:
 
     def _node(self, name: str) -> JsonObject | None:
         return self._nodes.get("", name)
+
+    def _everywhere(self) -> Named:
+        found = self._named.of()
+        return found._replace(machines=machines(self._nodes.list())) if self._overlaid else found
 
     def _synced(self) -> bool:
         mine = all(informer.wait_synced(0) for informer in (self._pods, self._nodes, self._addresses))

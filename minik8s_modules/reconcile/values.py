@@ -34,6 +34,15 @@ class IngressSettings(NamedTuple):
     templates: str = ""
 
 
+class OverlaySettings(NamedTuple):
+    """How nodes reach each other's pods by VXLAN; ``device`` "" is no overlay, ``direct`` no tunnel to neighbours."""
+
+    device: str = ""
+    vni: int = 1
+    port: int = 8472
+    direct: bool = False
+
+
 class Settings(NamedTuple):
     """What the installation decides for every pod."""
 
@@ -51,6 +60,7 @@ class Settings(NamedTuple):
     """auto, nftables or ipvs; auto is nftables."""
     dns: DnsSettings = DnsSettings()
     ingress: IngressSettings = IngressSettings()
+    overlay: OverlaySettings = OverlaySettings()
 
 
 class TokenNeed(NamedTuple):
@@ -185,11 +195,13 @@ class PodDecision(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What every node gets of names and paths: both sections, and the certificates as a decision like a pod's."""
+    """What every node gets: names and paths as sections, certificates as a decision like a pod's, and other nodes."""
 
     dns: Entries = MappingProxyType({})
     ingress: Entries = MappingProxyType({})
     certificates: PodDecision = PodDecision({})
+    machines: Entries = MappingProxyType({})
+    """Range and address of each node, where pods are reached by an overlay."""
 
 
 NOTHING_NAMED = Named()

@@ -1,0 +1,76 @@
+"""The section network: a bridge by itself, or with the ways to every other node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.module_utils.minik8s.network import Network
+from minik8s_modules.reconcile.main import read_options
+from minik8s_modules.reconcile.networks import machines, network_entries
+from minik8s_modules.reconcile.values import OverlaySettings, Settings
+
+OVERLAID = Settings(overlay=OverlaySettings("mk8s-vx0"), mtu=1450)
+
+
+def node(name: str, cidr: str = "", address: str = "") -> dict[str, Any]:
+    addresses = [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]
+    status = {"addresses": addresses if address else []}
+    return {"metadata": {"name": name}, "spec": {"podCIDR": cidr} if cidr else {}, "status": status}
+
+
+A, B, C = (node(name, f"10.244.{at}.0/24", f"192.0.2.{at}") for at, name in enumerate("abc", 1))
+
+
+def test_each_node_has_a_way_to_every_other_one() -> None:
+    known = machines([C, A, B])
+    (entry,) = network_entries(B, OVERLAID, known).values()
+    Network().check_entry("pod-network", entry)
+    assert (entry["driver"], entry["mtu"], entry["overlay"]["address"]) == ("vxlan", 1450, "192.0.2.2")
+    assert entry["overlay"]["peers"] == {
+        "a": {"cidr": "10.244.1.0/24", "address": "192.0.2.1"},
+        "c": {"cidr": "10.244.3.0/24", "address": "192.0.2.3"},
+    }
+
+
+def test_nodes_that_cannot_be_reached_are_left_out() -> None:
+    same_range = node("z", "10.244.1.0/24", "192.0.2.9")
+    assert list(machines([same_range, node("x", "10.244.9.0/24"), node("y", "", "192.0.2.8"), A])) == ["a"]
+    here_too = node("d", "10.244.4.0/24", "192.0.2.2")
+    (entry,) = network_entries(B, OVERLAID, machines([A, B, here_too])).values()
+    assert list(entry["overlay"]["peers"]) == ["a"]
+
+
+def test_a_node_without_an_address_waits_for_it_and_a_bridge_does_not() -> None:
+    bare = node("n", "10.244.5.0/24")
+    assert network_entries(bare, OVERLAID, {}) == {}
+    (entry,) = network_entries(bare, Settings(), {"a": {}}).values()
+    Network().check_entry("pod-network", entry)
+    assert (entry["driver"], "overlay" in entry, entry["mtu"]) == ("bridge", False, 1500)
+
+
+def options(folder: Path, **network: Any) -> Settings:
+    (folder / "key").write_bytes(b"k" * 32)
+    known = {name: str(folder) for name in ("kubeconfig", "inventory", "private_data_dir", "project_dir")}
+    data = {**known, "hmac_key_file": str(folder / "key"), "network": network}
+    return read_options(Configuration(data, "r.yml")).settings
+
+
+def test_the_mtu_follows_the_driver_unless_it_is_told(tmp_path: Path) -> None:
+    assert options(tmp_path).mtu == 1500
+    found = options(tmp_path, driver="vxlan", direct=True)
+    assert (found.mtu, found.overlay) == (1450, OverlaySettings("mk8s-vx0", direct=True))
+    assert options(tmp_path, driver="vxlan", mtu=8950).mtu == 8950
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [({"driver": "weave"}, "network.driver"), ({"mtu": 100}, "network.mtu"), ({"vni": 0}, "network.vni")],
+)
+def test_what_the_configuration_cannot_mean_is_refused(tmp_path: Path, network: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        options(tmp_path, **network)
