@@ -28,6 +28,7 @@ from tests.benchmarks import (
     executor,
     idle,
     lifecycle,
+    naming,
     pods,
     probes,
     service_reach,
@@ -116,7 +117,8 @@ def measure_all(idle_s: float) -> list[Row]:
             ]
             idled = calm.result()
     nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: ")]
-    nodes += [*rows(service_reach.measure, "services: "), *rows(controllers.measure)]
+    nodes += [*rows(service_reach.measure, "services: "), *rows(naming.measure, "names: ")]
+    nodes += rows(controllers.measure)
     return [*single, *burst, *life, *nodes, *private, *idled]
 
 
