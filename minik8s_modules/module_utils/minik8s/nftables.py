@@ -2,6 +2,7 @@
 
     prerouting, output ─▶ services ─▶ map cluster_ips: address . protocol . port ─▶ count_00002
                                   └▶ map node_ports:            protocol . port ─▶ port_00002
+                                  └▶ map near_ports: the same for clients in the cluster, of ports with policy Local
     count_00002: dnat to map endpoints[address . protocol . port . random mod 2]
 
 A service is one element of ``cluster_ips`` and one of ``endpoints`` per endpoint, so a change is a handful of elements
@@ -31,12 +32,14 @@ from .services_wire import NETFILTER, Wire
 
 PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
 CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS = "cluster_ips", "endpoints", "node_ports", "node_endpoints"
+NEAR_PORTS, NEAR_ENDPOINTS = "near_ports", "near_endpoints"
 AFFINITY = "affinity"
-MAPS = (CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS)
+MAPS = (CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS, NEAR_PORTS, NEAR_ENDPOINTS)
+VERDICTS = (CLUSTER_IPS, NODE_PORTS, NEAR_PORTS)
 MASQUERADE_BIT = 0x4000
 AFFINITY_SIZE = 65536  # clients remembered; one more is served without
 LONGEST_LOOP_PREFIX = 20  # a node with more than 4,096 pod addresses gets no list of them
-_PICK = re.compile(r"(count|port|keep)_(\d{5})(?:_(\d+))?")
+_PICK = re.compile(r"(count|port|keep|near)_(\d{5})(?:_(\d+))?")
 _KEY = struct.Struct(">4sB3xH2x")
 _PORT_KEY = struct.Struct(">B3xH2x")
 _PLACE = struct.Struct(">4sH2x")
@@ -53,7 +56,7 @@ def _target(address: str, port: int) -> bytes:
 
 
 def pick_chain(kind: str, count: int, affinity_s: int) -> str:
-    """Return the chain that picks one of ``count``: kind ``count`` (cluster IP), ``port``, ``keep`` (port, Local)."""
+    """Return the chain that picks one of ``count``: kinds: ``count`` (cluster IP), ``port``; Local: ``keep``, ``near``."""
     return f"{kind}_{count:05d}" + (f"_{affinity_s}" if affinity_s else "")
 
 
@@ -68,13 +71,23 @@ def rules_of(entry: Mapping[str, Any]) -> list[Rule]:
         chain = pick_chain("count", len(endpoints), sticky)
         found.append(Rule(CLUSTER_IPS, key, wire_words.verdict_of(chain)))
         found += [Rule(ENDPOINTS, key + _index(at), value_of(_target(*each))) for at, each in enumerate(endpoints)]
-    ends = entry.get("node_endpoints", endpoints) if entry.get("node_port") else []
-    if ends:
+    if entry.get("node_port"):
         key = _PORT_KEY.pack(protocol, entry["node_port"])
-        chain = pick_chain("keep" if entry.get("keep_source") else "port", len(ends), sticky)
-        found.append(Rule(NODE_PORTS, key, wire_words.verdict_of(chain)))
-        found += [Rule(NODE_ENDPOINTS, key + _index(at), value_of(_target(*each))) for at, each in enumerate(ends)]
+        ends, keep = entry.get("node_endpoints", endpoints), bool(entry.get("keep_source"))
+        found += _at_port(
+            (NODE_PORTS, NODE_ENDPOINTS), key, pick_chain("keep" if keep else "port", len(ends), sticky), ends
+        )
+        if keep:
+            found += _at_port((NEAR_PORTS, NEAR_ENDPOINTS), key, pick_chain("near", len(endpoints), sticky), endpoints)
     return found
+
+
+def _at_port(maps: tuple[str, str], key: bytes, chain: str, ends: list[Any]) -> list[Rule]:
+    if not ends:
+        return []
+    verdict = Rule(maps[0], key, wire_words.verdict_of(chain))
+    value_of = wire_words.value_of
+    return [verdict, *(Rule(maps[1], key + _index(at), value_of(_target(*each))) for at, each in enumerate(ends))]
 
 
 def place_of(rule: Rule) -> str:
@@ -96,14 +109,14 @@ def udp_flow(rule: Rule) -> Lost | None:
     if whole:
         packed, _, port = _KEY.unpack(rule.key[: _KEY.size])
         ip = socket.inet_ntoa(packed)
-    if rule.table in (CLUSTER_IPS, NODE_PORTS):
+    if rule.table in VERDICTS:
         return Lost(ip, port, "")
     return Lost(ip, port, socket.inet_ntoa(wire_words.data_of(rule.value)[:4]))
 
 
 def told(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
-    if rule.table in (CLUSTER_IPS, NODE_PORTS):
+    if rule.table in VERDICTS:
         return place_of(rule), wire_words.chain_of(rule.value)
     ip, port = _PLACE.unpack(wire_words.data_of(rule.value))
     (at,) = struct.unpack("=I", rule.key[-4:])
@@ -119,6 +132,9 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
     return {
         "services": [
             f"ip daddr {services} goto to_cluster_ip",
+            # externalTrafficPolicy Local is for clients from outside: pods and this machine have all endpoints
+            f"fib daddr type local ip saddr {config['cluster_cidr']} meta l4proto . th dport vmap @{NEAR_PORTS}",
+            f"fib daddr type local fib saddr type local meta l4proto . th dport vmap @{NEAR_PORTS}",
             f"fib daddr type local meta l4proto . th dport vmap @{NODE_PORTS}",
         ],
         "to_cluster_ip": [
@@ -140,6 +156,8 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
         "postrouting": [
             "type nat hook postrouting priority srcnat",
             f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
+            # a client at a loopback address that was sent to a pod
+            "ct status dnat ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 masquerade fully-random",
             *(["ip saddr . ip daddr @loops masquerade fully-random"] if loops(pods) else []),
             *([own] if own else []),
         ],
@@ -167,6 +185,8 @@ def script(table: str, node: str, chains: Mapping[str, list[str]], pods: str) ->
         ENDPOINTS: f"typeof ip daddr . {pick};",
         NODE_PORTS: "type inet_proto . inet_service : verdict;",
         NODE_ENDPOINTS: f"typeof {pick};",
+        NEAR_PORTS: "type inet_proto . inet_service : verdict;",
+        NEAR_ENDPOINTS: f"typeof {pick};",
         AFFINITY: f"type ipv4_addr . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;",
     }
     lines = [head_of(table, node), *(f"add map ip {table} {name} {{ {body} }}" for name, body in maps.items())]
@@ -185,7 +205,8 @@ def loops_text(table: str, pods: str) -> list[str]:
 def pick_messages(table: str, chain: str) -> list[bytes]:
     """Return what makes a chain that picks."""
     kind, count, sticky_s = _parts(chain)
-    endpoints, register = (ENDPOINTS, 9) if kind == "count" else (NODE_ENDPOINTS, 10)
+    near = NEAR_ENDPOINTS if kind == "near" else NODE_ENDPOINTS
+    endpoints, register = (ENDPOINTS, 9) if kind == "count" else (near, 10)
     pick = wire_words.Pick(endpoints, register, count, MASQUERADE_BIT if kind == "port" else 0)
     return wire_words.chain_messages(table, chain, wire_words.pick_rules(pick, AFFINITY, sticky_s))
 
@@ -249,7 +270,7 @@ class Nftables:
             changes[rule.table].delete.append(rule.key)
         for rule in add:
             changes[rule.table].add[rule.key] = rule.value
-        verdicts = {value for name in (CLUSTER_IPS, NODE_PORTS) for value in changes[name].add.values()}
+        verdicts = {value for name in VERDICTS for value in changes[name].add.values()}
         chains = [name for name in sorted(map(wire_words.chain_of, verdicts)) if not self._table.is_right(name)]
         made = [asked for name in chains for asked in pick_messages(self._name, name)]
         asked = [*made, *wire_words.element_messages(self._name, changes.values()), *self._remembered(delete, add)]
@@ -280,11 +301,7 @@ class Nftables:
 
     def tidy(self, rules: Rules) -> None:
         """Remove chains that nothing goes to, given all elements of the maps."""
-        used = {
-            wire_words.chain_of(value)
-            for name in (CLUSTER_IPS, NODE_PORTS)
-            for value in set(rules.get(name, {}).values())
-        }
+        used = {wire_words.chain_of(value) for name in VERDICTS for value in set(rules.get(name, {}).values())}
         idle = [name for name in self._table.seen if _PICK.fullmatch(name) and name not in used]
         wire_words.commit(self._wire, wire_words.deletion_messages(self._name, idle))
         for name in idle:

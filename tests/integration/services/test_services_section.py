@@ -56,10 +56,22 @@ def test_node_ports_and_their_traffic_policy(machine: Machine) -> None:
     )
     assert set(machine.ask(machine.node_ip, 30080, count=30)) == BOTH
     assert set(machine.ask(machine.node_ip, 30080, count=30, pod="pod4")) == BOTH
-    assert machine.ask(machine.node_ip, 30081, count=10, pod="pod4") == {"pod3": 10}
-    assert machine.clients(machine.node_ip, 30081, "pod4") == [PODS["pod4"]]
+    # Local is about clients from outside; IPVS, as Kubernetes' too, cannot tell them apart
+    near = {"pod3"} if machine.mode == "ipvs" else BOTH
+    for client in ("", "pod4"):
+        assert set(machine.ask(machine.node_ip, 30081, count=30, pod=client)) == near
+    assert machine.clients(machine.node_ip, 30081, "pod4", count=10) == [PODS["pod4"]]
     assert machine.clients(machine.node_ip, 30080, "pod4") == ["10.32.0.1"]
     assert set(machine.ask("100.0.0.3", 80, count=30)) == BOTH
+
+
+def test_a_client_from_outside_gets_endpoints_of_the_node_and_keeps_its_address(machine: Machine) -> None:
+    local = {"node_port": 30081, "node_endpoints": [[PODS["pod3"], 8080]], "keep_source": True}
+    outside = {**machine.plane, "cluster_cidr": "10.32.0.0/30"}  # pod4 is none of these
+    entries = {"dataplane": outside, "default/local:80": entry("100.0.0.3", "pod2", "pod3", **local)}
+    assert machine.pass_(entries=entries)["errors"] == {}
+    assert machine.ask(machine.node_ip, 30081, count=10, pod="pod4") == {"pod3": 10}
+    assert machine.clients(machine.node_ip, 30081, "pod4") == [PODS["pod4"]]
 
 
 def test_clients_stay_with_their_endpoint_until_it_goes(machine: Machine) -> None:
