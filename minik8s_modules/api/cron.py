@@ -25,6 +25,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _LONGEST_NUMBER = 10  # digits; Python refuses to read numbers of more than 4,300
 _YEARS = 5  # robfig's: what does not come within them never comes
 _DECEMBER = 12
+_LONGEST_S = 1e9  # what is added to a time must stay one
 
 
 class _Field(NamedTuple):
@@ -133,6 +134,8 @@ def _duration(text: str, whole: str) -> timedelta:
     if not parts or "".join(number + unit for number, unit in parts) != text or len(text) > 2 * _LONGEST_NUMBER:
         raise BadSchedule(f"failed to parse duration {whole}")
     seconds = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    if seconds > _LONGEST_S:
+        raise BadSchedule(f"failed to parse duration {whole}: more than 30 years")
     return timedelta(seconds=max(1, int(seconds)))
 
 

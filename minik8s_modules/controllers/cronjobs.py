@@ -38,6 +38,8 @@ CREATED = Words("SuccessfulCreate", "Created job ", "FailedCreate", "Error creat
 DELETED = Words("SuccessfulDelete", "Deleted job ", "FailedDelete", "Error deleting job: ")
 # more times than these are told as missed; the latest is started all the same
 _MANY = 100
+# 30 years: the field has 64 bits, and what is taken from a time must leave one
+_LONGEST_S = 10**9
 _WINDOWS = tuple(timedelta(hours=hours) for hours in (1, 24, 24 * 32, 24 * 366, 24 * 366 * 6))
 
 
@@ -122,7 +124,7 @@ def _since(cron_job: JsonObject, now: datetime) -> datetime | None:
     deadline_s = objects.spec(cron_job).get("startingDeadlineSeconds")
     if since is None or deadline_s is None:
         return since
-    return max(since, now - timedelta(seconds=int(deadline_s)))
+    return max(since, now - timedelta(seconds=min(int(deadline_s), _LONGEST_S)))
 
 
 def _latest(schedule: Schedule, zone: tzinfo, found: datetime, now: datetime) -> datetime:

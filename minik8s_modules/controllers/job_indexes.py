@@ -19,6 +19,7 @@ IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
 _ENV = "JOB_COMPLETION_INDEX"
 _LONGEST_BASE = 58
 _PAIR = 2
+_LONGEST_NUMBER = 10  # digits; Python refuses to read numbers of more than 4,300
 
 
 def is_indexed(job: JsonObject) -> bool:
@@ -33,12 +34,18 @@ def per_index_limit(job: JsonObject) -> int | None:
 
 
 def parse_indexes(text: str | None, below: int) -> set[int]:
-    """Return the indexes that ``text`` names and that are less than ``below``."""
+    """Return the indexes that ``text`` names and that are less than ``below``; what is no index is passed over."""
     found: set[int] = set()
-    for part in filter(None, (text or "").split(",")):
+    for part in (text or "").split(","):
         first, _, last = part.partition("-")
-        found |= set(range(int(first), min(int(last or first) + 1, below)))
+        low, high = _number(first), _number(last or first)
+        if low is not None and high is not None:
+            found |= set(range(low, min(high + 1, below)))
     return found
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else None
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
@@ -54,8 +61,7 @@ def format_indexes(indexes: Iterable[int]) -> str:
 
 def index_of(pod: JsonObject) -> int | None:
     """Return the pod's completion index; None where it has none that can be read."""
-    text = objects.annotations(pod).get(INDEX, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return _number(objects.annotations(pod).get(INDEX, ""))
 
 
 def by_index(pods: Iterable[JsonObject], completions: int) -> dict[int, list[JsonObject]]:
@@ -83,8 +89,7 @@ def _goodness(pod: Mapping[str, Any]) -> tuple[bool, bool, str]:
 
 def count_of(pod: JsonObject, annotation: str) -> int:
     """Return the number in one of the pod's annotations; 0 without one."""
-    text = objects.annotations(pod).get(annotation, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return _number(objects.annotations(pod).get(annotation, "")) or 0
 
 
 def tries_of(pod: JsonObject) -> int:

@@ -18,6 +18,8 @@ Action = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 # DefaultJobPodFailureBackOff and MaxJobPodFailureBackOff of job_controller.go
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 10.0, 600.0
 _MOST_DOUBLINGS = 6
+# 30 years: the field has 64 bits, and what is added to a time must stay one
+_LONGEST_S = 10**9
 
 
 class Verdict(NamedTuple):
@@ -132,7 +134,7 @@ def deadline_in_s(job: JsonObject, now: datetime) -> float | None:
     paused = (objects.condition(job, "Suspended") or {}).get("status") == "True"
     if limit is None or began is None or paused or objects.spec(job).get("suspend"):
         return None
-    return (began + timedelta(seconds=int(limit)) - now).total_seconds()
+    return (began + timedelta(seconds=min(int(limit), _LONGEST_S)) - now).total_seconds()
 
 
 def index_failure(job: JsonObject, done: set[int], failed: set[int]) -> Verdict | None:

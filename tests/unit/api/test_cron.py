@@ -101,6 +101,7 @@ def test_midnight_where_daylight_saving_begins_at_midnight():
         ("99999999999999999999 * * * *", "failed to parse int"),
         ("*,, * * * *", "failed to parse int from"),
         ("@never", "unrecognized descriptor: @never"),
+        ("@every 9999999999h", "more than 30 years"),
         ("@every x", "failed to parse duration @every x"),
         ("", "expected exactly 5 fields, found 0"),
     ],

@@ -11,7 +11,7 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CRON_JOB, JOB
 from minik8s_modules.api.schema import unknown_fields
-from minik8s_modules.controllers.cronjobs import SCHEDULED
+from minik8s_modules.controllers.cronjobs import SCHEDULED, decide_cron_job
 from minik8s_modules.controllers.deciders import cron_job_steps
 from minik8s_modules.controllers.imagined import World
 from minik8s_modules.controllers.steps import Create, WriteStatus, controller_reference
@@ -78,3 +78,9 @@ def summary(world: World) -> Any:
 
 def test_there_are_cases():
     assert len(CASES) >= 20
+
+
+def test_a_deadline_of_64_bits_hides_nothing():
+    told = {"schedule": "0 * * * *", "startingDeadlineSeconds": 2**63 - 1}
+    cron = workload(CRON_JOB, {**told, "status": {"lastScheduleTime": "2026-01-01T11:00:00Z"}})
+    assert words(decide_cron_job(cron, [], NOW)[0]) == "create web-29454480"

@@ -147,3 +147,12 @@ def test_sets_of_indexes_as_text(indexes: set[int], text: str):
 def test_no_more_than_500_pods_are_made_at_once():
     job = made_job({"completions": 10_000, "parallelism": 10_000})
     assert len([step for step in decide_job(job, [], NOW) if isinstance(step, Create)]) == 500
+
+
+def test_what_is_no_index_is_passed_over():
+    assert job_indexes.parse_indexes("a,1,-,2-x,99999999999,5-4,7-9999999", 9) == {1, 7, 8}
+
+
+def test_a_deadline_of_64_bits_is_never_over():
+    job = made_job({"completions": 1, "activeDeadlineSeconds": 2**63 - 1, "status": {"startTime": 100}})
+    assert words(decide_job(job, [], NOW)[-1]) == "again in 1e+09"

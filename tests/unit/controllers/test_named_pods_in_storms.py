@@ -1,0 +1,117 @@
+"""StatefulSets and DaemonSets roll on an API that refuses and loses answers, and keep their bounds."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, POD, STATEFUL_SET, Kind
+from minik8s_modules.base.clock import SystemClock, rfc3339
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.controllers.daemon_pods import node_of
+from minik8s_modules.controllers.daemonsets import DaemonSetController
+from minik8s_modules.controllers.pods import is_ready
+from minik8s_modules.controllers.statefulsets import StatefulSetController
+from tests.support.storms import Manager, StormyApi
+from tests.support.waiting import until
+from tests.support.workloads import SPACE, workload
+
+COPIES = 5
+DAEMON_ROLL = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2, "maxSurge": 0}}
+STATE_ROLL = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+WORKLOADS: dict[Kind, dict[str, Any]] = {
+    DAEMON_SET: {"updateStrategy": DAEMON_ROLL},
+    STATEFUL_SET: {"updateStrategy": STATE_ROLL, "replicas": COPIES, "serviceName": "peers"},
+}
+MOST_MISSING = {DAEMON_SET: 2, STATEFUL_SET: 1}
+
+
+class Readier:
+    """Makes pods ready."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.01):
+            for pod in self._api.list(POD).items:
+                if objects.status(pod):
+                    continue
+                ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(SystemClock().now())}
+                status = {"status": {"phase": "Running", "conditions": [ready]}}
+                try:
+                    self._api.patch(POD, objects.name(pod), SPACE, status, subresource="status")
+                except (StatusError, TemporaryError):
+                    continue
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest) -> StormyApi:
+    return StormyApi(getattr(request, "param", 1))
+
+
+@pytest.fixture
+def manager(api: StormyApi) -> Iterator[Manager]:
+    manager, readier = Manager(api, DaemonSetController, StatefulSetController), Readier(api)
+    manager.start()
+    yield manager
+    api.stormy = False
+    readier.stop()
+    manager.stop()
+
+
+def images(api: FakeApi) -> list[str]:
+    return [pod["spec"]["containers"][0]["image"] for pod in api.list(POD).items if is_ready(pod)]
+
+
+def roll(api: StormyApi, kind: Kind, to: str) -> None:
+    template = workload(kind, {"image": to})["spec"]["template"]
+    generation = objects.generation(api.get(kind, "web", SPACE)) + 1
+    body = {"metadata": {"generation": generation}, "spec": {"template": template}}
+    api.stormy = False
+    api.patch(kind, "web", SPACE, body)
+    api.stormy = True
+
+
+@pytest.mark.parametrize("kind", [DAEMON_SET, STATEFUL_SET], ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("api", range(3), indirect=True)
+def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: StormyApi, manager: Manager, kind: Kind):
+    for number in range(COPIES):
+        FakeApi.create(api, NODE, {"metadata": {"name": f"n{number}"}, "spec": {}})
+    FakeApi.create(api, kind, workload(kind, {"revisionHistoryLimit": 10, **WORKLOADS[kind]}))
+    until(lambda: images(api) == ["web:1"] * COPIES, 60)
+    least, most_alike = COPIES, 0
+
+    def seen(changed: Kind) -> None:
+        nonlocal least, most_alike
+        if changed == POD:
+            pods = api.list(POD).items
+            least = min(least, sum(map(is_ready, pods)))
+            places = Counter(node_of(pod) if kind == DAEMON_SET else objects.name(pod) for pod in pods)
+            most_alike = max(most_alike, *places.values(), 0)
+
+    api.seen = seen
+    roll(api, kind, "web:2")
+    until(lambda: images(api) == ["web:2"] * COPIES, 60)
+    manager.stop()
+    manager.start()
+    roll(api, kind, "web:1")
+    until(lambda: images(api) == ["web:1"] * COPIES, 60)
+    assert least >= COPIES - MOST_MISSING[kind]
+    assert most_alike == 1
+    until(lambda: sorted(r["revision"] for r in api.list(CONTROLLER_REVISION).items) == [2, 3], 20)
