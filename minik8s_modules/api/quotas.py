@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 
-from minik8s_modules.api import quantities, resources
+from minik8s_modules.api import objects, quantities, resources
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, Kind
-from minik8s_modules.api.objects import JsonObject, all_containers, annotations, metadata, namespace, spec, status
+from minik8s_modules.api.objects import JsonObject, all_containers, metadata, namespace, spec, status
 from minik8s_modules.base.clock import parse_rfc3339
 
 Amounts = dict[str, Decimal]
@@ -90,7 +90,7 @@ def _service(service: JsonObject, _now: datetime) -> Amounts:
 def _claim(claim: JsonObject, _now: datetime) -> Amounts:
     storage = quantities.parse(((spec(claim).get("resources") or {}).get("requests") or {}).get("storage", "0"))
     found = {"persistentvolumeclaims": Decimal(1), "requests.storage": storage}
-    of_class = spec(claim).get("storageClassName") or annotations(claim).get(_CLASS_ANNOTATION)
+    of_class = spec(claim).get("storageClassName") or objects.annotations(claim).get(_CLASS_ANNOTATION)
     if of_class:
         found |= {f"{of_class}.{_STORAGE_CLASS}/{name}": amount for name, amount in found.items()}
     return found
@@ -114,10 +114,10 @@ def counts(quota: JsonObject, kind: Kind, obj: JsonObject) -> bool:
 
 
 def _in_scope(wanted: JsonObject, pod: JsonObject) -> bool:
-    name, declared = wanted.get("scopeName"), spec(pod)
+    name, declared = str(wanted.get("scopeName")), spec(pod)
     if name in {"Terminating", "NotTerminating"}:
         deadline = declared.get("activeDeadlineSeconds")
-        return (deadline is not None and deadline >= 0) == (name == "Terminating")
+        return bool(deadline is not None and deadline >= 0) == (name == "Terminating")
     if name in {"BestEffort", "NotBestEffort"}:
         return (resources.qos_class(pod) == "BestEffort") == (name == "BestEffort")
     if name == "CrossNamespacePodAffinity":
@@ -126,10 +126,10 @@ def _in_scope(wanted: JsonObject, pod: JsonObject) -> bool:
 
 
 def _of_class(wanted: JsonObject, called: str) -> bool:
-    operator, values = wanted.get("operator"), wanted.get("values") or []
+    operator, values = str(wanted.get("operator")), wanted.get("values") or []
     if operator in {"Exists", "DoesNotExist"}:
         return bool(called) == (operator == "Exists")
-    return (bool(called) and called in values) if operator == "In" else called not in values
+    return bool(called and called in values) == (operator == "In")
 
 
 def _crosses_namespaces(pod: JsonObject) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,41 +10,17 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, REPLICA_SET, Kind
-from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.errors import ApiUnreachable
-from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
+from tests.support.stormy_calls import StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE
 
 SETS, PODS = 4, 8
-
-
-class StormyApi(FakeApi):
-    """One call of the collector in five fails, before or after it was made."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(SystemClock())
-        self._dice = random.Random(seed)
-        self.stormy = False
-        for verb in ("get", "patch", "delete"):
-            setattr(self, verb, self._unreliable(getattr(self, verb)))
-
-    def _unreliable(self, call: Any) -> Any:
-        def attempt(kind: Kind, *arguments: Any, **options: Any) -> Any:
-            luck = self._dice.random() if self.stormy and kind != EVENT else 1.0
-            if luck < 0.1:
-                raise passing_error() if luck < 0.05 else ApiUnreachable("refused")
-            answer = call(kind, *arguments, **options)
-            if luck < 0.2:
-                raise ApiUnreachable("the answer was lost")
-            return answer
-
-        return attempt
 
 
 class Manager:
