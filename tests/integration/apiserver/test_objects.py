@@ -159,6 +159,19 @@ def test_finalizers_hold_an_object_until_the_last_is_gone(namespace: Namespace):
     assert namespace.get("a").code == 404
 
 
+def test_deletecollection_keeps_to_its_options(namespace: Namespace):
+    for name in ("a", "b"):
+        assert namespace.create(name).code == 201
+    path = namespace.path("configmaps")
+    assert namespace.server.request("DELETE", f"{path}?dryRun=All").code == 200
+    assert (namespace.get("a").code, namespace.get("b").code) == (200, 200)
+    assert namespace.server.request("DELETE", path, {"propagationPolicy": "Nonsense"}).code == 400
+    only = f"{path}?fieldSelector=metadata.name%3Da"
+    assert namespace.server.request("DELETE", only, {"propagationPolicy": "Orphan"}).code == 200
+    assert namespace.get("a").json["metadata"]["finalizers"] == ["orphan"]
+    assert "deletionTimestamp" not in namespace.get("b").json["metadata"]
+
+
 def test_deletecollection_deletes_what_the_selector_names(namespace: Namespace):
     for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
         namespace.create(name, metadata={"labels": {"app": app}})
