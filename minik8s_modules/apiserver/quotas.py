@@ -68,7 +68,7 @@ def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObj
         StoreError: as ``Store.write`` has it, about the object's own key.
     """
     if not _concerned(backend, kind, new, old):
-        return backend.store.write([put])
+        return _plainly(backend, put)
     with backend.quotas.held(namespace(new)):
         fresh: list[CachedObject] | None = None
         for _ in range(_ATTEMPTS):
@@ -86,6 +86,12 @@ def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObj
                 backend.quotas.wrote(_cached(item.key, without_revision(obj), revision))
             return revision
     raise Conflict(kind, name(new), "the quotas of its namespace are changed all the time; try again")
+
+
+def _plainly(backend: Backend, put: Put) -> int:
+    if put.expected:
+        return backend.store.update(put.key, put.value, put.expected)
+    return backend.store.create(put.key, put.value)
 
 
 def check(backend: Backend, kind: Kind, new: JsonObject, old: JsonObject | None = None) -> None:
