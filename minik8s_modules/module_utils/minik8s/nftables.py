@@ -56,7 +56,7 @@ def _target(address: str, port: int) -> bytes:
 
 
 def pick_chain(kind: str, count: int, affinity_s: int) -> str:
-    """Return the chain that picks one of ``count``: kinds: ``count`` (cluster IP), ``port``; Local: ``keep``, ``near``."""
+    """Return the chain that picks; kind: ``count`` (cluster IP), ``port``, of policy Local ``keep`` and ``near``."""
     return f"{kind}_{count:05d}" + (f"_{affinity_s}" if affinity_s else "")
 
 
