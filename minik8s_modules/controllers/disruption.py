@@ -27,7 +27,7 @@ from minik8s_modules.client.informer import Informer
 from minik8s_modules.controllers import pods as podlib
 from minik8s_modules.controllers.owning import selector_of, with_condition
 from minik8s_modules.controllers.rollouts import scaled
-from minik8s_modules.controllers.steps import Again, Step, Tell, WriteStatus
+from minik8s_modules.controllers.steps import Again, Patch, Step, Tell, WriteStatus
 from minik8s_modules.controllers.workload import WorkloadController
 from minik8s_modules.runtime.controller import Context, own_keys
 from minik8s_modules.runtime.informers import BY_LABEL, BY_NAMESPACE, selected
@@ -76,12 +76,23 @@ def decide_budget(
         Tell(pod, "Warning", "NotDeleted", f"Pod was expected by PDB {objects.key(budget)} to be deleted but it wasn't")
         for pod in forgotten
     ]
+    steps += [patch for pod in forgotten for patch in _not_targeted(pod, now)]
     status = _next_status(budget, pods, expected, disrupted, now)
     if status != objects.status(budget):
         steps += _told(budget, expected)
         steps.append(WriteStatus(POD_DISRUPTION_BUDGET, budget, status))
     waits = [(moment + DELETION_TIMEOUT - now).total_seconds() for moment in disrupted.values()]
     return [*steps, Again(max(0.1, min(waits)))] if waits else steps
+
+
+def _not_targeted(pod: JsonObject, now: datetime) -> list[Step]:
+    """Return the step that takes back what an eviction said of a pod that stayed (``syncStalePodDisruption``)."""
+    said = objects.condition(pod, "DisruptionTarget")
+    if said is None or said.get("status") != "True":
+        return []
+    condition = {**said, "status": "False", "lastTransitionTime": rfc3339(now)}
+    conditions = [condition if each == said else each for each in objects.status(pod)["conditions"]]
+    return [Patch(POD, pod, {"status": {"conditions": conditions}}, subresource="status")]
 
 
 def _told(budget: JsonObject, expected: Expected) -> Iterable[Tell]:

@@ -40,6 +40,9 @@ class Case:
         }
         owner = workload(REPLICA_SET, {})
         self.pods = [pod(each, REPLICA_SET, owner) for each in self.told["pods"]]
+        for each, made in zip(self.told["pods"], self.pods, strict=True):
+            if "targeted" in each:
+                made["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
 
     def decide(self, world: World, budget: dict[str, Any]) -> list[Step]:
         """Decide in a world."""
