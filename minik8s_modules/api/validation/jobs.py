@@ -13,6 +13,7 @@ from minik8s_modules.api.validation import common, shared
 from minik8s_modules.api.validation.workloads import MOST_COPIES, immutable
 
 _LONGEST_CRON_JOB = 52  # eleven characters of 63 are for the jobs' own endings
+_LONGEST_HOSTNAME = 63  # of a DNS label; pods of an Indexed job are named <job>-<index>
 # as many completions as can be kept as text in a status, and be gone through at each change
 _MOST_INDEXES = 100_000
 _INDEXES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*", re.ASCII)
@@ -29,6 +30,10 @@ def validate_job(job: JsonObject) -> list[Cause]:
     """Return why the job may not be kept."""
     declared = spec(job)
     causes = _job_spec("spec", declared)
+    last = f"{name(job)}-{(declared.get('completions') or 1) - 1}"
+    if declared.get("completionMode") == "Indexed" and len(last) > _LONGEST_HOSTNAME:
+        told = f"will not able to create pod with invalid DNS label: {last}"
+        causes.append(common.invalid("metadata.name", name(job), told))
     if declared.get("selector") is None:
         causes.append(common.required("spec.selector"))
     else:
