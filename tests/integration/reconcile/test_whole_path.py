@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from minik8s_modules.api.kinds import CONFIG_MAP, NODE, POD, SECRET
 from tests.integration.reconcile.conftest import IMAGE, Cluster
