@@ -25,7 +25,7 @@ def test_a_service_is_reached_from_host_other_pod_and_itself(cluster: Cluster) -
     cluster.create("client")
     address = cluster.service("web", {"app": "web"}, type="NodePort")
     cluster.until(lambda: len(cluster.endpoints("web")) == 2, 60)
-    cluster.until(lambda: fetch(address) in names)
+    cluster.until(lambda: set(answers(address, 10)) == names, 60)
     assert set(answers(address, 40)) == names
     node_port = cluster.admin.get(SERVICE, "web", "default")["spec"]["ports"][0]["nodePort"]
     assert set(answers("127.0.0.1", 40, node_port)) == names
