@@ -78,7 +78,11 @@ class Cluster:
         self.folder = folder
         self.node = TestNode(folder)
         self.etcd = EtcdServer(folder / "etcd").start()
-        self.server = self._server().start()
+        try:
+            self.server = self._server().start()
+        except BaseException:
+            self.etcd.stop()
+            raise
         self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
         self.daemons = {room: self._daemon(room, config) for room, config in self._configs().items()}
 
