@@ -38,7 +38,7 @@ def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
 def without_type(wanted: JsonObject) -> JsonObject:
     """Return a strategic merge patch without ``apiVersion`` and ``kind``, which Kubernetes does not look at there.
 
-    Source: apiserver ``endpoints/handlers/patch.go`` (``applyPatchToObject`` fills the Go type it already has). Ansible's
+    Source: apiserver ``endpoints/handlers/patch.go`` (``applyPatchToObject`` fills the Go type it has). Ansible's
     ``k8s_scale`` patches a Scale with the workload's kind.
     """
     return {field: value for field, value in wanted.items() if field not in {"apiVersion", "kind"}}

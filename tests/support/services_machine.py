@@ -229,7 +229,8 @@ def ask_both(protocol, address, port, local_port=0):
 
 def ask(options):
     """Return {who: how often, …} and the clients that were seen."""
-    counts, clients = {}, set()
+    counts: dict[str, int] = {}
+    clients: set[str] = set()
     for _ in range(options.get("count", 1)):
         answer = ask_both(options["protocol"], options["address"], options["port"], options.get("local_port", 0))
         name, _, client = answer.partition(" ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from tests.support.apiserver import ApiServerProcess
 
@@ -15,10 +16,11 @@ def pod(name: str, **spec: object) -> dict[str, object]:
     return {"metadata": {"name": name}, "spec": {"containers": containers, **spec}}
 
 
-def create(server: ApiServerProcess, body: dict[str, object]) -> dict[str, object]:
+def create(server: ApiServerProcess, body: dict[str, object]) -> dict[str, Any]:
     answer = server.request("POST", "/api/v1/namespaces/default/pods", body)
     assert answer.code == 201, answer.body
-    return dict(answer.json["spec"])
+    spec: dict[str, Any] = answer.json["spec"]
+    return spec
 
 
 def test_a_new_pod_has_the_volume_in_every_container(server: ApiServerProcess):

@@ -1,4 +1,4 @@
-"""EndpointSlices and Endpoints: every file of tests/cases/decide_slices is one history; user's Endpoints are mirrored."""
+"""EndpointSlices and Endpoints: every file of tests/cases/decide_slices is a history; user's Endpoints are mirrored."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.gateway.engine import DockerEvent
 from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
+from minik8s_modules.gateway.metrics import Disk
 from minik8s_modules.gateway.node import DEAD_AFTER_S, TOUCH_S, NodeWatcher
 
 
@@ -104,6 +105,14 @@ class ScriptedLink:
     def read(self, path: str) -> bytes:
         """Return what a file holds."""
         return f"in {path}".encode()
+
+    def disk(self, path: str) -> Disk:
+        """Have none."""
+        raise NodeUnreachable(path)
+
+    def cadvisor(self) -> str:
+        """Have none."""
+        return ""
 
     def close(self) -> None:
         """Be gone."""

@@ -57,7 +57,7 @@ def pulls(answers: queue.Queue[dict[str, Any]]) -> Iterator[Pulls]:
 
 
 def ask(pulls: Pulls, pull_id: str, image: str, node: str = "n") -> None:
-    pulls.start(PullRequest(pull_id, node, image, None), "/docker.sock")
+    pulls.start(PullRequest(pull_id, node, image, ()), "/docker.sock")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.module_utils.minik8s import attachment, labels, netfilter, sandboxes, secrets, volumes
+from minik8s_modules.module_utils.minik8s import (
+    attachment,
+    labels,
+    netfilter,
+    network_bridge,
+    sandboxes,
+    secrets,
+    volumes,
+)
 from minik8s_modules.module_utils.minik8s import network as net
 from minik8s_modules.module_utils.minik8s.container_plan import Sandbox, Seen, plan_container
 from minik8s_modules.module_utils.minik8s.container_spec import Mount, body_of, normalized
@@ -245,20 +253,20 @@ def test_plan_network(case: dict[str, Any]) -> None:
     entry = {"driver": "bridge", "bridge": "br-a", "cidr": "10.1.0.0/24", "gateway": "10.1.0.1"}
     entry_full: dict[str, Any] = {**entry, "cluster_cidr": "10.1.0.0/16", "mtu": 1500}
     found = case.get("found", {})
-    observed = net.Observed({}, [], "0", {}, {})
+    observed = network_bridge.Observed({}, [], "0", {}, {})
     if found is not None:
-        up, alias = found.get("up", True), found.get("alias", net.alias_of("n1"))
+        up, alias = found.get("up", True), found.get("alias", network_bridge.alias_of("n1"))
         rules = netfilter.forward_rules("n1", "br-a") * (2 if found.get("doubled") else 1)
         chain = [netfilter.HOOK, netfilter.masquerade_rule("n1", "10.1.0.0/24", "10.1.0.0/16")]
         there = found.get("addresses", ["10.1.0.1/24"])
-        observed = net.Observed(
+        observed = network_bridge.Observed(
             {} if found.get("gone") else {"br-a": Link(5, "br-a", "bridge", 0, up, 1500, alias)},
             [Address(5, each.partition("/")[0], int(each.partition("/")[2])) for each in there],
             found.get("forwarding", "1"),
             found.get("chains", {"br-a": chain}),
             found.get("forwards", {"br-a": rules}),
         )
-    entries = {net.KEY: entry_full} if case.get("declared", True) else {}
+    entries = {network_bridge.KEY: entry_full} if case.get("declared", True) else {}
     plan = net.Network().plan(context(), entries, observed, Scope())
     names = [step.data[0] if step.action == "mend" else step.action for step in plan.steps]
     assert names == case["steps"]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import POD, SECRET
-from minik8s_modules.reconcile.hypothesis import Question, parse_question, placeholder_uid
+from minik8s_modules.controllers.imagined import placeholder_uid
+from minik8s_modules.reconcile.hypothesis import Question, parse_question
 from minik8s_modules.reconcile.planserver import CALLER, PlanFiles, PlanServer
 from tests.support.pki import Authority
 from tests.unit.reconcile.test_loop import NAME, Cluster, running, until
