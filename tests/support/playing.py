@@ -13,6 +13,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.base.clock import SystemClock, rfc3339
+from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.runtime.queue import QueueShutDown, WorkQueue
@@ -79,3 +80,5 @@ class PlayingNode:
                 self._client.patch(POD, key.name, key.namespace, {"status": status}, subresource="status")
         except StatusError:
             return
+        except TemporaryError:  # a killed API server must not end the node with it
+            self._queue.add_rate_limited(key)
