@@ -8,7 +8,7 @@ module: minik8s_dns
 short_description: The names that a node's DNS server answers, and the server's own files
 description:
   - Writes the zone of the cluster, the zone of addresses, a file of hosts and the Corefile of the node's DNS server,
-    which looks at them every 0.3 s; nothing is restarted. The server itself (role C(coredns)) is not started here.
+    which looks at them every 0.1 s; nothing is restarted. The server itself (role C(coredns)) is not started here.
   - Gives the server's address to C(lo) where the node does not have it yet.
   - With C(host_resolver) in the entry C(server), the node's resolv.conf asks that server; the former one is kept and
     comes back when this is no longer declared.

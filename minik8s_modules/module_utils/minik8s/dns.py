@@ -1,7 +1,7 @@
 """Section ``dns``: the files of the node's DNS server, its address, and the node's own resolver where asked for.
 
 The server (CoreDNS, or dnsmasq on the same hosts file) is a program of the installation that looks at its files every
-0.3 s; here they are only written, whole and renamed into place, so a kill leaves old or new files and the next pass
+0.1 s; here they are only written, whole and renamed into place, so a kill leaves old or new files and the next pass
 writes the rest. All keys share the files: the steps of keys tell what changes, the closing steps write.
 """
 

@@ -15,8 +15,8 @@ from .dns_entries import SERVER, reverse_name
 ZONE, REVERSE, HOSTS, COREFILE, UPSTREAMS = "cluster.zone", "reverse.zone", "hosts/names", "Corefile", "upstreams"
 TTL_S = 5
 """Kubernetes' CoreDNS lets its answers be kept for 5 s, too (30 s by its plugin, 5 by its clients' defaults)."""
-RELOAD = "300ms"
-"""How soon a written file is served; looking costs CoreDNS one stat, or one open and 3 lines, per file."""
+RELOAD = "100ms"
+"""How soon a written file is served; looking costs CoreDNS one stat, or one open and the first line, per file."""
 _POD_NAME = r"^(?:[^.]+\.)*?(?P<a>\d+)-(?P<b>\d+)-(?P<c>\d+)-(?P<d>\d+)\.[^.]+\.pod\.DOMAIN\.$"
 Lines = dict[str, list[str]]
 
