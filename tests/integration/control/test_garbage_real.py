@@ -72,6 +72,13 @@ def test_killed_in_the_middle_it_goes_on(cluster: Cluster, daemon: Daemon, node:
     until(lambda: count(cluster, POD, space) == count(cluster, DEPLOYMENT, space) == 0, PATIENCE_S)
 
 
+def test_a_namespace_goes_in_the_foreground_too(cluster: Cluster, daemon: Daemon, node: PlayingNode):
+    space = cluster.namespace()
+    deployment(cluster, space)
+    cluster.server.kubectl("delete", "namespace", space, "--cascade=foreground", f"--timeout={PATIENCE_S:.0f}s")
+    assert count(cluster, POD, space) == 0
+
+
 def owned(name: str, space: str, owner: dict[str, Any], kind: str) -> dict[str, Any]:
     named = {"apiVersion": "v1", "kind": kind, "name": objects.name(owner), "uid": objects.uid(owner)}
     return {"metadata": {"name": name, "namespace": space, "ownerReferences": [named]}}
