@@ -1,7 +1,7 @@
 """Programs in Go, built once from the Go module proxy into ``.cache``, at versions named here.
 
 Each is built in a module of its own that requires nothing else, so with the versions its authors chose; checksums are
-those of the checksum database. ``go`` is this machine's when it is 1.24 or newer, else Debian trixie's, unpacked and not
+those of Go's checksum database. ``go`` is this machine's from 1.24 on, else Debian trixie's, unpacked and not
 installed. Helm and stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second.
 """
 
@@ -17,7 +17,6 @@ from typing import NamedTuple
 from tests.support.clients import CACHE, locked, partial, run
 from tests.support.debian import unpack
 
-PROXY = ""
 OLDEST = (1, 24)
 
 
@@ -59,7 +58,6 @@ def tool(name: str) -> Path:
 def _build(wanted: Tool, work: Path, output: Path) -> None:
     go = str(_go())
     environment = {
-        "GOPROXY": PROXY,
         "GOFLAGS": "-buildvcs=false",
         "GOTOOLCHAIN": "auto",
         "CGO_ENABLED": "0",

@@ -4,8 +4,8 @@
     build.py [--go PROGRAM]
 
 A small module of our own requires CoreDNS at one version, with the sums of all it is made of in ``go.sum``; that also
-goes where ``go install`` refuses CoreDNS for its replace directives. Go is this machine's when it is new enough, else a
-toolchain from the module proxy (a zip of known sum), unpacked into the cache and not installed.
+goes where ``go install`` refuses CoreDNS for its replace directives. Go is this machine's when it is new enough, else
+that of a newer Debian, unpacked into the cache and not installed.
 """
 
 from __future__ import annotations
@@ -14,24 +14,17 @@ import argparse
 import fcntl
 import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.request
-import zipfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "source"
 OLDEST = (1, 24)
-TOOLCHAIN = "go1.25.5"
-SUMS = {
-    "amd64": "8cea6783dab64d68b38f5b81ecd38d45155a3c06638991acc6af19e0fca80edb",
-    "arm64": "4d31d22f75fed99025f7b082319eabeb74106d11e343fc203b336ba2afdeb3a1",
-}
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+GO, SUITE = "go-1.24", "trixie"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FETCH_S = 300
 
 
@@ -59,7 +52,7 @@ def version_of(go: str) -> tuple[int, int]:
 
 
 def find_go(given: str) -> str:
-    """Return a Go that is new enough: the given one, this machine's, or one from the module proxy."""
+    """Return a Go that is new enough: the given one, this machine's, or that of a newer Debian."""
     for one in (given, shutil.which("go"), "/usr/local/go/bin/go"):
         if one and version_of(one) >= OLDEST:
             return one
@@ -67,42 +60,50 @@ def find_go(given: str) -> str:
 
 
 def toolchain() -> Path:
-    """Return the Go of the cache; fetches it the first time (64 MB)."""
-    root = cache() / TOOLCHAIN
+    """Return the Go of the cache; takes it out of Debian's packages the first time (70 MB)."""
+    root = cache() / f"go-{SUITE}"
     if not root.exists():
-        machine = MACHINES.get(platform.machine(), "")
-        if machine not in SUMS:
-            sys.exit(f"no Go is known for a {platform.machine()}; install one of at least {OLDEST[0]}.{OLDEST[1]}")
         with tempfile.TemporaryDirectory(dir=cache(), prefix="go-") as folder:
-            archive = Path(folder, "go.zip")
-            fetch(machine, archive)
-            unpack(archive, Path(folder, "go"))
-            Path(folder, "go").rename(root)
+            tree = unpack(Path(folder))
+            joined = Path(folder, "joined")
+            for half in ("usr/share", "usr/lib"):  # they refer to each other by absolute links
+                shutil.copytree(tree / half / GO, joined, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+            joined.rename(root)
     return root / "bin" / "go"
 
 
-def fetch(machine: str, target: Path) -> None:
-    """Fetch the toolchain's module and compare its sum."""
-    proxy = next((one for one in re.split("[,|]", os.environ.get("GOPROXY", "")) if one.startswith("http")), "")
-    name = f"v0.0.1-{TOOLCHAIN}.linux-{machine}.zip"
-    url = f"{(proxy or '').rstrip('/')}/golang.org/toolchain/@v/{name}"
-    with urllib.request.urlopen(url, timeout=FETCH_S) as answer, target.open("wb") as out:  # noqa: S310 - http(s) only
-        shutil.copyfileobj(answer, out)
-    found = hashlib.sha256(target.read_bytes()).hexdigest()
-    if found != SUMS[machine]:
-        sys.exit(f"{name} has the sum {found} instead of {SUMS[machine]}; nothing of it was run")
+def unpack(work: Path) -> Path:
+    """Fetch the packages from the mirror that this machine's apt uses, signatures checked; install nothing."""
+    mirrors = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Label: Debian", "Created-By: Packages"], work)
+    if not mirrors.strip():
+        sys.exit(f"no Go of at least {OLDEST[0]}.{OLDEST[1]} is here, and apt knows no Debian mirror to fetch one from")
+    for name in ("lists/partial", "cache/archives/partial"):
+        Path(work, name).mkdir(parents=True)
+    source = f"deb [signed-by={KEYRING} target=Packages] {mirrors.split()[0]} {SUITE} main\n"
+    Path(work, "sources.list").write_text(source, encoding="utf-8")
+    options = [
+        f"Dir::Etc::SourceList={work}/sources.list",
+        "Dir::Etc::SourceParts=/dev/null",
+        f"Dir::State::Lists={work}/lists",
+        "Dir::State::Status=/dev/null",
+        f"Dir::Cache={work}/cache",
+        "Acquire::Languages=none",
+        "APT::Sandbox::User=root",
+    ]
+    apt = ["apt-get", "--quiet=2", *(f"--option={option}" for option in options)]
+    run([*apt, "update"], work)
+    run([*apt, "download", *(f"{GO.replace('go-', 'golang-')}-{half}/{SUITE}" for half in ("go", "src"))], work)
+    for package in work.glob("*.deb"):
+        run(["dpkg-deb", "--extract", str(package), str(work / "tree")], work)
+    return work / "tree"
 
 
-def unpack(archive: Path, root: Path) -> None:
-    """Unpack a toolchain's module; its programs become executable (zips of modules know no modes)."""
-    with zipfile.ZipFile(archive) as opened:
-        for name in opened.namelist():
-            inner = name.split("/", 2)[2]  # golang.org/toolchain@VERSION/…
-            path = root / inner
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(opened.read(name))
-            if inner.startswith(("bin/", "pkg/tool/")):
-                path.chmod(0o755)
+def run(argv: list[str], work: Path) -> str:
+    """Run a program in ``work`` and return what it printed; end with its words where it fails."""
+    done = subprocess.run(argv, cwd=work, capture_output=True, text=True, check=False, timeout=FETCH_S)
+    if done.returncode:
+        sys.exit(f"no Go could be fetched: {argv[0]} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def build(go: str, target: Path) -> None:
