@@ -272,9 +272,9 @@ def test_a_deleted_pod_gets_its_grace_then_goes_with_its_address(cluster: Cluste
     assert cluster.node.running() == {"": 0, "app": 0}
     cluster.node.die(cluster.node.find("app")["id"], 143)
     until(lambda: cluster.api.list(POD).items == [])
-    assert cluster.node.containers == {}
-    assert cluster.addresses() == []
-    assert "Killing: Stopping container app" in cluster.events()
+    until(lambda: cluster.node.containers == {})
+    until(lambda: cluster.addresses() == [])
+    until(lambda: "Killing: Stopping container app" in cluster.events())
 
 
 def test_a_pod_deleted_by_force_leaves_nothing(cluster: Cluster):
