@@ -19,10 +19,11 @@ from tests.support.pause import pause_image
 
 JsonObject = dict[str, Any]
 NODE = "node1"
-# every container, virtual server and address that a cluster leaves on its machine
+# every container, virtual server, address and rule that a cluster leaves on its machine
 TIDY = """
 docker ps --all --quiet | xargs --no-run-if-empty docker rm --force
 ipvsadm --clear; ip link del minik8s-dummy; ip link del "$1"
+nft list tables | grep minik8s | while read -r _ family name; do nft delete table "$family" "$name"; done
 rm -rf /var/lib/mk8s-lab /run/mk8s-lab
 """
 
