@@ -41,7 +41,9 @@ def examine(context: PodContext, container: JsonObject, last: ObservedContainer)
         if verdict is not None:
             return verdict
     started = has_started(context, container, last)
-    names = [name for name in _FIELDS if container.get(_FIELDS[name]) and (name == "startup") != started]
+    # The startup probe is asked for until the API says started: its answer would else be forgotten before that.
+    wanted = dict.fromkeys(_FIELDS, started) | {"startup": not _is_recorded_started(context, container, last)}
+    names = [name for name in _FIELDS if container.get(_FIELDS[name]) and wanted[name]]
     checks, events = _checks(context, container, last, names)
     ready = started and _is_ready(context, container, last)
     failed = next((name for name in names if name in _DEADLY and _has_failed(context, last, name)), "")
@@ -61,9 +63,12 @@ def has_started(context: PodContext, container: JsonObject, last: ObservedContai
     """Return whether a live container has got through its startup probe."""
     if not container.get(_FIELDS["startup"]) or result(context, last, "startup").state == "success":
         return True
-    return is_recorded(context, container, last) and bool(
-        recorded_status(context.pod, container["name"]).get("started")
-    )
+    return _is_recorded_started(context, container, last)
+
+
+def _is_recorded_started(context: PodContext, container: JsonObject, last: ObservedContainer) -> bool:
+    status = recorded_status(context.pod, container["name"])
+    return is_recorded(context, container, last) and bool(status.get("started"))
 
 
 def _after_start(context: PodContext, container: JsonObject, last: ObservedContainer) -> Verdict | None:
