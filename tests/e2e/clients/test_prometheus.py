@@ -75,7 +75,11 @@ def found(server: ApiServerProcess, tmp_path_factory: pytest.TempPathFactory) ->
         {
             "job_name": role,
             "kubernetes_sd_configs": [{"role": role, **discovery}],
-            "relabel_configs": [{"target_label": "__address__", "replacement": NOWHERE}],
+            # Without a label of their own, targets that all lead nowhere would count as one.
+            "relabel_configs": [
+                {"source_labels": ["__address__"], "target_label": "found_at"},
+                {"target_label": "__address__", "replacement": NOWHERE},
+            ],
         }
         for role in ROLES
     ]
