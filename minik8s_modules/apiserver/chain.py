@@ -56,7 +56,7 @@ _NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
 PLUGINS: tuple[Plugin, ...] = (
     Plugin("LimitRanger", "mutate", _CREATE, _PODS, pod_admission.fill_limits),
     Plugin("ServiceAccount", "mutate", _CREATE, _PODS, pod_admission.account),
-    Plugin("DefaultTolerationSeconds", "mutate", _CREATE, _PODS, pod_admission.tolerate_for_a_while),
+    Plugin("DefaultTolerationSeconds", "mutate", _CREATE_UPDATE, _PODS, pod_admission.tolerate_for_a_while),
     Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, pod_admission.priority),
     Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, runtime_classes.runtime_class),
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, certificate_admission.requester),

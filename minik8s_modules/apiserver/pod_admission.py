@@ -84,7 +84,12 @@ def check_limits(write: Write) -> None:
 
 
 def tolerate_for_a_while(write: Write) -> None:
-    """Let a new pod that says nothing of it stay for five minutes on a node that is not ready, or unreachable."""
+    """Let a pod that says nothing of it stay for five minutes on a node that is not ready, or unreachable.
+
+    On an update, too: a replacement from a manifest lacks what was added when the pod was made.
+    """
+    if write.target.subresource:
+        return
     tolerations = spec(write.new).setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         said = [each for each in tolerations if each.get("effect") in {None, "", "NoExecute"}]

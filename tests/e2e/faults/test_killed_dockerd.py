@@ -94,8 +94,8 @@ def test_containers_outlive_dockerd_and_everything_converges(cluster: Cluster, d
     for name in wanted:
         cluster.delete(name, grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [], CONVERGES_S)
+    cluster.until(lambda: cluster.node.traces()["mounts"] == [], CONVERGES_S)
     traces = cluster.node.traces()
-    assert traces["mounts"] == []
     assert traces["links"] == {cluster.node.bridge}
 
 

@@ -71,7 +71,7 @@ def test_a_startup_probe_holds_the_others_back(cluster: Cluster):
     liveness = {"exec": {"command": ["test", "-e", "/up"]}, "periodSeconds": 1, "failureThreshold": 1}
     create(cluster, "slow", [container(["sleep", "3600"], startupProbe=startup, livenessProbe=liveness)])
     cluster.until(lambda: any("Startup probe failed" in text for text in cluster.events("slow")))
-    assert cluster.container("slow")["started"] is False
+    cluster.until(lambda: cluster.container("slow").get("started") is False)
     execute(cluster, "slow", "touch", "/up")
     cluster.until(lambda: cluster.ready("slow"))
     assert cluster.container("slow")["started"] is True
