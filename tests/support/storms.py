@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from minik8s_modules.api.kinds import EVENT, Kind
@@ -15,6 +15,7 @@ from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
 
 WRITES = ("create", "update", "patch", "delete")
+READS_TOO = ("get", "update", "patch", "delete")
 
 
 class Controller(Protocol):
@@ -28,23 +29,26 @@ class Controller(Protocol):
 
 
 class StormyApi(FakeApi):
-    """One write in five fails while ``stormy``, before or after it was made; ``seen`` is called after each."""
+    """One call in five of ``verbs`` fails while ``stormy``: half of them before, half of them after it was made.
 
-    def __init__(self, seed: int) -> None:
+    ``seen`` is called with kind and verb of each that was made.
+    """
+
+    def __init__(self, seed: int, *, verbs: Iterable[str] = WRITES, stormy: bool = True) -> None:
         super().__init__(SystemClock())
         self._dice = random.Random(seed)
-        self.stormy = True
-        self.seen: Callable[[Kind], None] = lambda _kind: None
-        for verb in WRITES:
-            setattr(self, verb, self._unreliable(getattr(self, verb)))
+        self.stormy = stormy
+        self.seen: Callable[[Kind, str], None] = lambda _kind, _verb: None
+        for verb in verbs:
+            setattr(self, verb, self._unreliable(verb, getattr(self, verb)))
 
-    def _unreliable(self, call: Any) -> Any:
+    def _unreliable(self, verb: str, call: Any) -> Any:
         def attempt(kind: Kind, *arguments: Any, **options: Any) -> Any:
             luck = self._dice.random() if self.stormy and kind != EVENT else 1.0
             if luck < 0.1:
                 raise passing_error() if luck < 0.05 else ApiUnreachable("refused")
             answer = call(kind, *arguments, **options)
-            self.seen(kind)
+            self.seen(kind, verb)
             if luck < 0.2:
                 raise ApiUnreachable("the answer was lost")
             return answer

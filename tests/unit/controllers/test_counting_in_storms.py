@@ -20,7 +20,7 @@ from minik8s_modules.controllers.taints import UNREACHABLE, TaintController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from tests.support.stormy_calls import StormyApi
+from tests.support.storms import READS_TOO, StormyApi
 from tests.support.waiting import until
 
 SPACE, PODS, PATIENCE_S = "shop", 12, 40
@@ -56,7 +56,7 @@ class Manager:
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> StormyApi:
-    return StormyApi(request.param)
+    return StormyApi(request.param, verbs=READS_TOO, stormy=False)
 
 
 @pytest.fixture

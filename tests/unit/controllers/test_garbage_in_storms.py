@@ -16,7 +16,7 @@ from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from tests.support.stormy_calls import StormyApi
+from tests.support.storms import READS_TOO, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE
 
@@ -47,7 +47,7 @@ class Manager:
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> StormyApi:
-    return StormyApi(getattr(request, "param", 1))
+    return StormyApi(getattr(request, "param", 1), verbs=READS_TOO, stormy=False)
 
 
 @pytest.fixture

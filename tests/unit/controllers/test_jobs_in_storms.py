@@ -86,7 +86,7 @@ def test_every_pod_counts_once_whatever_is_lost(api: StormyApi, manager: Manager
     FakeApi.create(api, JOB, workload(JOB, declared))
     most_active = 0
 
-    def seen(kind: Kind) -> None:
+    def seen(kind: Kind, _verb: str) -> None:
         nonlocal most_active
         if kind == POD:
             most_active = max(most_active, sum(map(is_active, api.list(POD).items)))

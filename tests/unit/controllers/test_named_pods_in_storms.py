@@ -97,7 +97,7 @@ def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: StormyApi, manager:
     until(lambda: images(api) == ["web:1"] * COPIES, 60)
     least, most_alike = COPIES, 0
 
-    def seen(changed: Kind) -> None:
+    def seen(changed: Kind, _verb: str) -> None:
         nonlocal least, most_alike
         if changed == POD:
             pods = api.list(POD).items

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,56 +10,37 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, POD, REPLICA_SET, Kind
+from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET, Kind
 from minik8s_modules.base.clock import SystemClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.errors import ApiUnreachable
-from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers import revisions
 from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.pods import is_active, is_ready
 from minik8s_modules.controllers.replicasets import ReplicaSetController
-from minik8s_modules.runtime.controller import Context
-from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.informers import Informers
+from tests.support.storms import Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
 REPLICAS, SURGE = 6, 2
 STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": SURGE, "maxUnavailable": 0}}
-WRITES = ("create", "update", "patch", "delete")
 
 
-class StormyApi(FakeApi):
-    """One write in five fails: half of them before, half of them after it was made."""
+class CountedApi(StormyApi):
+    """Calm at first; counts the pods that were made, and the fewest that were ready in the storm."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(SystemClock())
-        self._dice = random.Random(seed)
-        self.stormy = False
+        super().__init__(seed, stormy=False)
         self.made = 0
         self.least_ready = REPLICAS
-        for verb in WRITES:
-            setattr(self, verb, self._unreliable(verb, getattr(self, verb)))
+        self.seen = self._count
 
-    def _unreliable(self, verb: str, call: Any) -> Any:
-        def attempt(kind: Kind, *arguments: Any, **options: Any) -> Any:
-            luck = self._dice.random() if self.stormy and kind != EVENT else 1.0
-            if luck < 0.1:
-                raise passing_error() if luck < 0.05 else ApiUnreachable("refused")
-            answer = call(kind, *arguments, **options)
-            if kind == POD:
-                self._count(made=verb == "create")
-            if luck < 0.2:
-                raise ApiUnreachable("the answer was lost")
-            return answer
-
-        return attempt
-
-    def _count(self, *, made: bool) -> None:
+    def _count(self, kind: Kind, verb: str) -> None:
+        if kind != POD:
+            return
         with self.changed:
             active = [pod for pod in self.list(POD).items if is_active(pod)]
-            self.made += made
+            self.made += verb == "create"
             if self.stormy:
                 self.least_ready = min(self.least_ready, sum(map(is_ready, active)))
 
@@ -96,37 +76,14 @@ class Node:
                         continue
 
 
-class Manager:
-    """Both controllers, which may be killed and begun anew."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self._api = api
-        self._recorder = EventRecorder(api, "test")
-
-    def start(self) -> None:
-        """Begin."""
-        self.context = Context(self._api, self._recorder, Informers(self._api))
-        self._running = (ReplicaSetController(self.context), DeploymentController(self.context))
-        self.context.informers.start()
-        for each in self._running:
-            each.start()
-
-    def stop(self) -> None:
-        """End."""
-        for each in self._running:
-            each.stop()
-        self.context.informers.stop()
-        self.context.pool.shutdown()
+@pytest.fixture
+def api(request: pytest.FixtureRequest) -> CountedApi:
+    return CountedApi(getattr(request, "param", 1))
 
 
 @pytest.fixture
-def api(request: pytest.FixtureRequest) -> StormyApi:
-    return StormyApi(getattr(request, "param", 1))
-
-
-@pytest.fixture
-def manager(api: StormyApi) -> Iterator[Manager]:
-    manager, node = Manager(api), Node(api)
+def manager(api: CountedApi) -> Iterator[Manager]:
+    manager, node = Manager(api, ReplicaSetController, DeploymentController), Node(api)
     manager.start()
     yield manager
     api.stormy = False
@@ -153,7 +110,7 @@ def roll(api: FakeApi, to: str) -> None:
 
 
 @pytest.mark.parametrize("api", range(4), indirect=True)
-def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: StormyApi, manager: Manager):
+def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: CountedApi, manager: Manager):
     api.create(DEPLOYMENT, workload(DEPLOYMENT, {"replicas": REPLICAS, "strategy": STRATEGY}))
     until(lambda: stands(api, "web:1"))
     api.stormy = True
@@ -168,7 +125,7 @@ def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: StormyApi, manager:
     assert len(api.list(REPLICA_SET).items) == 2
 
 
-def roll_until_told(api: StormyApi, to: str) -> None:
+def roll_until_told(api: CountedApi, to: str) -> None:
     def told() -> bool:
         try:
             roll(api, to)
@@ -179,7 +136,7 @@ def roll_until_told(api: StormyApi, to: str) -> None:
     until(told)
 
 
-def test_a_set_of_another_owner_that_has_the_name_makes_the_hash_another(api: StormyApi, manager: Manager):
+def test_a_set_of_another_owner_that_has_the_name_makes_the_hash_another(api: CountedApi, manager: Manager):
     declared = workload(DEPLOYMENT, {"replicas": 1, "strategy": STRATEGY})
     name = f"web-{revisions.template_hash(revisions.template_of(declared))}"
     other = workload(REPLICA_SET, {"replicas": 0, "selector": {"matchLabels": {"app": "other"}}}, name)
