@@ -14,11 +14,12 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE
 from minik8s_modules.api.objects import name
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli.connection import connect, kubeconfig_path, read_config
+from minik8s_modules.cli.connection import connect, read_config
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers
 from minik8s_modules.cli.resources import find_kind
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.kubeconfig import find_kubeconfig
 
 BASH = r"""# bash completion of minik8s; load with: source <(minik8s completion bash)
 _minik8s() {
@@ -145,7 +146,7 @@ def _values(option: str, action: argparse.Action, asked: argparse.Namespace, con
 
 def _contexts(asked: argparse.Namespace) -> Iterator[str]:
     try:
-        config = read_config(kubeconfig_path(asked.kubeconfig))
+        config = read_config(find_kubeconfig(asked.kubeconfig))
     except UsageError:
         return
     yield from (str(entry.get("name")) for entry in config.get("contexts") or [])

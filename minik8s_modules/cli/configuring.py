@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from minik8s_modules.cli import output
-from minik8s_modules.cli.connection import kubeconfig_path, named, read_config
+from minik8s_modules.cli.connection import named, read_config
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.client.kubeconfig import find_kubeconfig
 
 _SECRETS = {"client-key-data": "DATA+OMITTED", "client-certificate-data": "DATA+OMITTED", "token": "REDACTED",
             "password": "REDACTED", "certificate-authority-data": "DATA+OMITTED"}  # fmt: skip
@@ -21,7 +22,7 @@ _SECRETS = {"client-key-data": "DATA+OMITTED", "client-certificate-data": "DATA+
 
 def view(options: argparse.Namespace) -> int:
     """Print the kubeconfig, with keys and certificates left out unless --raw."""
-    config: Any = read_config(kubeconfig_path(options.kubeconfig))
+    config: Any = read_config(find_kubeconfig(options.kubeconfig))
     if options.minify:
         config = minified(config, options.context)
     config = config if options.raw else redacted(config)
@@ -56,7 +57,7 @@ def _context(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def current_context(options: argparse.Namespace) -> int:
     """Print the name of the current context."""
-    name = read_config(kubeconfig_path(options.kubeconfig)).get("current-context")
+    name = read_config(find_kubeconfig(options.kubeconfig)).get("current-context")
     if not name:
         raise UsageError("current-context is not set")
     print(name)
@@ -65,7 +66,7 @@ def current_context(options: argparse.Namespace) -> int:
 
 def get_contexts(options: argparse.Namespace) -> int:
     """Print the contexts; the current one has a star."""
-    config = read_config(kubeconfig_path(options.kubeconfig))
+    config = read_config(find_kubeconfig(options.kubeconfig))
     current, names = config.get("current-context"), options.names
     entries = [_context(config, name) for name in names] if names else config.get("contexts") or []
     if options.output == "name":
@@ -83,7 +84,7 @@ def get_contexts(options: argparse.Namespace) -> int:
 
 def use_context(options: argparse.Namespace) -> int:
     """Make a context the current one."""
-    path = kubeconfig_path(options.kubeconfig)
+    path = find_kubeconfig(options.kubeconfig)
     config = read_config(path)
     _context(config, options.name)
     _write(path, {**config, "current-context": options.name})
@@ -93,7 +94,7 @@ def use_context(options: argparse.Namespace) -> int:
 
 def set_context(options: argparse.Namespace) -> int:
     """Change cluster, user or namespace of a context, or make it."""
-    path = kubeconfig_path(options.kubeconfig)
+    path = find_kubeconfig(options.kubeconfig)
     config = read_config(path)
     name = str(config.get("current-context") or "") if options.current else options.name
     if not name or (options.current and options.name):
@@ -115,7 +116,7 @@ def set_context(options: argparse.Namespace) -> int:
 
 def delete_context(options: argparse.Namespace) -> int:
     """Remove a context; its cluster and user stay."""
-    path = kubeconfig_path(options.kubeconfig)
+    path = find_kubeconfig(options.kubeconfig)
     config = read_config(path)
     entry = _context(config, options.name)
     config["contexts"] = [each for each in config["contexts"] if each is not entry]

@@ -14,27 +14,7 @@ from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.output import warn
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.bearer import in_cluster, own_namespace
-
-ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
-
-
-def kubeconfig_path(option: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the first kubeconfig that is given or exists: option, $KUBECONFIG, ~/.kube/config, the admin's.
-
-    Raises:
-        UsageError: the named file does not exist, or there is none at all.
-    """
-    named = option or environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    if named:
-        if not Path(named).is_file():
-            raise UsageError(f"kubeconfig {named} does not exist; check --kubeconfig and $KUBECONFIG")
-        return Path(named)
-    for candidate in (Path("~/.kube/config").expanduser(), ADMIN_KUBECONFIG):
-        if candidate.is_file():
-            return candidate
-    raise UsageError(
-        f"no kubeconfig found; give --kubeconfig FILE, or install a cluster (it writes {ADMIN_KUBECONFIG})"
-    )
+from minik8s_modules.client.kubeconfig import find_kubeconfig
 
 
 def connect(options: argparse.Namespace) -> ApiClient:
@@ -49,7 +29,7 @@ def connect(options: argparse.Namespace) -> ApiClient:
         if asks_for_namespace:
             options.namespace = own_namespace()
         return ApiClient.of(own, warn=warn)
-    path = kubeconfig_path(options.kubeconfig)
+    path = find_kubeconfig(options.kubeconfig)
     if asks_for_namespace:
         options.namespace = context_namespace(path, options.context)
     return ApiClient.from_kubeconfig(path, warn=warn, context=options.context)

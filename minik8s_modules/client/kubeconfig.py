@@ -47,6 +47,10 @@ def find_kubeconfig(named: str = "", environ: Mapping[str, str] = os.environ) ->
     named = named or environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     candidates = [Path(named)] if named else [Path("~/.kube/config"), ADMIN_KUBECONFIG]
     found = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
+    if found is None and named:
+        raise ConfigurationError(
+            f"no kubeconfig at {named}: {named} does not exist; name another, or check $KUBECONFIG"
+        )
     if found is None:
         told = ", ".join(map(str, candidates))
         raise ConfigurationError(

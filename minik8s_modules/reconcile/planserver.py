@@ -50,13 +50,8 @@ class PlanServer:
 
     def __init__(self, host: str, port: int, files: PlanFiles, answer: Answer) -> None:
         context = _context(files)
-
-        class Handler(_Handler):
-            def answer(self, question: Question) -> JsonObject | None:
-                return answer(question)
-
         try:
-            self._server = _Server((host, port), Handler, context)
+            self._server = _Server((host, port), context, answer)
         except OSError as error:
             raise ConfigurationError(f"plan.listen: cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._server.server_address[1])
@@ -77,9 +72,10 @@ class PlanServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[_Handler], context: ssl.SSLContext) -> None:
-        super().__init__(address, handler)
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext, answer: Answer) -> None:
+        super().__init__(address, _Handler)
         self._context = context
+        self.answer = answer
 
     def get_request(self) -> tuple[ssl.SSLSocket, Any]:
         """Accept without the handshake, which the connection's own thread makes: a slow peer delays nobody."""
@@ -107,12 +103,9 @@ def _context(files: PlanFiles) -> ssl.SSLContext:
 class _Handler(BaseHTTPRequestHandler):
     """One connection."""
 
+    server: _Server
     protocol_version = "HTTP/1.1"
     timeout = _READ_S
-
-    def answer(self, question: Question) -> JsonObject | None:
-        """Return the answer."""
-        raise NotImplementedError
 
     def setup(self) -> None:
         """Make the TLS handshake before anything is read."""
@@ -146,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, {"message": str(error)})
 
     def _answered(self, question: Question) -> JsonObject:
-        found = self.answer(question)
+        found = self.server.answer(question)
         if found is None:
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "this reconciler does not lead its shard")
         return found
