@@ -1,24 +1,30 @@
 """``python3 -m minik8s.reapply``: nobody attends this node, so it applies its last-good documents by itself.
 
-A timer starts it every minute and at boot. While the gateway touches ``<run_dir>/attended`` it does nothing; when
-that is older than two minutes, or missing, every section's last declared set is converged as the modules do it, and
-exited containers whose restart policy says so are started again. Secrets come from the sealed copy. It takes the
-node's lock and no token: a reconciler that comes back simply goes on.
+A timer starts it every minute and at boot. While the node is attended (attendance.py) it does nothing. Else every
+section's last declared set is converged as the modules do it, and exited containers whose restart policy says so are
+started again. Secrets come from the sealed copy. After a boot the API is asked first: while it answers, somebody will
+come who knows which pods are still this node's, and is waited for for two minutes. It takes the node's lock and no
+token: a reconciler that comes back simply goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import pwd
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
+from . import attendance
 from .containers import Containers
 from .dns import Dns
+from .docker import Docker, DockerError
 from .documents import load_document, stored_node
 from .faults import NodeFault
+from .files import write_atomically
 from .ingress import Ingress
 from .network import Network
 from .sandboxes import Sandboxes
@@ -28,7 +34,8 @@ from .sections import SECTIONS
 from .services import Services
 from .volumes import Volumes
 
-UNATTENDED_S = 120.0  # four touches of the gateway, one every 30 s
+USER = "minik8s-node"  # the gateway's on this machine; it writes into the run directory
+DOCKER_BOOTS_S = 30.0
 BUDGET_S = 600.0  # nobody waits for this run
 SECTION_OBJECTS: dict[str, AnySection] = {
     section.name: section
@@ -36,12 +43,45 @@ SECTION_OBJECTS: dict[str, AnySection] = {
 }
 
 
-def is_attended(run_dir: str, now: float) -> bool:
-    """Return whether the gateway has been here within the last two minutes."""
-    try:
-        return now - os.stat(os.path.join(run_dir, "attended")).st_mtime <= UNATTENDED_S
-    except FileNotFoundError:
+def is_wanted(options: argparse.Namespace, answers: Callable[[tuple[str, ...]], bool] = attendance.answers) -> bool:
+    """Return whether this node has to help itself now; leaves a record of this look in the run directory.
+
+    ``answers`` asks the API servers whose addresses stand in the file ``options.control_plane``.
+    """
+    _ensure(options.run_dir)
+    seen = attendance.look(options.run_dir)
+    verdict, record = attendance.judge(seen, attendance.read_record(options.run_dir))
+    with contextlib.suppress(OSError):  # a full disk: the next look then goes by the time of the touch alone
+        write_atomically(attendance.record_path(options.run_dir), json.dumps(record._asdict()).encode(), 0o644)
+    if verdict != attendance.BOOTED:
+        return verdict == attendance.UNATTENDED
+    if answers(attendance.servers(options.control_plane)):
         return False
+    await_docker(options.docker_socket, options.docker_boots_s)
+    return True
+
+
+def _ensure(run_dir: str) -> None:
+    """Make the run directory where nothing else makes it after a boot: the gateway's, as the installation has it."""
+    if not os.path.isdir(run_dir):
+        os.makedirs(run_dir, 0o755)
+        with contextlib.suppress(KeyError):
+            owner = pwd.getpwnam(USER)
+            os.chown(run_dir, owner.pw_uid, owner.pw_gid)
+
+
+def await_docker(socket: str, timeout_s: float) -> None:
+    """Wait until Docker answers, which after a boot may come up later than this, for ``timeout_s`` at most."""
+    deadline = time.monotonic() + timeout_s
+    docker = Docker(socket)
+    while time.monotonic() < deadline:
+        try:
+            docker.call("GET", "/info")
+        except DockerError:
+            time.sleep(0.5)
+        else:
+            break
+    docker.close()
 
 
 def reapply(state_dir: str, run_dir: str, docker_socket: str) -> dict[str, Any]:
@@ -68,6 +108,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--state-dir", default="/var/lib/minik8s")
     parser.add_argument("--run-dir", default="/run/minik8s")
     parser.add_argument("--docker-socket", default="/var/run/docker.sock")
+    parser.add_argument("--control-plane", default="/etc/minik8s/control-plane.json")
+    parser.add_argument("--docker-boots-s", type=float, default=DOCKER_BOOTS_S)
     parser.add_argument("--attended-too", action="store_true", help="apply even while a gateway attends this node")
     return parser.parse_args(argv)
 
@@ -75,7 +117,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Run once; print what was done as JSON lines. Exit code 1 when a key or a section failed."""
     options = _arguments(argv)
-    if not options.attended_too and is_attended(options.run_dir, time.time()):
+    if not os.path.isdir(os.path.join(options.state_dir, "documents")):
+        return 0
+    if not options.attended_too and not is_wanted(options):
         return 0
     results = reapply(options.state_dir, options.run_dir, options.docker_socket)
     bad = False

@@ -23,7 +23,8 @@ def app_of(cluster: Installed, uid: str) -> tuple[str, int, bool]:
 
 
 def age_attendance() -> None:
-    """Let two minutes pass since the gateway was here last."""
+    """Let two minutes pass since the gateway was here last, and since anybody looked."""
+    (RUN / "attendance.json").unlink(missing_ok=True)
     long_ago = time.time() - LONG_AGO_S
     os.utime(ATTENDED, (long_ago, long_ago))
 

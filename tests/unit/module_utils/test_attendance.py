@@ -1,0 +1,121 @@
+"""Who attends a node: tests/cases/judge_attendance; the question to the API after a boot."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.module_utils.minik8s import attendance, reapply
+from minik8s_modules.module_utils.minik8s.attendance import Look, Record, judge
+
+CASES = sorted((Path(__file__).parents[2] / "cases" / "judge_attendance").glob("*.yml"))
+
+
+def record_of(told: dict[str, Any] | None) -> Record | None:
+    if told is None:
+        return None
+    return Record(told.get("boot", "this"), told["touched"], told["since"], told["looked"], told["came"])
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_judge_attendance(path: Path):
+    case = yaml.safe_load(path.read_text())
+    told, before = case["look"], record_of(case.get("record"))
+    look = Look("this", told["touched"], told["wall"], told["steady"])
+    verdict, after = judge(look, before)
+    assert (verdict, after.came_s) == (case["verdict"], case["came"])
+    assert (after.boot, after.touched_s, after.looked_s) == ("this", told["touched"], told["steady"])
+    assert after.since_s == (before.since_s if before and before.boot == "this" else told["steady"])
+    assert judge(look, after)[0] == verdict, "looking twice tells the same"
+
+
+class Time:
+    """Passes when somebody sleeps or asks."""
+
+    def __init__(self, costs_s: float = 0.0) -> None:
+        self.now, self.costs_s = 0.0, costs_s
+        self.asked: list[tuple[str, float]] = []
+
+    def clock(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    def nobody(self, address: str, timeout_s: float) -> bool:
+        """Answer nothing, after a while."""
+        self.asked.append((address, timeout_s))
+        self.now += min(self.costs_s, timeout_s)
+        return False
+
+
+def test_the_api_is_asked_for_ten_seconds_and_no_longer():
+    refusing, silent = Time(), Time(costs_s=60)
+    for time in (refusing, silent):
+        assert not attendance.answers(["a:1", "b:2"], time.nobody, time.clock, time.sleep)
+        assert time.now == attendance.ASKED_FOR_S
+    assert len(refusing.asked) > len(silent.asked) > 2
+    assert {address for address, _ in silent.asked} == {"a:1", "b:2"}
+
+
+def test_one_answering_server_is_enough():
+    time = Time()
+
+    def second(address: str, timeout_s: float) -> bool:
+        return address == "b:2" or time.nobody(address, timeout_s)
+
+    assert attendance.answers(["a:1", "b:2"], second, time.clock, time.sleep)
+    assert time.now == 0
+
+
+def test_without_addresses_nobody_is_asked():
+    assert not attendance.answers([], None, Time().clock)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> list[str]:
+    (tmp_path / "state" / "documents").mkdir(parents=True)
+    (tmp_path / "servers.json").write_text(json.dumps({"servers": ["192.0.2.1:6443"]}))
+    argv = ["--state-dir", str(tmp_path / "state"), "--run-dir", str(tmp_path / "run")]
+    return [*argv, "--control-plane", str(tmp_path / "servers.json"), "--docker-boots-s", "0"]
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_after_a_boot_a_node_helps_itself_only_where_the_api_is_silent(place: list[str], *, alive: bool):
+    asked: list[tuple[str, ...]] = []
+
+    def answers(servers: tuple[str, ...]) -> bool:
+        asked.append(servers)
+        return alive
+
+    assert reapply.is_wanted(reapply._arguments(place), answers) is not alive
+    assert asked == [("192.0.2.1:6443",)]
+
+
+def test_a_node_that_was_touched_asks_nobody(place: list[str], tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "attended").touch()
+    assert not reapply.is_wanted(reapply._arguments(place), lambda _servers: pytest.fail("asked"))
+    known = attendance.read_record(str(tmp_path / "run"))
+    assert known is not None
+    assert known.came_s is not None
+    os.utime(tmp_path / "run" / "attendance.json")
+    (tmp_path / "run" / "attendance.json").write_text("{}")
+    assert attendance.read_record(str(tmp_path / "run")) is None
+
+
+def test_a_server_that_does_not_speak_tls_is_not_ready(unused_tcp_address: str):
+    assert not attendance.is_ready(unused_tcp_address, 0.5)
+    assert not attendance.is_ready("no such host:nor port", 0.5)
+
+
+@pytest.fixture
+def unused_tcp_address() -> str:
+    return "127.0.0.1:1"
