@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from minik8s_modules.apiserver import settings
@@ -14,6 +15,7 @@ from minik8s_modules.apiserver.audit import AuditLog, LogFile
 from minik8s_modules.apiserver.auditing import install
 from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
 from minik8s_modules.apiserver.gateways import TlsGateways
 from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
@@ -23,6 +25,7 @@ from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.plans import HttpsReconcilers
 from minik8s_modules.apiserver.policy import Rbac
+from minik8s_modules.apiserver.presence import Presence
 from minik8s_modules.apiserver.priority import Priority
 from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
@@ -61,6 +64,7 @@ class Application:
         self._hub = Hub(clock, self._cache)
         self._tunnels = Tunnels(clock)
         self._startup = Startup(self._backend, configured)
+        self._presence = Presence(self._backend, configured)
         self._stop = threading.Event()
         self._compaction = threading.Thread(
             target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
@@ -68,13 +72,14 @@ class Application:
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
-        access = Access(Rbac(self._cache), [NodeAuthorizer(self._cache)])
+        access = Access(Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache)])
         tokens = _tokens(self._backend, configured)
         gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways)
         priority = Priority(configured.threads, metrics)
         services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority)
-        authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens)
+        newcomer = partial(bootstrap_user, self._backend)
+        authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._flask = make_app(services, authenticate, self._checks(), address)
         self._audit = _audit_log(configured, metrics)
@@ -87,6 +92,7 @@ class Application:
         self._hub.start()
         self._tunnels.start()
         self._startup.start()
+        self._presence.start()
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
@@ -98,6 +104,7 @@ class Application:
     def close(self) -> None:
         """End all watches and threads."""
         self._stop.set()
+        self._presence.stop()
         self._hub.stop()
         self._tunnels.stop()
         self._startup.stop()
@@ -116,7 +123,7 @@ class Application:
             **live,
             "etcd": self._etcd_failure,
             "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
-            "startup-objects": lambda: "" if self._startup.done else "not all made yet",
+            "startup-objects": lambda: "" if self._startup.done and self._presence.done else "not all made yet",
         }
         return {"livez": live, "readyz": ready}
 

@@ -1,5 +1,7 @@
 """The objects every cluster has, made when they are missing: namespaces, default/kubernetes, the epoch, roles.
 
+The endpoints of default/kubernetes are made in ``presence.py``.
+
 Level-triggered: a thread looks every ``INTERVAL_S`` and repairs what somebody deleted. The epoch is the
 fencing token's first part (ARCHITECTURE.md, Gateway socket); it is written once, at the first start, and
 raised only by a restore.
@@ -15,7 +17,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import rbac
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, ENDPOINT_SLICE, ENDPOINTS, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, name
 from minik8s_modules.apiserver import bootstrap, service_addresses, writing
 from minik8s_modules.apiserver.backend import Backend
@@ -32,7 +34,8 @@ INTERVAL_S = 10.0
 FIRST_LOAD_S = 2.0
 RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
 # kube-node-lease: the nodes' heartbeats, as in Kubernetes, apart from everybody else's leases
-NAMESPACES = ("default", "kube-system", "kube-node-lease")
+# kube-public: what anybody may know
+NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
 
 
 class Wanted(NamedTuple):
@@ -52,28 +55,9 @@ def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
     yield Wanted(CONFIG_MAP, "kube-system", "minik8s-cluster", {"data": {"epoch": str(epoch)}})
     labels = {"component": "apiserver", "provider": "kubernetes"}
     first = str(next(settings.service_cidr.hosts()))
-    port = {"name": "https", "protocol": "TCP", "port": settings.port}
     service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
     spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
     yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
-    address = settings.advertise_address
-    subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
-    # its slice stands below and is not to be made a second time
-    unmirrored = {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
-    yield Wanted(ENDPOINTS, "default", "kubernetes", {"metadata": unmirrored, "subsets": subsets}, keep=True)
-    endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
-    yield Wanted(
-        ENDPOINT_SLICE,
-        "default",
-        "kubernetes",
-        {
-            "metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}},
-            "addressType": "IPv4",
-            "endpoints": endpoints,
-            "ports": [port],
-        },
-        keep=True,
-    )
 
 
 class Startup:

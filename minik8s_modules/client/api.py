@@ -79,14 +79,16 @@ class ApiClient:
         return cls.of(load_kubeconfig(Path(path), context), user_agent=user_agent, warn=warn)
 
     @classmethod
-    def of(cls, access: Access, *, user_agent: str = "minik8s", warn: Warn | None = None) -> ApiClient:
-        """Return a client for ``access``; ``warn`` as in ``from_kubeconfig``."""
+    def of(
+        cls, access: Access, *, user_agent: str = "minik8s", warn: Warn | None = None, timeout_s: float = 0.0
+    ) -> ApiClient:
+        """Return a client for ``access``; ``warn`` as in ``from_kubeconfig``; ``timeout_s`` 0 is the usual patience."""
         client = cls(access.server, user_agent=user_agent, warn=warn)
-        client._use(access, user_agent)
+        client._use(access, user_agent, timeout_s)
         return client
 
-    def _use(self, access: Access, user_agent: str) -> None:
-        patience_s = READ_TIMEOUT_S if self._warn is None else _PERSONS_PATIENCE_S
+    def _use(self, access: Access, user_agent: str, timeout_s: float = 0.0) -> None:
+        patience_s = timeout_s or (READ_TIMEOUT_S if self._warn is None else _PERSONS_PATIENCE_S)
         self._transport = Transport(access, user_agent=user_agent, read_timeout_s=patience_s)
         self._manager = user_agent
 

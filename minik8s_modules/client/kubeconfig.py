@@ -24,7 +24,11 @@ _UNSUPPORTED_CLUSTER = ("insecure-skip-tls-verify", "proxy-url", "tls-server-nam
 
 
 class Access(NamedTuple):
-    """How to reach an API server: its URL, PEM texts, and a token or the file of one; empty means "not given"."""
+    """How to reach an API server: its URL, PEM texts, and a token or the file of one; empty means "not given".
+
+    ``others`` are URLs of further servers of the same cluster, asked while the first does not answer; a kubeconfig
+    cannot name them.
+    """
 
     server: str
     ca_pem: bytes
@@ -32,6 +36,7 @@ class Access(NamedTuple):
     key_pem: bytes
     token: str = ""
     token_file: str = ""
+    others: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return where it leads; keys and tokens are not shown."""

@@ -1,4 +1,7 @@
-"""HTTP towards one API server: a keep-alive pool with a client certificate or token, bytes in, bytes out.
+"""HTTP towards the API servers of one cluster: keep-alive pools with a client certificate or token, bytes in and out.
+
+Of several servers one is in use (``servers.py``). A read goes on to the next one when there is no answer; a write
+only when it was never sent, for otherwise it may have happened, and the caller must look.
 
 Private keys reach OpenSSL through a memory file, because ``load_cert_chain`` takes only names and a key
 must not be copied to disk. What goes wrong below HTTP becomes ``ApiUnreachable``; what the API answers is
@@ -15,22 +18,25 @@ from http import HTTPStatus
 
 import urllib3
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 from urllib3.response import BaseHTTPResponse
 
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.bearer import Bearer
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.kubeconfig import Access
+from minik8s_modules.client.servers import Servers
 
 CONNECT_TIMEOUT_S = 5.0
+# where another server can be asked, a machine without power must not hold a call for long
+CONNECT_TIMEOUT_OF_SEVERAL_S = 2.0
 READ_TIMEOUT_S = 30.0
-# A watch's peer that vanished without a FIN is noticed after 30 + 3 * 10 s, less than the kubelet's 40 s
+# A watch's peer that vanished without a FIN is noticed after 10 + 3 * 5 s, less than the kubelet's 40 s
 # lease
 KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 ]
 # Only reads are repeated after a keep-alive connection turned out to be closed: a write may have happened
@@ -38,7 +44,7 @@ _REPEATABLE = frozenset({"GET", "HEAD"})
 
 
 class Transport:
-    """A thread-safe pool of connections to one server."""
+    """Thread-safe pools of connections, one a server of ``access``."""
 
     def __init__(
         self,
@@ -48,33 +54,14 @@ class Transport:
         pool_size: int = 16,
         read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
-        options = [*HTTPConnection.default_socket_options, *KEEPALIVE]
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._bearer = Bearer(access)
-        self._pool: urllib3.HTTPConnectionPool
-        url = urllib3.util.parse_url(access.server)
-        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s)
-        if url.scheme == "https":
-            self._pool = urllib3.HTTPSConnectionPool(
-                url.host or "",
-                url.port or 443,
-                maxsize=pool_size,
-                timeout=timeout,
-                retries=False,
-                ssl_context=tls_context(access),
-                socket_options=options,
-            )
-        else:
-            self._pool = urllib3.HTTPConnectionPool(
-                url.host or "",
-                url.port or 80,
-                maxsize=pool_size,
-                timeout=timeout,
-                retries=False,
-                socket_options=options,
-            )
-        self._prefix = (url.path or "").rstrip("/")
-        self._server = access.server
+        self._addresses = (access.server, *access.others)
+        connect_s = CONNECT_TIMEOUT_OF_SEVERAL_S if access.others else CONNECT_TIMEOUT_S
+        self._timeout = urllib3.Timeout(connect=connect_s, read=read_timeout_s)
+        self._pools = [_pool(address, access, pool_size, self._timeout) for address in self._addresses]
+        self._prefixes = [(urllib3.util.parse_url(address).path or "").rstrip("/") for address in self._addresses]
+        self._servers = Servers(len(self._addresses))
 
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -84,15 +71,19 @@ class Transport:
         Raises:
             ApiUnreachable: no complete answer came.
         """
-        attempts = 2 if method in _REPEATABLE else 1
+        # a read may be sent once more to the same server: a connection kept alive may turn out to be closed
+        spare = 1 if method in _REPEATABLE else 0
+        left = len(self._pools)
         while True:
-            attempts -= 1
+            number = self._servers.current()
+            shown = {**self._headers, **self._bearer.headers(), **(headers or {})}
             try:
-                shown = {**self._headers, **self._bearer.headers(), **(headers or {})}
-                return self._pool.urlopen(method, self._prefix + path, body=body, headers=shown)
+                return self._pools[number].urlopen(method, self._prefixes[number] + path, body=body, headers=shown)
             except (HTTPError, OSError) as error:
-                if attempts == 0:
-                    raise self._unreachable(method, path, error) from error
+                gone = self._note(number, error)
+                left, spare = (left - 1, spare) if gone else (left, spare - 1)
+                if left == 0 or spare < 0 or (method not in _REPEATABLE and not never_sent(error)):
+                    raise self._unreachable(number, method, path, error) from error
 
     def stream(self, path: str, read_timeout_s: float, headers: Mapping[str, str] | None = None) -> BaseHTTPResponse:
         """Return a GET's answer as soon as its headers are there; the caller reads and closes it.
@@ -100,27 +91,68 @@ class Transport:
         Raises:
             ApiUnreachable: no headers came.
         """
-        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s)
-        try:
-            response = self._pool.urlopen(
-                "GET",
-                self._prefix + path,
-                headers={**self._headers, **self._bearer.headers(), **(headers or {})},
-                preload_content=False,
-                timeout=timeout,
-            )
-            if response.status != HTTPStatus.OK:
-                response.read(cache_content=True)
-        except (HTTPError, OSError) as error:
-            raise self._unreachable("GET", path, error) from error
+        timeout = urllib3.Timeout(connect=self._timeout.connect_timeout, read=read_timeout_s)
+        left = len(self._pools)
+        while True:
+            number = self._servers.current()
+            try:
+                return self._begin(number, path, timeout, headers)
+            except (HTTPError, OSError) as error:
+                left = left - 1 if self._note(number, error) else 0
+                if left == 0:
+                    raise self._unreachable(number, "GET", path, error) from error
+
+    def _begin(
+        self, number: int, path: str, timeout: urllib3.Timeout, headers: Mapping[str, str] | None
+    ) -> BaseHTTPResponse:
+        response = self._pools[number].urlopen(
+            "GET",
+            self._prefixes[number] + path,
+            headers={**self._headers, **self._bearer.headers(), **(headers or {})},
+            preload_content=False,
+            timeout=timeout,
+        )
+        if response.status != HTTPStatus.OK:
+            response.read(cache_content=True)
         return response
+
+    def _note(self, number: int, error: Exception) -> bool:
+        """Pass a server over that is not there or keeps silent; return whether this one is so."""
+        gone = never_sent(error) or isinstance(error, ReadTimeoutError)
+        if gone:
+            self._servers.failed(number)
+        return gone
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._pool.close()
+        for pool in self._pools:
+            pool.close()
 
-    def _unreachable(self, method: str, path: str, error: Exception) -> ApiUnreachable:
-        return ApiUnreachable(f"{method} {self._server}{path.partition('?')[0]}: {error}")
+    def _unreachable(self, number: int, method: str, path: str, error: Exception) -> ApiUnreachable:
+        return ApiUnreachable(f"{method} {self._addresses[number]}{path.partition('?')[0]}: {error}")
+
+
+def never_sent(error: Exception) -> bool:
+    """Return whether the request that ended in ``error`` cannot have reached a server: no connection came about."""
+    return isinstance(error, NewConnectionError | ConnectTimeoutError)
+
+
+def _pool(address: str, access: Access, size: int, timeout: urllib3.Timeout) -> urllib3.HTTPConnectionPool:
+    url = urllib3.util.parse_url(address)
+    options = [*HTTPConnection.default_socket_options, *KEEPALIVE]
+    if url.scheme != "https":
+        return urllib3.HTTPConnectionPool(
+            url.host or "", url.port or 80, maxsize=size, timeout=timeout, retries=False, socket_options=options
+        )
+    return urllib3.HTTPSConnectionPool(
+        url.host or "",
+        url.port or 443,
+        maxsize=size,
+        timeout=timeout,
+        retries=False,
+        ssl_context=tls_context(access),
+        socket_options=options,
+    )
 
 
 def tls_context(access: Access) -> ssl.SSLContext:

@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.bootstrap_tokens import NAMESPACE, PREFIX
 from minik8s_modules.api.errors import Conflict, NotFound
-from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, SUBJECT_ACCESS_REVIEW, Kind
+from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
-from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.client.informer import Informer, Source
-from minik8s_modules.controllers import signing
+from minik8s_modules.controllers import newcomers, signing
 from minik8s_modules.controllers.signing_requests import Approve, Delete, Fail, Sign, Step, Wait, decide_request
 from minik8s_modules.runtime.leader import LeaderElector, Token
 from minik8s_modules.runtime.queue import WorkQueue
@@ -48,6 +49,9 @@ class NotAllowed(TemporaryError):
 
 class SigningApi(Source, Protocol):
     """The part of ``ApiClient`` needed here."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
 
     def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
         """Create the object."""
@@ -98,6 +102,7 @@ class CertificateController:
             self._take(request, step)
         except (Conflict, NotFound) as error:
             log.debug("signing request %s has changed: %s", name, error)
+            self._queue.add_after(name, 1.0)  # it, or the token it came with
 
     def _take(self, request: JsonObject, step: Step) -> None:
         name = objects.name(request)
@@ -126,8 +131,35 @@ class CertificateController:
         if not self._may(request, subresource):
             told = f"{objects.name(request)}: {objects.spec(request).get('username')} has no right to {subresource}"
             raise NotAllowed(f"signing request {told}; approve it, or bind the role")
-        condition = self._condition("Approved", "AutoApproved", message)
+        condition = self._refusal(request) or self._condition("Approved", "AutoApproved", message)
         self._write(request, {"conditions": [*_conditions(request), condition]}, "approval")
+
+    def _refusal(self, request: JsonObject) -> JsonObject | None:
+        """Return why a newcomer gets no certificate, None when it does, and its token is claimed; others need none."""
+        token = newcomers.token_id(request)
+        if not token:
+            return None
+        while True:
+            secret = self._found(SECRET, f"{PREFIX}{token}", NAMESPACE)
+            step = newcomers.decide_newcomer(request, secret, self._node_of(request), self._clock.now())
+            match step:
+                case newcomers.Claim(claimed):
+                    self._client.update(SECRET, claimed)  # a Conflict: another request was faster
+                case newcomers.Refuse(reason, message):
+                    log.warning("signing request %s is denied: %s", objects.name(request), message)
+                    return self._condition("Denied", reason, message)
+                case newcomers.Admit():
+                    return None
+
+    def _node_of(self, request: JsonObject) -> JsonObject | None:
+        parsed = signing.parse(str(objects.spec(request)["request"]))
+        return self._found(NODE, signing.asked(parsed).common_name.removeprefix("system:node:"))
+
+    def _found(self, kind: Kind, name: str, namespace: str = "") -> JsonObject | None:
+        try:
+            return self._client.get(kind, name, namespace)
+        except NotFound:
+            return None
 
     def _may(self, request: JsonObject, subresource: str) -> bool:
         """Return whether who asked may create ``subresource`` of signing requests."""
@@ -175,7 +207,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration, the kubeconfig or the authority cannot be used.
     """
-    client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-certificates")
+    client = client_of(configuration, "minik8s-certificates")
     authority = reader(Path(configuration.text("authority.cert")), Path(configuration.text("authority.key")))
     try:
         authority()
@@ -189,7 +221,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         controller.stop()
 
     try:
-        LeaderElector(client, LEASE_NAME).run(stop, lead)
+        LeaderElector(election_client(configuration, "minik8s-certificates"), LEASE_NAME).run(stop, lead)
     finally:
         client.close()
 

@@ -13,7 +13,9 @@ from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.client.kubeconfig import load_kubeconfig
+from minik8s_modules.controllers.bootstrap_tokens import TokenController
 from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.controllers.cronjobs import CronJobController
 from minik8s_modules.controllers.daemonsets import DaemonSetController
@@ -32,6 +34,7 @@ from minik8s_modules.controllers.quotas import QuotaController
 from minik8s_modules.controllers.replicasets import ReplicaSetController
 from minik8s_modules.controllers.root_ca import RootCa
 from minik8s_modules.controllers.service_accounts import service_accounts
+from minik8s_modules.controllers.silent_nodes import SilentNodeController
 from minik8s_modules.controllers.statefulsets import StatefulSetController
 from minik8s_modules.controllers.taint_eviction import TaintEvictionController
 from minik8s_modules.controllers.taints import TaintController
@@ -79,6 +82,7 @@ def controllers(
         EndpointsController(context),
         RouteController(context),
         NodeController(client, recorder),
+        SilentNodeController(context),
         TaintController(context),
         TaintEvictionController(context),
         EventController(client),
@@ -86,6 +90,7 @@ def controllers(
         PodGc(context, terminated_pods),
         service_accounts(client),
         RootCa(client, authorities),
+        TokenController(client, authorities),
         QuotaController(context),
         # these two last: they share the copies that the others have asked for
         NamespaceController(client, copies=[context.informers.metadata_of(kind) for kind in watched_kinds()]),
@@ -100,7 +105,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         ConfigurationError: the configuration or the kubeconfig cannot be used.
     """
     kubeconfig = Path(configuration.text("kubeconfig"))
-    client = ApiClient.from_kubeconfig(kubeconfig, user_agent="minik8s-controllers")
+    client = client_of(configuration, "minik8s-controllers")
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
@@ -121,7 +126,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         context.pool.shutdown(wait=False, cancel_futures=True)
 
     try:
-        LeaderElector(client, LEASE_NAME).run(stop, lead)
+        LeaderElector(election_client(configuration, "minik8s-controllers"), LEASE_NAME).run(stop, lead)
     finally:
         recorder.stop()
         if server is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.process import run_daemon
-from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.configured import client_of
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.inventory import DEFAULT_SHARD, RUN_DIR, NodeAddress, inventory_file, load_nodes
 from minik8s_modules.gateway.leases import FRESH_S, LeaseApi, NodeLeases
@@ -24,6 +24,7 @@ from minik8s_modules.gateway.pulls import Pulls
 from minik8s_modules.gateway.sampling import Sampler
 from minik8s_modules.gateway.server import SocketServer
 from minik8s_modules.gateway.ssh import reach_argv
+from minik8s_modules.gateway.standby import Standby
 from minik8s_modules.gateway.streams.listener import Metrics, StreamFiles, StreamServer
 from minik8s_modules.gateway.streams.reaching import Door, Doors
 
@@ -36,10 +37,15 @@ _LARGEST_PORT = 65535
 class Gateway:
     """Nodes, clients and pulls of one shard, tied together."""
 
-    def __init__(self, client: LeaseApi, socket_path: Path, directory: Path, endpoint: str = "") -> None:
+    def __init__(
+        self, client: LeaseApi, socket_path: Path, directory: Path, endpoint: str = "", standby: Standby | None = None
+    ) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._lock = threading.Lock()
+        self._using = threading.RLock()
+        self._standby = standby or Standby(led_only=False)
+        self._told: tuple[NodeAddress, ...] = ()
         self._nodes: dict[str, tuple[NodeAddress, NodeWatcher]] = {}
         self._samplers: dict[str, Sampler] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
@@ -62,13 +68,27 @@ class Gateway:
         self._server.stop()
 
     def use(self, addresses: Sequence[NodeAddress]) -> None:
-        """Watch exactly the nodes of ``addresses``; one that is watched already with the same address goes on."""
+        """Watch exactly the nodes of ``addresses``, while this gateway is to attend any."""
+        with self._using:
+            self._told = tuple(addresses)
+            self.attend()
+
+    def attend(self) -> None:
+        """Take up or leave the nodes as clients have come and gone."""
+        with self._using:
+            attends = self._standby.attends(self._server.count())
+            self._watch(self._told if attends else ())
+
+    def _watch(self, addresses: Sequence[NodeAddress]) -> None:
+        """Watch exactly these nodes; one that is watched already with the same address goes on."""
         wanted = {address.name: address for address in addresses}
         with self._lock:
             gone = [name for name, (address, _) in self._nodes.items() if wanted.get(name) != address]
             stopped: list[NodeWatcher | Sampler] = [self._nodes.pop(name)[1] for name in gone]
             stopped += [self._samplers.pop(name) for name in gone]
             new = [address for name, address in wanted.items() if name not in self._nodes]
+        if not gone and not new:
+            return
         _stop_all(stopped)
         self._probing.keep(wanted)
         for address in new:
@@ -133,6 +153,8 @@ class Gateway:
             known += self._samplers.values()
         for each in known:
             each.tell(publish)
+        if self._standby.led_only:
+            threading.Thread(target=self.attend, name="attend", daemon=True).start()
 
     def _watcher(self, node: str) -> NodeWatcher | None:
         with self._lock:
@@ -218,7 +240,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         ConfigurationError: the configuration, the kubeconfig or the inventory cannot be used.
     """
     _raise_file_limit()
-    client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-gateway")
+    client = client_of(configuration, "minik8s-gateway")
     run_dir = Path(configuration.text("run_dir", RUN_DIR))
     shard = configuration.text("shard", DEFAULT_SHARD)
     inventory = InventoryFile(Path(configuration.text("inventory")), shard, run_dir)
@@ -226,7 +248,8 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     socket_path = Path(configuration.text("socket", str(run_dir / "gateway.sock")))
     streams = streams_of(configuration)
     endpoint = f"https://{streams.advertise}" if streams else ""
-    gateway = Gateway(client, socket_path, run_dir / "gateway", endpoint)
+    standby = Standby(led_only=configuration.flag("standby", default=False))
+    gateway = Gateway(client, socket_path, run_dir / "gateway", endpoint, standby)
     listener = streams.server(gateway.door, lambda history: gateway.metrics(history=history)) if streams else None
     gateway.start()
     if listener is not None:
@@ -236,6 +259,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         log.info("watching %d nodes, serving %s", len(nodes), socket_path)
         while not stop.wait(_INVENTORY_CHECK_S):
             _follow_inventory(gateway, inventory)
+            gateway.attend()
     finally:
         if listener is not None:
             listener.stop()

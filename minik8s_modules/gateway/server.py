@@ -142,6 +142,11 @@ class SocketServer:
         """Accept clients from now on."""
         self._thread.start()
 
+    def count(self) -> int:
+        """Return the number of clients."""
+        with self._lock:
+            return len(self._clients)
+
     def publish(self, message: Mapping[str, Any]) -> None:
         """Send ``message`` to every client."""
         line = messages.encode(message)

@@ -20,6 +20,7 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.module_utils.minik8s.network import LEAST_MTU
 from minik8s_modules.module_utils.minik8s.network_vxlan import HEADERS
 from minik8s_modules.reconcile.gateway_link import GatewayLink
@@ -303,7 +304,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         ConfigurationError: a file or option cannot be used.
     """
     options = read_options(configuration)
-    client = ApiClient.from_kubeconfig(options.kubeconfig, user_agent="minik8s-reconciler")
+    client = client_of(configuration, "minik8s-reconciler")
     leader = Leader(options, client)
     annotations, server = {}, None
     if options.plan is not None:
@@ -311,7 +312,9 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         server.start()
         annotations = {PLAN_ENDPOINT: f"https://{options.plan.host}:{server.port}"}
     lease = f"minik8s-reconciler-{options.shard}"
-    elector = LeaderElector(client, lease, annotations=annotations, fenced=True)
+    elector = LeaderElector(
+        election_client(configuration, "minik8s-reconciler"), lease, annotations=annotations, fenced=True
+    )
     try:
         elector.run(stop, leader.lead)
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.process import run_daemon
-from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import LeaderElector
 from minik8s_modules.scheduler.framework import DEFAULT_SCHEDULER
@@ -22,13 +22,13 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration or the kubeconfig cannot be used.
     """
-    client = ApiClient.from_kubeconfig(configuration.text("kubeconfig"), user_agent="minik8s-scheduler")
+    client = client_of(configuration, "minik8s-scheduler")
     recorder = EventRecorder(client, DEFAULT_SCHEDULER)
     scheduler = Scheduler(client, recorder)
     recorder.start()
     scheduler.start()
     try:
-        LeaderElector(client, LEASE_NAME).run(stop, scheduler.lead)
+        LeaderElector(election_client(configuration, "minik8s-scheduler"), LEASE_NAME).run(stop, scheduler.lead)
     finally:
         scheduler.stop()
         recorder.stop()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, NAMESPACE, SERVICE
+from minik8s_modules.api.kinds import CONFIG_MAP, NAMESPACE, SERVICE
 from minik8s_modules.apiserver import deleting
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
@@ -29,14 +26,13 @@ SETTINGS = Settings(
     threads=1,
 )
 EPOCH = Target(CONFIG_MAP, "kube-system", "minik8s-cluster")
-ADDRESS = Target(ENDPOINTS, "default", "kubernetes")
+ADDRESS = Target(SERVICE, "default", "kubernetes")
 
 
 def test_they_are_made_and_then_left_alone(backend: Backend):
     startup = Startup(backend, SETTINGS)
     startup.ensure()
     assert backend.get(Target(SERVICE, "default", "kubernetes")).object["spec"]["clusterIP"] == "100.0.0.1"
-    assert backend.get(ADDRESS).object["subsets"][0]["addresses"] == [{"ip": "192.0.2.1"}]
     backend.get(Target(NAMESPACE, "", "kube-node-lease"))
     revision = backend.cache.revision
     startup.ensure()
@@ -54,10 +50,3 @@ def test_what_is_missing_is_made_again_and_the_epoch_is_not_raised(
     Startup(backend, SETTINGS).ensure()
     backend.get(ADDRESS)
     assert backend.get(EPOCH).object["data"]["epoch"] == epoch
-
-
-@pytest.mark.parametrize("address", ["192.0.2.2", "192.0.2.1"])
-def test_a_new_address_is_advertised(backend: Backend, address: str):
-    Startup(backend, SETTINGS).ensure()
-    Startup(backend, replace(SETTINGS, advertise_address=address)).ensure()
-    assert backend.get(ADDRESS).object["subsets"][0]["addresses"] == [{"ip": address}]

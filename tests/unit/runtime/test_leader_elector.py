@@ -82,6 +82,14 @@ def test_a_clock_that_is_wrong_on_the_other_machine_does_not_matter(api):
     assert not elector(api, "second", future).try_acquire_or_renew()
 
 
+def test_a_candidate_takes_the_lease_at_the_moment_it_runs_out(api):
+    clock = FakeClock()
+    elector(api, "first", clock, timings=Timings(lease_s=15)).try_acquire_or_renew()
+    began = clock.monotonic()
+    assert elector(api, "second", clock, timings=Timings(retry_s=4.0)).acquire(threading.Event())
+    assert clock.monotonic() - began == 15
+
+
 def test_a_released_lease_is_taken_at_once(api):
     clock = FakeClock()
     first, second = elector(api, "first", clock), elector(api, "second", clock)

@@ -1,0 +1,114 @@
+"""A client that knows several API servers."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from minik8s_modules.api.kinds import POD
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.configured import access_of
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.kubeconfig import Access
+from minik8s_modules.client.servers import RETURN_S, Servers
+from tests.support.etcd import free_port
+from tests.unit.client.scripted_server import Handler, Server, serving
+
+BODY = {"metadata": {"name": "a", "namespace": "default"}}
+
+
+def client(*servers: str, timeout_s: float = 0.0) -> ApiClient:
+    return ApiClient.of(Access(servers[0], b"", b"", b"", others=servers[1:]), timeout_s=timeout_s)
+
+
+def nobody() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+def asked(server: Server) -> list[str]:
+    return [method for method, *_ in server.requests]
+
+
+def test_the_first_is_asked_again_after_a_while():
+    clock = FakeClock()
+    servers = Servers(3, clock)
+    servers.failed(0)
+    assert servers.current() == 1
+    servers.failed(0)  # a slower call's
+    assert servers.current() == 1
+    servers.failed(1)
+    assert servers.current() == 2
+    clock.advance(RETURN_S)
+    assert servers.current() == 0
+
+
+def test_of_one_server_there_is_no_other():
+    servers = Servers(1, FakeClock())
+    servers.failed(0)
+    assert servers.current() == 0
+
+
+def test_reads_and_writes_go_to_the_next_server_when_one_is_not_there():
+    with serving(lambda h: h.json(BODY)) as second:
+        api = client(nobody(), nobody(), second.url)
+        assert api.get(POD, "a", "default")["metadata"]["name"] == "a"
+        api.create(POD, BODY)
+        api.watch(POD, resource_version="1").close()
+    assert asked(second) == ["GET", "POST", "GET"]
+
+
+def test_nobody_there_is_told_with_the_last_address():
+    servers = [nobody(), nobody()]
+    with pytest.raises(ApiUnreachable, match=servers[1]):
+        client(*servers).get(POD, "a", "default")
+
+
+def test_a_write_that_may_have_been_done_is_not_made_elsewhere():
+    def hang_up(handler: Handler) -> None:
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
+
+    with serving(hang_up) as first, serving(lambda h: h.json(BODY)) as second:
+        with pytest.raises(ApiUnreachable):
+            client(first.url, second.url).create(POD, BODY)
+        assert second.requests == []
+
+
+def test_a_server_that_keeps_silent_is_passed_over():
+    with socket.create_server(("127.0.0.1", 0)) as silent, serving(lambda h: h.json(BODY)) as second:
+        api = client(f"http://127.0.0.1:{silent.getsockname()[1]}", second.url, timeout_s=0.5)
+        with pytest.raises(ApiUnreachable):
+            api.create(POD, BODY)  # nobody knows whether it was taken
+        api.create(POD, BODY)
+    assert asked(second) == ["POST"]
+
+
+KUBECONFIG = """
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://127.0.0.1:6443"}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+def configuration(folder: Path, **keys: object) -> Configuration:
+    path = folder / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return Configuration({"kubeconfig": str(path), **keys}, "scheduler.yml")
+
+
+def test_a_configuration_may_name_servers_beside_the_kubeconfig(tmp_path: Path):
+    alone = access_of(configuration(tmp_path))
+    assert (alone.server, alone.others) == ("https://127.0.0.1:6443", ())
+    named = access_of(configuration(tmp_path, servers=["https://127.0.0.1:6443", "https://192.0.2.2:6443/"]))
+    assert (named.server, named.others) == ("https://127.0.0.1:6443", ("https://192.0.2.2:6443",))
+
+
+def test_a_server_must_be_a_url(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match=r"192\.0\.2\.2"):
+        access_of(configuration(tmp_path, servers=["192.0.2.2:6443"]))
