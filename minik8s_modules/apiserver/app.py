@@ -1,8 +1,9 @@
 """The Flask application: routes, who asks, errors, headers, counting.
 
 Paths that name resources all go to ``resource`` and from there to a verb of resources.py; the kind comes
-from the path, so a new kind needs nothing here. Health and version are open to everyone, all else needs a
-client certificate or a token, and a role that allows it (authorization.py). Whatever goes wrong leaves as a
+from the path, so a new kind needs nothing here. Health and version are open to everyone, and so is what newcomers know
+the cluster by (bootstrap_tokens.py); all else needs a client certificate or a token, and a role that allows it
+(authorization.py). Whatever goes wrong leaves as a
 Kubernetes Status.
 """
 
@@ -34,6 +35,7 @@ from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, VERB, note_decision
 from minik8s_modules.apiserver.authorization import Access, refusal
 from minik8s_modules.apiserver.backend import Backend, unavailable
+from minik8s_modules.apiserver.bootstrap_tokens import NOBODY, is_open
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
 from minik8s_modules.apiserver.node_access import NODES
@@ -107,7 +109,7 @@ def _guard(app: Flask, authenticate: Authenticate, access: Access) -> None:
         path = request.path
         if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
             return
-        user = authenticate(environ)
+        user = authenticate(environ) or (NOBODY if is_open(environ) else None)
         if user is None:
             raise Unauthorized
         environ[ORIGINAL] = user

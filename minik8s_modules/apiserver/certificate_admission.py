@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.objects import name, spec, status
+from minik8s_modules.apiserver import bootstrap_tokens
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.identity import MASTERS
 from minik8s_modules.apiserver.write import Write
@@ -28,7 +29,8 @@ def requester(write: Write) -> None:
 
 
 def subject(write: Write) -> None:
-    """Refuse a request for a client certificate of system:masters."""
+    """Refuse a request for a client certificate of system:masters, and what a newcomer may not ask for."""
+    bootstrap_tokens.restrict(write)
     if spec(write.new).get("signerName") != CLIENT_SIGNER:
         return
     request = x509.load_pem_x509_csr(base64.b64decode(spec(write.new)["request"]))

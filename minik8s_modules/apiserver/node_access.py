@@ -3,8 +3,10 @@
 Two halves, as in Kubernetes. The authorizer (``NodeAuthorizer``) lets a node read its own Node and pods, the objects
 those pods name, services and endpoints; lists and watches of nodes and pods must select its own. Where a request's
 name does not tell (creates) or the object's content decides, admission (``restrict``) looks at it. Differences to
-Kubernetes: nodes also read namespaces and claim PodAddresses of their own, because they run a reconciler here, and
-make no mirror pods. Source: kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
+Kubernetes: a node may run a reconciler of its own (reconcile/solo.py), so it reads namespaces, the other Nodes (its
+overlay leads to them), names and paths with the certificates of Ingresses, holds its own shard's Lease, claims
+PodAddresses, sets its own taints of pressure, and takes its Node away when it leaves. It makes no mirror pods. Source:
+kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_ADDRESS, SERVICE_ACCOUNT
+from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import dig, labels, name, spec
 from minik8s_modules.api.pod_references import Reference
 from minik8s_modules.api.rbac import Rule, compiled
@@ -25,6 +27,10 @@ from minik8s_modules.store.cache import WatchCache
 NODES = "system:nodes"
 PREFIX = "system:node:"
 LEASES = "kube-node-lease"
+# namespace, and name of the Lease of a node's own reconciler (runtime/shards.py)
+SHARDS = ("kube-system", "minik8s-reconciler-node.")
+# the cluster's epoch, and what its reconcilers have in common
+_SHARED = frozenset({("kube-system", "minik8s-cluster"), ("kube-system", "minik8s-nodes")})
 _READ, _ONE = ["get", "list", "watch"], frozenset({"get"})
 _MANY = frozenset({"list", "watch"})
 _WHY = "node {0}: a node may do this"
@@ -41,7 +47,10 @@ def _static() -> tuple[Rule, ...]:
             rule(read, "discovery.k8s.io", "endpointslices"),
             rule("create update patch", "", "events"),
             rule("create update patch", "events.k8s.io", "events"),
-            rule("create", "", "nodes"),
+            rule(f"{read} create", "", "nodes"),
+            rule(read, "", "dns"),
+            rule(read, "networking.k8s.io", "ingresses ingressclasses"),
+            rule("get list create", "minik8s.io", "podcidrs"),
             rule("create", "authentication.k8s.io", "tokenreviews"),
             rule("create", "authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews"),
             rule(f"{read} create", "certificates.k8s.io", "certificatesigningrequests"),
@@ -53,7 +62,7 @@ def _static() -> tuple[Rule, ...]:
 _STATIC = _static()
 # resource: verbs that are allowed on what is the node's own, and the field that selects it in lists
 _OWN: Mapping[tuple[str, str], tuple[frozenset[str], str]] = {
-    ("", "nodes"): (frozenset({"get", "update", "patch"}), "metadata.name"),
+    ("", "nodes"): (frozenset({"update", "patch", "delete"}), ""),
     ("", "nodes/status"): (frozenset({"get", "update", "patch"}), ""),
     ("", "pods"): (frozenset({"get", "delete"}), "spec.nodeName"),
     ("", "pods/status"): (frozenset({"get", "update", "patch"}), ""),
@@ -86,9 +95,12 @@ class NodeAuthorizer:
 
     @staticmethod
     def _lease(node: str, asked: Attributes) -> bool:
-        if (asked.group, asked.resource, asked.namespace) != (LEASE.group, LEASE.plural, LEASES):
+        if (asked.group, asked.resource) != (LEASE.group, LEASE.plural):
             return False
-        return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == node)
+        own = {LEASES: node, SHARDS[0]: f"{SHARDS[1]}{node}"}.get(asked.namespace)
+        if own is None:
+            return False
+        return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == own)
 
     def _own(self, node: str, asked: Attributes) -> bool:
         verbs, selector = _OWN.get((asked.group, asked.resource), (frozenset(), ""))
@@ -110,7 +122,18 @@ class NodeAuthorizer:
         else:
             fits = asked.verb in _ONE or (asked.verb in _MANY and plural != "serviceaccounts")
         wanted = asked.name or _selected_name(asked.fields)
-        return fits and bool(wanted) and self._index.names(node, asked.namespace, Reference(plural, wanted))
+        if not fits or not wanted:
+            return False
+        if plural == CONFIG_MAP.plural and (asked.namespace, wanted) in _SHARED:
+            return True
+        if self._index.names(node, asked.namespace, Reference(plural, wanted)):
+            return True
+        return plural == "secrets" and self._is_for_hosts(asked.namespace, wanted)
+
+    def _is_for_hosts(self, namespace: str, secret: str) -> bool:
+        """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""
+        ingresses = (item.object for item in self._cache.list(f"{INGRESS.prefix}{namespace}/").items)
+        return any(tls.get("secretName") == secret for one in ingresses for tls in spec(one).get("tls") or [])
 
 
 def _selected_name(fields: str) -> str:
@@ -128,6 +151,7 @@ _LABELS = frozenset(
         "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
     }
 )  # fmt: skip
+_PRESSURE = frozenset(f"node.kubernetes.io/{what}-pressure" for what in ("memory", "disk", "pid"))
 _LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
@@ -149,8 +173,13 @@ def _node_written(write: Write, node: str) -> Iterator[str]:
     changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key) and _is_guarded(key))
     if changed:
         yield f'node "{node}" is not allowed to set the labels: {", ".join(changed)}'
-    if write.operation == "update" and dig(write.old, "spec", "taints") != dig(write.new, "spec", "taints"):
+    if write.operation == "update" and _others_taints(write.old or {}) != _others_taints(write.new):
         yield f'node "{node}" is not allowed to modify taints'
+
+
+def _others_taints(node: Mapping[str, object]) -> list[object]:
+    """Return the taints that are not the node's own to set; those of pressure are."""
+    return [one for one in dig(node, "spec", "taints") or [] if one.get("key") not in _PRESSURE]
 
 
 def _is_guarded(key: str) -> bool:
@@ -171,7 +200,7 @@ def _pod_written(write: Write, node: str) -> Iterator[str]:
 
 def _lease_written(write: Write, node: str) -> Iterator[str]:
     called = write.target.name or name(write.obj or {})
-    if (write.target.namespace, called) != (LEASES, node):
+    if (write.target.namespace, called) not in {(LEASES, node), (SHARDS[0], f"{SHARDS[1]}{node}")}:
         yield f'node "{node}" can only access the lease "{node}" in the namespace "{LEASES}"'
 
 

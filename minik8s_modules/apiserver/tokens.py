@@ -248,19 +248,29 @@ TOKEN_REQUEST = Kind(
 
 
 class TokenAuthenticator:
-    """Users of ``Authorization: Bearer`` headers; ``certificates`` is asked first."""
+    """Users of ``Authorization: Bearer`` headers; ``certificates`` is asked first, ``newcomer`` for other tokens."""
 
-    def __init__(self, certificates: Callable[[Mapping[str, Any]], User | None], tokens: Tokens | None) -> None:
+    def __init__(
+        self,
+        certificates: Callable[[Mapping[str, Any]], User | None],
+        tokens: Tokens | None,
+        newcomer: Callable[[str], User | None] = lambda _token: None,
+    ) -> None:
         self._certificates = certificates
         self._tokens = tokens
+        self._newcomer = newcomer
 
     def __call__(self, environ: Mapping[str, Any]) -> User | None:
         """Return the user of a request, None when it shows neither a certificate nor a good token."""
         user = self._certificates(environ)
         header = environ.get("HTTP_AUTHORIZATION", "")
-        if user is not None or self._tokens is None or not header.startswith("Bearer "):
+        if user is not None or not header.startswith("Bearer "):
             return user
+        token = header.removeprefix("Bearer ").strip()
+        found = self._newcomer(token)
+        if found is not None or self._tokens is None:
+            return found
         try:
-            return self._tokens.check(header.removeprefix("Bearer ").strip()).user
+            return self._tokens.check(token).user
         except InvalidToken:
             return None

@@ -25,6 +25,8 @@ LONGEST = timedelta(days=365)
 SETTLED_KEPT, PENDING_KEPT = timedelta(hours=1), timedelta(hours=24)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _NODE_PREFIX, _NODES = "system:node:", "system:nodes"
+SERVING_DOMAIN = ".node.minik8s.internal"
+"""What a node's name is followed by in the name it serves streams under (reconcile/solo.py)."""
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 
 
@@ -103,14 +105,28 @@ def _end(request: JsonObject) -> tuple[datetime, str]:
 
 
 def _recognized(spec: JsonObject, found: Asked | str) -> Approve | None:
-    """Return the approval of a node's own client certificate; people and programs approve all others."""
-    if isinstance(found, str) or spec.get("signerName") != NODE_CLIENT:
+    """Return the approval of a node's own certificates; people and programs approve all others."""
+    signer = str(spec.get("signerName") or "")
+    if isinstance(found, str) or signer not in {NODE_CLIENT, NODE_SERVING}:
         return None
-    if _trouble(NODE_CLIENT, found, frozenset(spec.get("usages") or [])):
+    if _trouble(signer, found, frozenset(spec.get("usages") or [])):
         return None
+    if signer == NODE_SERVING:
+        return _serving_node(spec, found)
     if spec.get("username") == found.common_name:
         return Approve("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
     return Approve("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
+
+
+def _serving_node(spec: JsonObject, found: Asked) -> Approve | None:
+    """Return the approval of a certificate by which a node serves its streams: for the one name that is only its own.
+
+    A certificate for addresses could be for another machine's, so people approve those.
+    """
+    own = found.common_name.removeprefix(_NODE_PREFIX) + SERVING_DOMAIN
+    if spec.get("username") != found.common_name or found.addresses or found.dns_names != (own,):
+        return None
+    return Approve("selfnodeserver", "Auto approving the node's own serving name after SubjectAccessReview.")
 
 
 def _lifetime(spec: JsonObject) -> timedelta:

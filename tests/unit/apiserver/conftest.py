@@ -23,14 +23,14 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def backend(clock: FakeClock) -> Iterator[Backend]:
-    """A backend with the namespaces default, kube-system and kube-node-lease."""
+    """A backend with the namespaces every cluster has."""
     store = MemoryStore()
     cache = WatchCache(store)
     store.create("/x", b"")  # a revision above 0, so that the cache has something to load
     cache.start()
     assert cache.wait_ready(10)
     made = Backend(store, cache, clock)
-    for name in ("default", "kube-system", "kube-node-lease"):
+    for name in ("default", "kube-system", "kube-node-lease", "kube-public"):
         ensure(made, Wanted(NAMESPACE, "", name, {}))
     yield made
     cache.stop()

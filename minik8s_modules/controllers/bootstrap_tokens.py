@@ -1,0 +1,160 @@
+"""Bootstrap tokens end, and the cluster shows itself to who holds one.
+
+Two of Kubernetes' controllers over one watch of the tokens: *tokencleaner* deletes those that have expired, and here
+also those whose one certificate was fetched; *bootstrapsigner* keeps ``kube-public/cluster-info``, the kubeconfig of
+the cluster signed with each token. What the address is, ``default/kubernetes`` says; what the authorities are, this
+process' own kubeconfig, which is read again every few seconds. Source: kubernetes ``pkg/controller/bootstrap``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from minik8s_modules.api import bootstrap_tokens, objects
+from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, NAMESPACE, PREFIX, SECRET_TYPE
+from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock, SystemClock
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+LOOK_EVERY_S = 5.0
+_INFO = "cluster-info"
+
+
+class Keep(NamedTuple):
+    """The token is looked at again in ``again_s`` seconds; None: it does not end by itself."""
+
+    again_s: float | None
+
+
+class Remove(NamedTuple):
+    """The token is over."""
+
+    why: str
+
+
+def decide_token(secret: JsonObject, now: datetime) -> Keep | Remove:
+    """Return what becomes of a token; one whose end cannot be read is good for nothing, and people see why."""
+    try:
+        end = bootstrap_tokens.end_of(secret)
+    except ValueError:
+        return Keep(None)
+    if end is None or now < end:
+        return Keep((end - now).total_seconds() if end else None)
+    return Remove("it was used" if bootstrap_tokens.text_of(secret, bootstrap_tokens.USED_BY) else "it has expired")
+
+
+def server_of(endpoints: JsonObject | None) -> str:
+    """Return the URL of the API server that ``default/kubernetes`` names first, "" when it names none."""
+    for subset in (endpoints or {}).get("subsets") or []:
+        for address, port in zip(subset.get("addresses") or [], subset.get("ports") or [], strict=False):
+            return f"https://{address['ip']}:{port['port']}"
+    return ""
+
+
+class TokenApi(Source, Protocol):
+    """The part of ``ApiClient`` needed here."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
+
+    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
+        """Create the object."""
+
+    def update(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
+        """Replace the object."""
+
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str | None = None) -> JsonObject:
+        """Delete the object if it still has ``uid``."""
+
+
+class TokenController:
+    """Cleans tokens and publishes cluster-info; ``authorities()`` returns the PEM of those that sign."""
+
+    def __init__(self, client: TokenApi, authorities: Callable[[], bytes], clock: Clock | None = None) -> None:
+        self._client, self._authorities = client, authorities
+        self._clock = clock or SystemClock()
+        self._queue: WorkQueue[str] = WorkQueue(self._clock)
+        self._tokens = Informer(client, SECRET, NAMESPACE, f"type={SECRET_TYPE}", clock=self._clock)
+        self._tokens.add_handler(self._on_token)
+        self._stop = threading.Event()
+        self._workers = Workers(self._queue, self.sync, "tokens")
+        self._looking = threading.Thread(target=self._look, name="cluster-info", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._workers.start()
+        self._tokens.start()
+        self._looking.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        self._tokens.stop()
+        self._workers.stop()
+
+    def sync(self, name: str) -> None:
+        """Look at one token, or at cluster-info. Raises as the API does."""
+        if name == _INFO:
+            self._publish()
+            return
+        secret = self._tokens.get(NAMESPACE, name)
+        step = decide_token(secret, self._clock.now()) if secret is not None else Keep(None)
+        match step:
+            case Remove(why):
+                self._remove(secret or {}, why)
+            case Keep(again_s) if again_s is not None:
+                self._queue.add_after(name, again_s)
+
+    def _remove(self, secret: JsonObject, why: str) -> None:
+        try:
+            self._client.delete(SECRET, objects.name(secret), NAMESPACE, uid=objects.uid(secret))
+        except (NotFound, Conflict):
+            return
+        log.info("token %s is deleted: %s", objects.name(secret).removeprefix(PREFIX), why)
+
+    def _on_token(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        self._queue.add(objects.name(new or old or {}))
+        self._queue.add(_INFO)
+
+    def _look(self) -> None:
+        self._queue.add(_INFO)
+        while not self._clock.wait(self._stop, LOOK_EVERY_S):
+            self._queue.add(_INFO)
+
+    def _publish(self) -> None:
+        try:
+            pem = self._authorities()
+            server = server_of(self._client.get(ENDPOINTS, "kubernetes", "default"))
+        except (ConfigurationError, OSError, NotFound) as error:
+            log.debug("cluster-info has to wait: %s", error)
+            return
+        if pem and server and self._tokens.wait_synced(0):
+            self._write(self._data(server, pem, self._tokens.list()))
+
+    def _data(self, server: str, pem: bytes, tokens: Iterable[JsonObject]) -> Mapping[str, str]:
+        kubeconfig = bootstrap_tokens.cluster_kubeconfig(server, pem)
+        return bootstrap_tokens.signed_info(kubeconfig, tokens, self._clock.now())
+
+    def _write(self, data: Mapping[str, str]) -> None:
+        namespace, name = CLUSTER_INFO
+        try:
+            found = self._client.get(CONFIG_MAP, name, namespace)
+        except NotFound:
+            metadata = {"name": name, "namespace": namespace}
+            try:
+                self._client.create(CONFIG_MAP, {"metadata": metadata, "data": data})
+            except AlreadyExists:
+                self._queue.add(_INFO)
+            return
+        if found.get("data") != data:
+            self._client.update(CONFIG_MAP, {**found, "data": data})
