@@ -32,7 +32,8 @@ PING_S = 10.0
 TOUCH_S = 30.0
 # No answer for this long makes a node dead; a restart of dockerd takes 2 s and is not worth telling
 DEAD_AFTER_S = 5.0
-_RETRY = Backoff(initial_s=1.0, maximum_s=8.0)
+# a node that is back has what was moved elsewhere ended within 10 s (DESIGN 7), most of which is Ansible's
+_RETRY = Backoff(initial_s=1.0, maximum_s=2.0)
 
 
 class NodeEngine(Protocol):
@@ -287,6 +288,7 @@ class NodeWatcher:
 
     def _on_failure(self, error: Exception) -> None:
         self._failures += 1
+        self._touched_at = None  # a node that has booted meanwhile knows nothing of earlier touches
         if self._failures == 1:
             self._failing_since = self._clock.monotonic()
         level = logging.WARNING if self._failures == 1 else logging.DEBUG

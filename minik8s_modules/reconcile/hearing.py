@@ -47,7 +47,7 @@ class Hearing:
     def _on_alive(self, state: NodeState, message: JsonObject) -> set[str]:
         alive = bool(message["alive"])
         if alive and not state.alive:
-            state.observe_fully()
+            state.on_return()
         state.alive = alive
         self._life_changed(state.name)
         return set()

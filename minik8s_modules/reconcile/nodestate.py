@@ -109,6 +109,11 @@ class NodeState:
         """Have the next item observe the whole node."""
         self._full_at_s = 0.0
 
+    def on_return(self) -> None:
+        """The node answers again: what failed while it did not is no reason to wait."""
+        self._item_failures, self._retry_at_s = 0, 0.0
+        self.observe_fully()
+
     def confirmed(self) -> dict[str, Confirmed | None]:
         """Return what the node confirmed, by section; None where it is not known."""
         return dict(self._confirmed)

@@ -168,6 +168,17 @@ def test_a_broken_way_is_as_good_as_a_dead_docker(world: World):
     assert world.told == [{"op": "alive", "node": "n", "alive": False}]
 
 
+def test_a_node_that_was_away_is_touched_at_once(world: World):
+    world.watcher.probe()
+    world.watcher.touch_if_due()
+    world.engine.down = True
+    world.watcher.probe()
+    world.engine.down = False
+    world.watcher.probe()
+    world.watcher.touch_if_due()
+    assert world.link.touches == 2
+
+
 def test_only_lately_answered_pings_count_for_the_lease(world: World):
     assert not world.watcher.answered_within(25)
     world.watcher.probe()

@@ -63,3 +63,18 @@ def test_a_list_that_has_all_that_is_known_asks_for_nothing():
     state.on_event("1", RUNNING, 9.0, lambda *_: None)
     state.on_state([RUNNING], [], 10.0)
     assert state.next_moment_s(NOW, 10.0) == 290.0
+
+
+def test_a_node_that_answers_again_gets_its_item_at_once_whatever_failed_meanwhile():
+    state = NodeState("n", lambda: 300.0)
+    assert observed(state, 0.0)
+    for number in range(8):
+        state.observe_fully()
+        requests = state.next_item(EMPTY, 100.0 * (number + 1))
+        assert requests
+        state.sent = Sent("item", requests)
+        outcome = Outcome("item", "n", "unreachable", {}, "no route")
+        state.on_outcome(outcome, NOW, 100.0 * (number + 1), lambda *_: None)
+    assert not state.next_item(EMPTY, 801.0)
+    state.on_return()
+    assert len(state.next_item(EMPTY, 801.0)) == len(SECTIONS)
