@@ -79,7 +79,8 @@ SETTINGS = {
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",  # a half-written inventory must not look like an empty one
     "ANSIBLE_HOST_KEY_CHECKING": "1",
     # a silent node is given up after 3 * 5 s, so that the pass it held up is over when it is back
-    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=600s -o ServerAliveInterval=5 -o ServerAliveCountMax=3",
+    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=600s"
+    " -o ServerAliveInterval=5 -o ServerAliveCountMax=3",
     "ANSIBLE_STDOUT_CALLBACK": "default",
     "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
     "ANSIBLE_DISPLAY_OK_HOSTS": "0",
