@@ -181,6 +181,10 @@ POD_ADDRESS = Kind(
     "minik8s.io", "v1", "PodAddress", "podaddresses", "io.minik8s.v1.PodAddress",
     short_names=("pa",), namespaced=False,
 )  # fmt: skip
+POD_CIDR = Kind(
+    "minik8s.io", "v1", "PodCIDR", "podcidrs", "io.minik8s.v1.PodCIDR",
+    namespaced=False, subresources=("status",),
+)  # fmt: skip
 PLAN = Kind(
     "minik8s.io", "v1", "Plan", "plans", "io.minik8s.v1.Plan",
     namespaced=False, verbs=("create",), stored=False,
@@ -364,6 +368,7 @@ KINDS = Registry(
         ENDPOINT_SLICE,
         EVENTS_EVENT,
         POD_ADDRESS,
+        POD_CIDR,
         PLAN,
         SELF_SUBJECT_ACCESS_REVIEW,
         SELF_SUBJECT_REVIEW,

@@ -173,6 +173,12 @@ def _pod_address(address: JsonObject, now: datetime) -> list[Any]:
     return [name(address), pod, holder.get("nodeName", ""), age(address, now), holder.get("podUID", "")]
 
 
+def _pod_cidr(claim: JsonObject, now: datetime) -> list[Any]:
+    state = status(claim)
+    cells = [name(claim), spec(claim).get("cidr", ""), spec(claim).get("nodeName", ""), state.get("phase", "")]
+    return [*cells, age(claim, now), state.get("message", "")]
+
+
 _EVENT_COLUMNS = columns(
     "Last Seen", "Type", "Reason", "Object", "Subobject+", "Source+", "Message", "First Seen+", "Count+"
 )  # fmt: skip
@@ -205,4 +211,5 @@ _TABLES: dict[tuple[str, str], _Table] = {
         for kind in ("RoleBinding", "ClusterRoleBinding")
     },
     ("minik8s.io", "PodAddress"): _Table([NAME, *columns("Pod", "Node"), AGE, *columns("UID+")], _pod_address),
+    ("minik8s.io", "PodCIDR"): _Table([NAME, *columns("CIDR", "Node", "Phase"), AGE, *columns("Message+")], _pod_cidr),
 }

@@ -53,14 +53,6 @@ def decide_token(secret: JsonObject, now: datetime) -> Keep | Remove:
     return Remove("it was used" if bootstrap_tokens.text_of(secret, bootstrap_tokens.USED_BY) else "it has expired")
 
 
-def server_of(endpoints: JsonObject | None) -> str:
-    """Return the URL of the API server that ``default/kubernetes`` names first, "" when it names none."""
-    for subset in (endpoints or {}).get("subsets") or []:
-        for address, port in zip(subset.get("addresses") or [], subset.get("ports") or [], strict=False):
-            return f"https://{address['ip']}:{port['port']}"
-    return ""
-
-
 class TokenApi(Source, Protocol):
     """The part of ``ApiClient`` needed here."""
 
@@ -134,7 +126,7 @@ class TokenController:
     def _publish(self) -> None:
         try:
             pem = self._authorities()
-            server = server_of(self._client.get(ENDPOINTS, "kubernetes", "default"))
+            server = bootstrap_tokens.server_of(self._client.get(ENDPOINTS, "kubernetes", "default"))
         except (ConfigurationError, OSError, NotFound) as error:
             log.debug("cluster-info has to wait: %s", error)
             return

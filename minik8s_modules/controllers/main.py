@@ -19,6 +19,7 @@ from minik8s_modules.controllers.bootstrap_tokens import TokenController
 from minik8s_modules.controllers.collector import GarbageCollector
 from minik8s_modules.controllers.cronjobs import CronJobController
 from minik8s_modules.controllers.daemonsets import DaemonSetController
+from minik8s_modules.controllers.departures import DepartureController, ReturnController
 from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.disruption import DisruptionController
 from minik8s_modules.controllers.endpoints import EndpointsController
@@ -29,6 +30,7 @@ from minik8s_modules.controllers.job_controller import JobController
 from minik8s_modules.controllers.namespaces import NamespaceController, watched_kinds
 from minik8s_modules.controllers.nodes import NodeController
 from minik8s_modules.controllers.orphans import OrphanController
+from minik8s_modules.controllers.pod_cidrs import PodCidrController
 from minik8s_modules.controllers.pod_gc import TERMINATED_PODS, PodGc
 from minik8s_modules.controllers.quotas import QuotaController
 from minik8s_modules.controllers.replicasets import ReplicaSetController
@@ -64,10 +66,12 @@ def controllers(
     context: Context,
     authorities: Callable[[], bytes] = lambda: b"",
     terminated_pods: int = TERMINATED_PODS,
+    cluster_cidr: str = "",
 ) -> list[Controller]:
     """Return all controllers; a new one is a line here.
 
-    ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept.
+    ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
+    get ranges of ``cluster_cidr``, unless it is empty.
     """
     recorder = context.recorder
     return [
@@ -87,6 +91,9 @@ def controllers(
         TaintEvictionController(context),
         EventController(client),
         OrphanController(context),
+        DepartureController(context),
+        ReturnController(context),
+        PodCidrController(context, cluster_cidr),
         PodGc(context, terminated_pods),
         service_accounts(client),
         RootCa(client, authorities),
@@ -107,6 +114,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     kubeconfig = Path(configuration.text("kubeconfig"))
     client = client_of(configuration, "minik8s-controllers")
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
+    cluster_cidr = configuration.text("cluster_cidr", "")
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
     registry = Registry()
@@ -115,9 +123,12 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     if server is not None:
         server.start()
 
+    def authorities() -> bytes:
+        return load_kubeconfig(kubeconfig).ca_pem
+
     def lead(_token: Token, lost: threading.Event) -> None:
         context = Context(client, recorder, Informers(client), metrics=metrics)
-        running = controllers(client, context, lambda: load_kubeconfig(kubeconfig).ca_pem, terminated_pods)
+        running = controllers(client, context, authorities, terminated_pods, cluster_cidr)
         for part in (context.informers, *running):
             part.start()
         lost.wait()

@@ -2,7 +2,8 @@
 
 That is a node that was deleted, or a ``spec.nodeName`` that never was one. As in Kubernetes (pkg/controller/podgc), a
 node must be missing for a while, seen from here, and once more on a fresh look, before its pods are deleted without
-grace. Keys are names of nodes: a pod bound to one that the copy lacks, or a node that goes, queues it.
+grace; bare pods of the original come back (departures.py). Keys are names of nodes: a pod bound to one that the copy
+lacks, or a node that goes, queues it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.departing import comes_back
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.controllers.departures import fresh, note_of
 from minik8s_modules.controllers.pod_gc import failed, take
-from minik8s_modules.controllers.steps import Delete
+from minik8s_modules.controllers.steps import Create, Delete
+from minik8s_modules.controllers.taking import take_all
 from minik8s_modules.runtime.controller import Context, Loop
 from minik8s_modules.runtime.informers import BY_NODE
 
@@ -76,7 +80,9 @@ class OrphanController:
         if verdict.look_again_s is not None:
             self._loop.add_after(key, verdict.look_again_s)
         if verdict.doomed and not self._exists(key.name):
-            for pod in verdict.doomed:
+            doomed = fresh(self._context, verdict.doomed)
+            take_all(self._context, [Create(CONTROLLER_REVISION, note_of(pod)) for pod in doomed if comes_back(pod)])
+            for pod in doomed:
                 self._delete(pod, key.name)
 
     def _missing_for_s(self, node: str, *, there: bool) -> float:

@@ -1,4 +1,4 @@
-"""Node objects of the inventory's hosts: registration from facts, pod CIDRs, the Ready condition. Pure.
+"""Node objects of the inventory's hosts: registration from facts, the Ready condition. Pure.
 
 ``registration.py`` carries it out. A node keeps its name and podCIDR for life: both stand in its object,
 which outlives every process of ours.
@@ -6,15 +6,12 @@ which outlives every process of ours.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.base.errors import Minik8sError
 
 JsonObject = dict[str, Any]
-NODE_PREFIX = 24
 MAX_PODS = 110
 """kubelet's default of maxPods."""
 _LABELS = {
@@ -34,32 +31,11 @@ _INFO = {
 }
 
 
-class NoCidrLeft(Minik8sError):
-    """The cluster CIDR has no free block for another node."""
-
-
-def free_cidr(cluster_cidr: str, taken: Iterable[str]) -> str:
-    """Return the lowest block of 256 addresses of ``cluster_cidr`` that overlaps none of ``taken``.
-
-    Raises:
-        NoCidrLeft: every block is taken.
-    """
-    cluster = ipaddress.IPv4Network(cluster_cidr)
-    used = [ipaddress.IPv4Network(one) for one in taken]
-    for block in cluster.subnets(new_prefix=max(NODE_PREFIX, cluster.prefixlen)):
-        if not any(block.overlaps(one) for one in used):
-            return str(block)
-    raise NoCidrLeft(f"no free /{NODE_PREFIX} in {cluster_cidr}; enlarge cluster_cidr in reconciler.yml")
-
-
 def node_object(name: str, facts: Mapping[str, Any], cidr: str) -> JsonObject:
-    """Return the Node to create for a host."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels(name, facts)},
-        "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
-    }
+    """Return the Node to create for a host; without a range where the controllers give it one."""
+    spec: JsonObject = {"podCIDR": cidr, "podCIDRs": [cidr]} if cidr else {}
+    meta = {"name": name, "labels": labels(name, facts)}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
 
 
 def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.reconcile import nodes, pressure
 from minik8s_modules.reconcile.image_gc import Image
+from minik8s_modules.runtime.pod_cidrs import claim_cidr
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
@@ -41,7 +41,10 @@ class NodeApi(Protocol):
 
 
 class Registrar:
-    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet)."""
+    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet).
+
+    With an empty ``cluster_cidr`` the controllers give the nodes their ranges.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,6 @@ class Registrar:
         self._cluster_cidr = cluster_cidr
         self._clock = clock
         self._facts: dict[str, JsonObject] = {}
-        self._allocation = threading.Lock()
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._workers = Workers(self._queue, self.write, "nodes")
 
@@ -113,29 +115,32 @@ class Registrar:
         self._write_status(name, node, facts)
 
     def _create(self, name: str, facts: JsonObject) -> JsonObject:
-        with self._allocation:
-            known = self._api.list(NODE).items
-            taken = [str(cidr) for one in known if (cidr := objects.spec(one).get("podCIDR"))]
-            cidr = nodes.free_cidr(self._cluster_cidr, taken)
-            try:
-                created = self._api.create(NODE, nodes.node_object(name, facts, cidr))
-            except AlreadyExists:
-                return self._api.get(NODE, name)
-        log.info("node %s is registered with pod CIDR %s", name, cidr)
+        cidr = self._range(name)
+        try:
+            created = self._api.create(NODE, nodes.node_object(name, facts, cidr))
+        except AlreadyExists:
+            return self._api.get(NODE, name)
+        log.info("node %s is registered with pod CIDR %s", name, cidr or "from the controllers")
         return created
 
     def _complete(self, name: str, node: JsonObject, facts: JsonObject) -> None:
         """Give a Node that somebody else created what it lacks; labels changed by people stay."""
         missing = {key: value for key, value in nodes.labels(name, facts).items() if key not in objects.labels(node)}
         body: JsonObject = {"metadata": {"labels": missing}} if missing else {}
-        if not objects.spec(node).get("podCIDR"):
-            with self._allocation:
-                known = self._api.list(NODE).items
-                taken = [str(cidr) for one in known if (cidr := objects.spec(one).get("podCIDR"))]
-                cidr = nodes.free_cidr(self._cluster_cidr, taken)
-                self._api.patch(NODE, name, "", body | {"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
-        elif body:
+        cidr = self._range(name) if not objects.spec(node).get("podCIDR") else ""
+        if cidr:
+            body["spec"] = {"podCIDR": cidr, "podCIDRs": [cidr]}
+        if body:
             self._api.patch(NODE, name, "", body)
+
+    def _range(self, name: str) -> str:
+        return claim_cidr(self._api, self._cluster_cidr, name) if self._cluster_cidr else ""
+
+    def forget(self, name: str) -> None:
+        """Forget what a host told of itself: its Node is only created again when it tells it anew."""
+        self._facts.pop(name, None)
+        self._pressure.pop(name, None)
+        self._images.pop(name, None)
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}

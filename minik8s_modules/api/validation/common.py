@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Iterable
@@ -21,6 +22,8 @@ _CONFIG_KEY = re.compile("[-._a-zA-Z0-9]+")
 _PORT_NAME = re.compile("[-a-z0-9]+")
 _LARGEST_PORT = 65535
 _IPV4 = re.compile(r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}", re.ASCII)
+
+_CIDR_NAME = "must be an IPv4 range with a - for the /, such as 10.244.1.0-24"
 
 LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -212,6 +215,17 @@ def port_number(value: Any) -> list[str]:
 def ipv4(value: str) -> list[str]:
     """Return what keeps ``value`` from being a dotted IPv4 address without leading zeros."""
     return [] if _IPV4.fullmatch(value) else [IPV4_MESSAGE]
+
+
+def cidr_name(value: str) -> list[str]:
+    """Return what keeps ``value`` from naming an IPv4 range as ours do: ``10.244.1.0-24``."""
+    address, dash, length = value.partition("-")
+    try:
+        if not dash or str(ipaddress.IPv4Network(f"{address}/{length}")) != f"{address}/{length}":
+            return [_CIDR_NAME]
+    except ValueError:
+        return [_CIDR_NAME]
+    return []
 
 
 def all_invalid(field: str, value: Any, messages: Iterable[str]) -> list[Cause]:

@@ -15,6 +15,7 @@ _NAME_RULES: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("", "Namespace"): common.dns1123_label,
     ("", "Service"): common.dns1035_label,
     ("minik8s.io", "PodAddress"): common.ipv4,
+    ("minik8s.io", "PodCIDR"): common.cidr_name,
     **{
         ("rbac.authorization.k8s.io", kind): common.path_segment
         for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")

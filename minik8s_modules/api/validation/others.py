@@ -11,8 +11,8 @@ import json
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.kinds import POD_ADDRESS
-from minik8s_modules.api.objects import JsonObject, metadata, namespace, spec, status
+from minik8s_modules.api.kinds import POD_ADDRESS, POD_CIDR
+from minik8s_modules.api.objects import JsonObject, metadata, name, namespace, spec, status
 from minik8s_modules.api.schema import missing_fields
 from minik8s_modules.api.validation import common
 
@@ -209,6 +209,23 @@ def validate_pod_address_update(new: JsonObject, old: JsonObject) -> list[Cause]
         []
         if spec(new) == spec(old)
         else [common.forbidden("spec", "an address keeps its holder; delete it to free it")]
+    )
+
+
+def validate_pod_cidr(claim: JsonObject) -> list[Cause]:
+    """Return why the claim of a range may not be kept: its name is the range, with a ``-`` for the ``/``."""
+    told = spec(claim).get("cidr") or ""
+    if told and told.replace("/", "-") != name(claim):
+        return [common.invalid("spec.cidr", told, "must be the object's name with a / before the prefix length")]
+    return missing_fields(POD_CIDR, claim)
+
+
+def validate_pod_cidr_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old claim may not become the new one: a range keeps its node until it is freed."""
+    return (
+        []
+        if spec(new) == spec(old)
+        else [common.forbidden("spec", "a range keeps its node; delete it to free it, once the machine is clean")]
     )
 
 

@@ -64,7 +64,7 @@ def created(obj: JsonObject, namespace: str = "default") -> JsonObject:
 
 def sample(kind: Kind) -> JsonObject:
     """Return a small object of the kind that may be created."""
-    name = {"PodAddress": "10.244.0.7"}.get(kind.kind, "web")
+    name = {"PodAddress": "10.244.0.7", "PodCIDR": "10.244.1.0-24"}.get(kind.kind, "web")
     base: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
     return merged(base, copy.deepcopy(_PARTS.get(kind.id, {})))  # type: ignore[no-any-return]
 
@@ -95,6 +95,7 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("minik8s.io", "PodAddress"): {
         "spec": {"podUID": UID, "podName": "web", "podNamespace": "default", "nodeName": "n1"}
     },
+    ("minik8s.io", "PodCIDR"): {"spec": {"cidr": "10.244.1.0/24", "nodeName": "n1"}},
     ("authorization.k8s.io", "SelfSubjectAccessReview"): {
         "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}
     },

@@ -12,6 +12,7 @@ from minik8s_modules.api.kinds import (
     NODE,
     PLAN,
     POD_ADDRESS,
+    POD_CIDR,
     SECRET,
     SELF_SUBJECT_ACCESS_REVIEW,
     SELF_SUBJECT_REVIEW,
@@ -109,6 +110,14 @@ def test_a_pod_address_keeps_its_holder():
     assert updated(POD_ADDRESS, {}, {"spec": {"podUID": "other"}}) == ["spec"]
     assert updated(POD_ADDRESS, {}, {"metadata": {"labels": {"a": "b"}}}) == []
     assert fields(POD_ADDRESS, {"spec": {"podName": None, "nodeName": ""}}) == ["spec.podName", "spec.nodeName"]
+
+
+def test_a_pod_cidr_keeps_its_node():
+    assert updated(POD_CIDR, {}, {"spec": {"nodeName": "other"}}) == ["spec"]
+    assert updated(POD_CIDR, {}, {"metadata": {"labels": {"a": "b"}}}) == []
+    assert fields(POD_CIDR, {"spec": {"nodeName": None}}) == ["spec.nodeName"]
+    for name in ("10.244.1.0", "10.244.1.1-24", "10.244.1.0-33", "10.244.01.0-24"):
+        assert "metadata.name" in fields(POD_CIDR, {"metadata": {"name": name}})
 
 
 def test_a_plan_takes_objects_and_nodes():

@@ -25,7 +25,7 @@ from minik8s_modules.reconcile.environment import SecretValue, expand
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import hosts_of, load_hosts
 from minik8s_modules.reconcile.images import normalized
-from minik8s_modules.reconcile.nodes import NoCidrLeft, conditions, free_cidr, status_from_facts
+from minik8s_modules.reconcile.nodes import conditions, status_from_facts
 from minik8s_modules.reconcile.observed import NodeObservations, observation
 from minik8s_modules.reconcile.values import Sealed
 from tests.unit.reconcile.test_loop import until
@@ -155,6 +155,14 @@ def test_keeping_what_is_there_is_not_worth_an_item_but_goes_along():
     assert stopping is not None
 
 
+def test_variables_of_services_that_were_given_once_are_worth_no_item():
+    told = entry() | {"links": [["WEB_SERVICE_HOST", "100.0.0.7"]]}
+    confirmed = Confirmed("d", {"a": told})
+    assert changes.delta({"a": entry()}, confirmed, frozenset()) is None
+    assert changes.delta({"a": entry() | {"image": "other"}}, confirmed, frozenset()) is not None
+    assert changes.delta({"a": told}, Confirmed("d", {"a": entry()}), frozenset()) is not None
+
+
 # addresses
 
 
@@ -210,14 +218,6 @@ def test_no_address_left_is_an_error_and_a_failed_claim_is_none():
 
 
 # nodes and hosts
-
-
-def test_a_node_gets_the_lowest_free_block():
-    assert free_cidr("10.244.0.0/16", []) == "10.244.0.0/24"
-    assert free_cidr("10.244.0.0/16", ["10.244.0.0/24", "10.244.2.0/24"]) == "10.244.1.0/24"
-    assert free_cidr("10.9.9.0/24", []) == "10.9.9.0/24"
-    with pytest.raises(NoCidrLeft, match="enlarge cluster_cidr"):
-        free_cidr("10.9.9.0/24", ["10.9.9.0/24"])
 
 
 def test_ready_keeps_its_time_while_it_stays():
