@@ -123,6 +123,7 @@ class Gateway:
             case Relist(node):
                 watcher = self._watcher(node)
                 if watcher is not None:
+                    watcher.tell(self._publish)
                     watcher.relist()
             case Cancel(pull_id):
                 self._pulls.cancel(pull_id)

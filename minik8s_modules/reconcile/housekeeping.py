@@ -143,6 +143,11 @@ class Housekeeper:
         if self._thread.is_alive():
             self._thread.join(5.0)
 
+    def use(self, names: Iterable[str]) -> None:
+        """Keep exactly the nodes ``names`` from now on."""
+        with self._lock:
+            self._nodes = {name: self._nodes.get(name) or _Node(name) for name in names}
+
     # what others tell: noted, and dealt with by the thread
 
     def on_gateway(self, message: Mapping[str, Any]) -> bool:
@@ -194,7 +199,7 @@ class Housekeeper:
             self._world.keep_mirrors(node)
         for outcome in outcomes:
             self._on_outcome(outcome)
-        for state in self._nodes.values():
+        for state in [*self._nodes.values()]:
             if self._stop.is_set():
                 return
             self._look_at(state)

@@ -59,10 +59,12 @@ class Reconciler:
         self._token = token
         self._clock = clock
         self._on_fenced = on_fenced
+        self._full_every_s = full_every_s
         self._lock = threading.RLock()
         # Handlers run inside informers' locks, and deciding reads informers: handlers take only this lock, which nobody
         # holds while calling anything.
         self._noting = threading.Lock()
+        # both are replaced as a whole when nodes come and go, so that readers need no lock
         self._nodes = {name: NodeState(name, full_every_s) for name in names}
         self._noted: dict[str, set[str]] = {name: set() for name in self._nodes}
         self._node_of: dict[str, str] = {}
@@ -89,6 +91,22 @@ class Reconciler:
         for name in self._nodes:
             self._queue.add(name)
 
+    def use(self, names: Iterable[str]) -> None:
+        """Run exactly the nodes ``names`` from now on; those that go on notice nothing."""
+        with self._lock:
+            before = self._nodes
+            with self._noting:
+                self._nodes = {name: before.get(name) or NodeState(name, self._full_every_s) for name in names}
+                self._noted = {name: self._noted.get(name, set()) for name in self._nodes}
+            for name in before.keys() - self._nodes.keys():
+                self._shard.registrar.forget(name)
+                for uid in [*before[name].decisions]:
+                    self._forget(before[name], uid)
+        for name in self._nodes.keys() - before.keys():
+            # the gateway may have told of it before it was ours
+            self._shard.gateway.send({"op": "relist", "node": name})
+            self._queue.add(name)
+
     # what others tell; each only notes it and queues the node
 
     def on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
@@ -104,13 +122,17 @@ class Reconciler:
         name = objects.name(new or old or {})
         if self._shard.settings.overlay.device and read_of(old) != read_of(new):
             self.kick()  # every node has a way to this one's pods
-        if name not in self._nodes:
+        state = self._nodes.get(name)
+        if state is None:
             return
         if new is None:
-            self._nodes[name].facts_wanted = True
+            # deleted, it is registered again when its machine answers, and not from memory: the machine may have left
+            state.facts_wanted = True
+            self._shard.registrar.forget(name)
+            self._queue.add(name)
         self._shard.registrar.enqueue(name)
         if observation_asked(old, new):
-            self._nodes[name].observe_fully()
+            state.observe_fully()
             self._queue.add(name)
         if read_of(old) != read_of(new):
             self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
@@ -183,13 +205,15 @@ class Reconciler:
 
     def _touch(self, name: str, uids: Iterable[str]) -> None:
         with self._noting:
-            self._noted[name].update(uids)
+            self._noted.get(name, set()).update(uids)
         self._queue.add(name)
 
     # deciding
 
     def _sync(self, name: str) -> None:
-        state = self._nodes[name]
+        state = self._nodes.get(name)
+        if state is None:
+            return  # it has left
         while claims := self._decide(state):
             self._claim(state, claims)
         item = self._next_item(state)
@@ -214,7 +238,7 @@ class Reconciler:
             if node is None or not self._is_ready(state):
                 return []
             with self._noting:
-                state.dirty |= self._noted[state.name]
+                state.dirty |= self._noted.get(state.name, set())
                 self._noted[state.name] = set()
             dirty, state.dirty = state.dirty | state.awake(self._clock.now()), set()
             if not state.decisions:

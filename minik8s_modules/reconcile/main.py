@@ -244,6 +244,11 @@ class Leader:
         changed, self._names = names != self._names, names
         return changed
 
+    def _go_on_with(self, service: ShardService) -> bool:
+        """Have the service run the new hosts, and nothing happen to the others; return whether it can."""
+        log.info("the inventory has changed: nodes are now %s", ", ".join(self._names) or "none")
+        return service.use(self._names)
+
     def plan(self, question: Question) -> JsonObject | None:
         """Return the answer to a plan, None while the shard is not led."""
         service = self._service
@@ -272,8 +277,9 @@ class Leader:
         service.start()
         self._service = service
         try:
-            while not done.wait(_INVENTORY_CHECK_S) and not self._has_new_hosts():
-                pass
+            while not done.wait(_INVENTORY_CHECK_S):
+                if self._has_new_hosts() and not self._go_on_with(service):
+                    break
         finally:
             self._service = None
             service.stop()

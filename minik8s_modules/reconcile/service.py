@@ -172,6 +172,19 @@ class ShardService:
         self._household.start()
         threading.Thread(target=self._kick_when_synced, name="synced", daemon=True).start()
 
+    def use(self, names: Iterable[str]) -> bool:
+        """Run exactly the nodes ``names`` from now on; return False where that takes a new service.
+
+        One node's pods are another watch than those of many.
+        """
+        wanted = tuple(names)
+        if _selector(wanted) != _selector(self._names):
+            return False
+        self._names = wanted
+        self.loop.use(wanted)
+        self._household.use(wanted)
+        return True
+
     def stop(self) -> None:
         """Stop in the order of the data: no new items, no new facts, then write what is known."""
         self._household.stop()
