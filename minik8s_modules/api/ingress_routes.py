@@ -203,7 +203,7 @@ class _Claims:
                 self._tls.setdefault(host, (f"{objects.namespace(obj)}/{secret}", owner))
                 if self._tls[host] != (f"{objects.namespace(obj)}/{secret}", owner):
                     holder = self._tls[host][1]
-                    self._refuse(owner, CONFLICT, f"host {host} has its certificate from {holder}")
+                    self._refuse(owner, NO_CERTIFICATE, f"host {host} has its certificate from {holder}")
 
     def _fill_defaults(self) -> None:
         for hosts, route in self._defaults:

@@ -15,13 +15,22 @@ from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
+    DNS,
+    INGRESS,
     NAMESPACE,
     POD,
     ROLE,
     ROLE_BINDING,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import certificate_admission, escalation, node_access, pod_admission, runtime_classes
+from minik8s_modules.apiserver import (
+    certificate_admission,
+    escalation,
+    node_access,
+    pod_admission,
+    route_admission,
+    runtime_classes,
+)
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.target import Target
@@ -76,6 +85,7 @@ PLUGINS: tuple[Plugin, ...] = (
         (ROLE_BINDING.id, CLUSTER_ROLE_BINDING.id),
         escalation.check_binding,
     ),
+    Plugin("HostConflict", "validate", _CREATE_UPDATE, (DNS.id, INGRESS.id), route_admission.refuse_taken_places),
 )
 
 

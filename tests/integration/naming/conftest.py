@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.kinds import Kind
 from minik8s_modules.module_utils.minik8s.dns_host import remove_address
+from minik8s_modules.store.errors import StaleWrite
+from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.reconcile import conftest as whole_path
 from tests.integration.services import conftest as services
 from tests.support import coredns
@@ -51,6 +54,14 @@ class Cluster(services.Cluster):
         """Ask the node's server."""
         return coredns.ask((self.listen, 53), name, kind)
 
+    def slip_in(self, kind: Kind, name: str, before: str, after: str) -> None:
+        """Exchange a text of a stored object past the API, as if admission had not seen the other one yet."""
+        store, key = EtcdStore([self.etcd.endpoint]), kind.key("default", name)
+        try:
+            self.until(lambda: _exchanged(store, key, before.encode(), after.encode()))
+        finally:
+            store.close()
+
     def get(self, host: str, path: str = "/", **options: Any) -> tuple[int, str]:
         """Return code and body of a request to the node's nginx; (0, why) for none."""
         if not options.get("tls"):
@@ -58,6 +69,16 @@ class Cluster(services.Cluster):
         context = ssl.create_default_context(cafile=options["tls"])
         context.check_hostname = False
         return _answer(_Named(self.https_port, context, host), host, path)
+
+
+def _exchanged(store: EtcdStore, key: str, before: bytes, after: bytes) -> bool:
+    entry = store.get(key)
+    assert entry is not None
+    try:
+        store.update(key, entry.value.replace(before, after), entry.revision)
+    except StaleWrite:
+        return False  # its status was written meanwhile
+    return True
 
 
 def request(port: int, host: str, path: str) -> tuple[int, str]:

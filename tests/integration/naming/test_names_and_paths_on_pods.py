@@ -6,6 +6,9 @@ import json
 from functools import partial
 from typing import Any
 
+import pytest
+
+from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.ingress_routes import has_place
 from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, SECRET, SERVICE
 from tests.integration.naming.conftest import Cluster
@@ -83,11 +86,20 @@ def test_a_dns_object_leads_paths_of_a_host_to_services(cluster: Cluster) -> Non
     assert cluster.inside("client", "sh", "-c", script).stdout.strip() == "web"
 
 
-def test_of_two_objects_with_one_host_the_second_is_told_the_firsts_name(cluster: Cluster) -> None:
+def test_of_two_objects_with_one_host_the_second_is_refused_with_the_firsts_name(cluster: Cluster) -> None:
     cluster.until(lambda: has_place(cluster.admin.get(DNS, "shop", "default")), 30)
-    cluster.admin.create(DNS, dns("second", "shop.example.test", web="again"))
+    with pytest.raises(BadRequest, match=r"host shop.example.test conflicts with existing host of DNS default/shop"):
+        cluster.admin.create(DNS, dns("second", "shop.example.test", web="again"))
+    with pytest.raises(BadRequest, match=r"DNS default/shop"):
+        cluster.admin.create(INGRESS, ingress("third", "shop.example.test", [("Prefix", "/new", "web")]))
+
+
+def test_of_two_objects_admitted_at_the_same_moment_the_second_is_told_the_firsts_name(cluster: Cluster) -> None:
+    cluster.admin.create(DNS, dns("second", "raced.example.test", web="again"))
+    cluster.admin.create(INGRESS, ingress("third", "raced2.example.test", [("Prefix", "/new", "web")]))
+    cluster.slip_in(DNS, "second", "raced.example.test", "shop.example.test")
+    cluster.slip_in(INGRESS, "third", "raced2.example.test", "shop.example.test")
     cluster.until(lambda: "DNS default/shop" in told(cluster, "second"), 30)
-    cluster.admin.create(INGRESS, ingress("third", "shop.example.test", [("Prefix", "/new", "web")]))
     cluster.until(lambda: "DNS default/shop" in told(cluster, "third"), 30)
     conditions = cluster.admin.get(DNS, "second", "default")["status"]["conditions"]
     assert conditions[0]["reason"] == "HostConflict"

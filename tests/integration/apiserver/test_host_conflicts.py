@@ -1,0 +1,91 @@
+"""One host and path belong to whoever came first: the second object is refused, in the words of the original."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from tests.integration.apiserver.conftest import Namespace
+from tests.support.apiserver import Answer
+
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{}/ingresses"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+def _host() -> str:
+    return f"{uuid.uuid4().hex[:8]}.example"
+
+
+def _dns(name: str, *hosts: str) -> dict[str, Any]:
+    paths = [{"path": "/", "backend": {"service": {"name": "web", "port": 80}}}]
+    return {"metadata": {"name": name}, "spec": {"rules": [{"host": host, "paths": paths} for host in hosts]}}
+
+
+def _ingress(name: str, host: str, *paths: str, **spec: Any) -> dict[str, Any]:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rows = [{"path": path, "pathType": "Prefix", "backend": backend} for path in paths]
+    return {"metadata": {"name": name}, "spec": {"rules": [{"host": host, "http": {"paths": rows}}], **spec}}
+
+
+def _post(namespace: Namespace, body: dict[str, Any], kind: str = "ingresses", query: str = "") -> Answer:
+    path = namespace.path("dns") if kind == "dns" else INGRESSES.format(namespace.name)
+    return namespace.server.request("POST", path + query, body)
+
+
+def test_a_second_dns_object_of_a_host_is_refused_as_the_original_does(namespace: Namespace) -> None:
+    host = _host()
+    assert _post(namespace, _dns("first", host), "dns").code == 201
+    answer = _post(namespace, _dns("second", _host(), host), "dns")
+    assert answer.code == 400
+    assert answer.json["message"] == f"host {host} conflicts with existing host of DNS {namespace.name}/first"
+    assert namespace.get("second", "dns").code == 404
+    assert _post(namespace, _dns("second", host), "dns", "?dryRun=All").code == 400
+    namespace.server.request("DELETE", namespace.path("dns", "first"))
+    assert _post(namespace, _dns("second", host), "dns").code == 201
+
+
+def test_ingresses_share_a_host_but_no_path(namespace: Namespace) -> None:
+    host = _host()
+    assert _post(namespace, _ingress("first", host, "/a")).code == 201
+    assert _post(namespace, _ingress("beside", host, "/b")).code == 201
+    answer = _post(namespace, _ingress("second", host, "/c", "/a/"))
+    assert answer.code == 400
+    assert answer.json["message"] == f"host {host} path /a/ is taken by Ingress {namespace.name}/first"
+    answer = _post(namespace, _dns("third", host), "dns")
+    assert answer.code == 400
+    assert f"host {host} conflicts with existing host of Ingress {namespace.name}/" in answer.json["message"]
+
+
+def test_an_older_object_cannot_take_a_place_by_an_update_and_keeps_what_it_has(namespace: Namespace) -> None:
+    host, other = _host(), _host()
+    path = INGRESSES.format(namespace.name)
+    assert _post(namespace, _ingress("old", other, "/")).code == 201
+    assert _post(namespace, _ingress("young", host, "/")).code == 201
+    moved = {"spec": _ingress("old", host, "/")["spec"]}
+    answer = namespace.server.request("PATCH", f"{path}/old", moved, headers=MERGE)
+    assert (answer.code, answer.json["message"]) == (
+        400,
+        f"host {host} path / is taken by Ingress {namespace.name}/young",
+    )
+    labelled = {"metadata": {"labels": {"a": "b"}}}
+    assert namespace.server.request("PATCH", f"{path}/old", labelled, headers=MERGE).code == 200
+
+
+def test_another_class_claims_nothing_and_certificates_are_no_claim(namespace: Namespace) -> None:
+    host = _host()
+    assert _post(namespace, _ingress("first", host, "/")).code == 201
+    assert _post(namespace, _ingress("others", host, "/", ingressClassName="haproxy")).code == 201
+    tls = {"tls": [{"hosts": [host], "secretName": "mine"}]}
+    assert _post(namespace, _ingress("beside", host, "/x", **tls)).code == 201
+    more = {"tls": [{"hosts": [host], "secretName": "another"}]}
+    assert _post(namespace, _ingress("again", host, "/y", **more)).code == 201
+
+
+def test_apply_tells_a_person_whose_the_host_is(namespace: Namespace) -> None:
+    host = _host()
+    assert _post(namespace, _dns("first", host), "dns").code == 201
+    manifest = {"apiVersion": "v1", "kind": "DNS", **_dns("second", host)}
+    done = namespace.server.kubectl("apply", "-n", namespace.name, "-f", "-", stdin=json.dumps(manifest), check=False)
+    assert done.returncode == 1
+    assert f"host {host} conflicts with existing host" in done.stderr
