@@ -1,8 +1,8 @@
 """From what a node should be and what it confirmed to the options of its next item. Pure.
 
 A section is sent in full while the node's set is not known, else as a delta against the digest the node last
-answered with. What changes nothing on the node by itself (a container that ended and is to be kept) is not
-worth an item; it goes along with the next one.
+answered with. What changes nothing on the node by itself (a container that ended and is to be kept; variables of
+Services, which a container that runs was given once) is not worth an item; it goes along with the next one.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def _same(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
 
 def _idle(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
     """Return whether the node has nothing to do when ``before`` becomes ``after``."""
+    if before is not None and "links" not in after and {**before, "links": None} == {**after, "links": None}:
+        return True
     if before is None or after.get("state") != "kept" or after.get("stop") is not None or before.get("stop"):
         return False
     return before.get("attempt") == after.get("attempt")
