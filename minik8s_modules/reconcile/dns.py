@@ -10,7 +10,7 @@ comes before that, so within a namespace its own Services are always meant.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from minik8s_modules.api import objects
@@ -124,6 +124,13 @@ class NameBook:
         if made != self._hosts:
             self._hosts, self._made = made, None
 
+    def copy(self) -> NameBook:
+        """Return a book of its own with the same names, to imagine others in."""
+        made = NameBook(self._server)
+        made._services, made._hosts = dict(self._services), self._hosts
+        made._bare = {name: set(holders) for name, holders in self._bare.items()}
+        return made
+
     def entries(self) -> Entries:
         """Return the section, the same on every node."""
         if self._server is None:
@@ -144,25 +151,3 @@ class NameBook:
 
 def _precedence(key: str) -> tuple[bool, str]:
     return (not key.startswith("default/"), key)
-
-
-def with_hosts(entries: Entries, hosts: Iterable[str], address: str) -> Entries:
-    """Return the section as it would be with these hosts for nginx."""
-    if SERVER not in entries:
-        return entries
-    others = {key: entry for key, entry in entries.items() if not key.startswith("host/")}
-    return {**others, **{f"host/{host}": host_entry(host, address) for host in hosts}}
-
-
-def with_names(
-    entries: Entries, changes: Mapping[str, JsonObject | None], slices: Mapping[str, list[JsonObject]]
-) -> Entries:
-    """Return the section as it would be with the Services of ``changes`` (by namespace/name; None: gone)."""
-    if not changes or SERVER not in entries:
-        return entries
-    imagined = {key: entry for key, entry in entries.items() if key.removeprefix("service/") not in changes}
-    for key, service in changes.items():
-        if service is not None and (entry := service_entry(service, slices.get(key, []))):
-            before = entries.get(service_key(service), {})
-            imagined[service_key(service)] = {**entry, **({"names": before["names"]} if before.get("names") else {})}
-    return imagined

@@ -32,7 +32,7 @@ class Operation(NamedTuple):
     object: JsonObject
 
 
-PATH_KINDS = frozenset({"DNS", "Ingress", "IngressClass"})
+NETWORK_KINDS = frozenset({"Service", "EndpointSlice", "Endpoints", "DNS", "Ingress", "IngressClass"})
 
 
 class Question(NamedTuple):
@@ -50,18 +50,19 @@ class Hypothesis(NamedTuple):
         overlay: ConfigMaps and Secrets by kind and key.
         messages: what to tell.
         order: in which order pods come and go because of workloads.
-        services: Services that would differ, by namespace/name (None: gone).
-        standing: all pods of the cluster as they would be.
-        paths: DNS, Ingress and IngressClass objects that would differ, by kind and key (None: gone).
+        network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
     """
 
     pods: Mapping[str, JsonObject | None]
     overlay: Mapping[tuple[str, str], JsonObject | None]
     messages: tuple[str, ...]
     order: tuple[JsonObject, ...] = ()
-    services: Mapping[str, JsonObject | None] = {}
-    standing: tuple[JsonObject, ...] = ()
-    paths: Mapping[tuple[str, str], JsonObject | None] = {}
+    network: Mapping[tuple[str, str], JsonObject | None] = {}
+
+    @property
+    def services(self) -> dict[str, JsonObject | None]:
+        """The Services that would differ, by namespace/name (None: gone)."""
+        return {key: obj for (kind, key), obj in self.network.items() if kind == "Service"}
 
 
 def parse_question(body: Any) -> Question:
@@ -100,8 +101,7 @@ def hypothesis(
     known = {objects.key(pod): pod for pod in pods}
     changed: dict[str, JsonObject | None] = {}
     overlay: dict[tuple[str, str], JsonObject | None] = {}
-    services: dict[str, JsonObject | None] = {}
-    paths: dict[tuple[str, str], JsonObject | None] = {}
+    network: dict[tuple[str, str], JsonObject | None] = {}
     messages: list[str] = []
     for operation in question.operations:
         obj = operation.object
@@ -110,10 +110,8 @@ def hypothesis(
             _take_pod(operation, known, changed, messages, now)
         elif kind in {"ConfigMap", "Secret"}:
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
-        elif kind == "Service":
-            services[str(key)] = None if operation.operation == "delete" else obj
-        elif kind in PATH_KINDS:
-            paths[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind in NETWORK_KINDS:
+            network[kind, str(key)] = None if operation.operation == "delete" else obj
         elif workload_kind(obj) is None:
             messages.append(f"{kind} {key}: nothing on a node follows from it alone")
     bound = _bound(changed, known.values(), nodes, messages)
@@ -121,11 +119,9 @@ def hypothesis(
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
     if not changes:
-        return Hypothesis(changed, overlay, tuple(messages), services=services, standing=standing, paths=paths)
+        return Hypothesis(changed, overlay, tuple(messages), network=network)
     found = unrolled(changes, workloads, standing, nodes, now)
-    return Hypothesis(
-        {**changed, **found.pods}, overlay, (*messages, *found.messages), found.order, services, standing, paths
-    )
+    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), found.order, network)
 
 
 def _take_pod(

@@ -11,21 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.ingress_routes import Cluster, Routes, decide_routes, has_place, owner_of
+from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
-from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry, with_hosts, with_names
-from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Renderer, backend, ingress_entries
+from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
+from minik8s_modules.reconcile.foresight import Overlay, SecretOf, Slices
+from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Backend, Renderer, backend, ingress_entries
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.services_feed import ServiceFeed
-from minik8s_modules.reconcile.services_hypothesis import imagined_slices
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, Sealed, Settings
 
 JsonObject = dict[str, Any]
-Overlay = Mapping[tuple[str, str], JsonObject | None]
-"""Objects by kind and namespace/name; None: gone."""
 _TLS = "ingress-tls/"
 _KINDS = (DNS, INGRESS, INGRESS_CLASS)
 
@@ -108,30 +106,39 @@ class NamesFeed:
         ]
         return [each for kind, each in known if owner_of(kind, each) in names]
 
-    def imagined(self, changes: Overlay, pods: Iterable[JsonObject]) -> Named:
-        """Return what every node would get if the objects of ``changes`` were applied; endpoints are those of ``pods``.
+    def imagined(self, changes: Overlay, slices: Slices, secret_of: SecretOf) -> Named:
+        """Return what every node would get if the objects of ``changes`` (None: gone) were applied.
 
-        Certificates are those at hand: a Secret that would come changes none.
+        ``slices`` are those of the Services that would differ; ``secret_of`` reads a Secret as it would be.
         """
-        if not self._active or not changes:
-            return self.of()
         now = self.of()
+        if not self._active:
+            return now
+        with self._lock:
+            book = self._book.copy()
         services = _overlaid(self._services.services(), "Service", changes)
-        changed = {key: services.get(key) for kind, key in changes if kind == "Service"}
-        slices = {key: imagined_slices(each, pods) for key, each in changed.items() if each is not None}
+        for key in slices:
+            service = services.get(key)
+            book.put_service(key, service_entry(service, slices[key]) if service else {})
         dns, ingresses, classes = (_overlaid(self._copies[kind].list(), kind.kind, changes).values() for kind in _KINDS)
         routes = decide_routes(Cluster(dns, ingresses, classes, services))
-        names = with_names(now.dns, changed, slices)
         if self._renderer is None:
-            return now._replace(dns=names)
-        hmacs = {name: str(entry["hmac"]) for name, entry in now.certificates.entries.get("secrets", {}).items()}
-        leads = {
-            route: backend(route, services.get(route.service), slices.get(route.service) or self._slices(route.service))
-            for places in routes.hosts.values()
-            for route in places
+            return now._replace(dns=book.entries())
+        book.put_hosts(routes.resolved, self._settings.dns.listen)
+        found = self._sealed((secret, secret_of(secret)) for secret in sorted(set(routes.tls.values())))
+        ingress = ingress_entries(routes, self._leads(routes, services, slices), _hmacs(found), self._renderer)
+        return now._replace(dns=book.entries(), ingress=ingress, certificates=found)
+
+    def _leads(self, routes: Routes, services: Mapping[str, JsonObject], slices: Slices) -> dict[Route, Backend]:
+        every = (route for places in routes.hosts.values() for route in places)
+        return {
+            route: backend(
+                route,
+                services.get(route.service),
+                slices[route.service] if route.service in slices else self._slices(route.service),
+            )
+            for route in every
         }
-        names = with_hosts(names, routes.resolved, self._settings.dns.listen)
-        return now._replace(dns=names, ingress=ingress_entries(routes, leads, hmacs, self._renderer))
 
     def _slices(self, service: str) -> list[JsonObject]:
         namespace, _, name = service.partition("/")
@@ -148,25 +155,24 @@ class NamesFeed:
             return
         self._book.put_hosts(routes.resolved, self._settings.dns.listen)
         found = self._certificates(routes)
-        hmacs = {name: str(entry["hmac"]) for name, entry in found.entries.get("secrets", {}).items()}
-        leads = {
-            route: backend(route, services.get(route.service), self._slices(route.service))
-            for places in routes.hosts.values()
-            for route in places
-        }
-        self._named = Named({}, ingress_entries(routes, leads, hmacs, self._renderer), found)
+        leads = self._leads(routes, services, {})
+        self._named = Named({}, ingress_entries(routes, leads, _hmacs(found), self._renderer), found)
 
     def _certificates(self, routes: Routes) -> PodDecision:
         """Return the Secrets at hand that hold a certificate; those named are followed from now on."""
         self._follow(set(routes.tls.values()))
-        found: dict[str, dict[str, bytes]] = {}
-        for namespace in self._followed:
-            for key, obj in self._secrets.of(_TLS + namespace, "Secret").items():
-                values = values_of(obj)
-                if values.get(CERTIFICATE) and values.get(PRIVATE_KEY):
-                    found[key] = values
+        return self._sealed(
+            found
+            for namespace in sorted(self._followed)
+            for found in self._secrets.of(_TLS + namespace, "Secret").items()
+        )
+
+    def _sealed(self, secrets: Iterable[tuple[str, JsonObject | None]]) -> PodDecision:
+        """Return what nodes get of those Secrets that hold a certificate."""
+        values = {key: values_of(obj) for key, obj in secrets if obj is not None}
+        found = {key: each for key, each in values.items() if each.get(CERTIFICATE) and each.get(PRIVATE_KEY)}
         key_of = self._settings.hmac_key
-        entries = {key: secret_entry(key_of, key, values) for key, values in sorted(found.items())}
+        entries = {key: secret_entry(key_of, key, each) for key, each in sorted(found.items())}
         return PodDecision({"secrets": entries} if entries else {}, sealed=Sealed(found))
 
     def _follow(self, secrets: Iterable[str]) -> None:
@@ -201,6 +207,10 @@ class NamesFeed:
         with self._noting:
             self._stale = True
         self._on_change()
+
+
+def _hmacs(found: PodDecision) -> dict[str, str]:
+    return {name: str(entry["hmac"]) for name, entry in found.entries.get("secrets", {}).items()}
 
 
 def _overlaid(known: Iterable[JsonObject], kind: str, changes: Overlay) -> dict[str, JsonObject]:

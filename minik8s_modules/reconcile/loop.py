@@ -402,12 +402,9 @@ class Reconciler:
                 observed={uid: state.observed.pod(uid) for uid in state.observed.uids()},
                 confirmed=state.confirmed(),
                 images=state.images,
-                taken=self._shard.addresses.taken(),
-                addresses={claim.pod_uid: claim.ip for claim in self._shard.addresses.on_node(name)},
                 busy=state.sent is not None or bool(state.dirty),
                 services=self._shard.objects.services(node),
                 named=self._shard.objects.named(),
-                imagined=self._shard.objects.imagined,
                 tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
                 links=self._shard.objects.links,
             )

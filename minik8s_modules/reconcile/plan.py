@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -20,19 +20,18 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import changes
-from minik8s_modules.reconcile.addresses import usable
 from minik8s_modules.reconcile.changes import Confirmed, Request
 from minik8s_modules.reconcile.desired import assemble
+from minik8s_modules.reconcile.foresight import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.hypothesis import Hypothesis, Question, hypothesis, settled
 from minik8s_modules.reconcile.images import default_policy, normalized, present
 from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import retained_volumes
 from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
+from minik8s_modules.reconcile.plan_requests import deltas, readable, troubles, with_blob
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
-from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.service_links import Links, no_links
-from minik8s_modules.reconcile.services_hypothesis import with_services
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
@@ -48,13 +47,6 @@ _PLANNED_TOKEN = b"planned"
 _NODES_AT_ONCE = 16
 
 
-Overlay = Mapping[tuple[str, str], JsonObject | None]
-
-
-def _as_they_are(_changes: Overlay, _pods: tuple[JsonObject, ...]) -> Named:
-    return NOTHING_NAMED
-
-
 class Basis(NamedTuple):
     """One node as the loop knows it."""
 
@@ -64,15 +56,12 @@ class Basis(NamedTuple):
     observed: Mapping[str, ObservedPod]
     confirmed: Mapping[str, Confirmed | None]
     images: frozenset[str]
-    taken: frozenset[str]
-    addresses: Mapping[str, str]
     busy: bool
     """Whether an item is under way: what the node will have confirmed after it is not known yet."""
     services: Mapping[str, JsonObject] = {}
     """The section ``services``."""
     named: Named = NOTHING_NAMED
-    """Names and paths; ``imagined`` tells what they would be with objects changed, and these pods."""
-    imagined: Callable[[Overlay, tuple[JsonObject, ...]], Named] = _as_they_are
+    """Names and paths."""
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
     links: Links = no_links
@@ -128,13 +117,31 @@ class Checks:
         return True
 
 
-class Cluster(NamedTuple):
-    """The objects a plan is made over: the cluster's pods, nodes and, where asked for, workloads; the shard's names."""
+class Prospect(NamedTuple):
+    """One node, and its pods as they would be.
 
-    pods: tuple[JsonObject, ...]
-    nodes: tuple[JsonObject, ...]
-    names: tuple[str, ...]
-    workloads: tuple[JsonObject, ...] = ()
+    Attributes:
+        decisions: of all pods that would stand, by UID.
+        sources: Secrets that the changed ones refer to.
+        stuck: UIDs of the changed ones that something keeps from running.
+    """
+
+    basis: Basis
+    decisions: Mapping[str, PodDecision]
+    sources: Mapping[str, JsonObject]
+    stuck: frozenset[str]
+    told: tuple[str, ...]
+
+
+class Future(NamedTuple):
+    """What the whole cluster would come to."""
+
+    found: Hypothesis
+    given: Mapping[str, str]
+    """Addresses by the UID of their pod."""
+    seen: Foreseen
+    named: Named | None
+    """Names and paths, None where they stay."""
 
 
 class Planner:
@@ -153,34 +160,56 @@ class Planner:
         ``order`` holds ``{"action": "create|delete", "pod", "node", "owner"}`` where workloads change.
         """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
-        found = hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
-        messages = list(found.messages)
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
-            answers = list(pool.map(lambda name: self._node(name, found, drift=not question.operations), names))
-        nodes = {}
-        for name, (answer, told) in zip(names, answers, strict=True):
-            messages += told
-            if answer is not None:
-                nodes[name] = answer
-        return {"nodes": nodes, "messages": messages, **({"order": [*found.order]} if found.order else {})}
+            if not question.operations:
+                return _joined(names, pool.map(self._drift_of, names), [])
+            found = hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
+            given = addresses(found.pods, cluster)
+            prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
+            stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
+            future = self._future(found, cluster, given, stuck)
+            known = dict(zip(cluster.names, prospects, strict=True))
+            answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
+            return _joined(names, answers, [*found.messages, *_awaiting(future.seen)], found.order)
 
-    def _node(self, name: str, found: Hypothesis, *, drift: bool) -> tuple[JsonObject | None, list[str]]:
-        outcome: Outcome | None = None
-        told: list[str] = []
+    def _future(self, found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck: frozenset[str]) -> Future:
+        seen = foresee(found, cluster, given, stuck)
+        secrets = any(kind == "Secret" for kind, _ in found.overlay)
+        named = None
+        if found.network or seen.services or secrets:
+            named = cluster.imagined(found.network, seen.slices, lambda key: self._secret(key, found))
+        return Future(found, given, seen, named)
+
+    def _secret(self, key: str, found: Hypothesis) -> JsonObject | None:
+        if ("Secret", key) in found.overlay:
+            return found.overlay["Secret", key]
+        namespace, _, name = key.partition("/")
+        return self._get(SECRET, name, namespace)
+
+    def _drift_of(self, name: str) -> Answer:
+        basis = self._quiet(name)
+        return _silent(name) if basis is None else self._asked(name, self._drift(basis))
+
+    def _effect_of(self, name: str, prospect: Prospect | None, future: Future) -> Answer:
+        answer = _silent(name)
         for attempt in range(_TRIES):
-            basis = self._quiet(name)
-            if basis is None:
-                return None, [f"node {name} does not answer; what would change there is not known"]
-            told = []
-            requests = self._drift(basis) if drift else self._effect(basis, found, told)
-            if not requests:
-                return {"diff": {}, "steps": []}, told
-            outcome = self._checks.run(name, requests, ANSWER_S)
-            if not any(result.get("base_mismatch") for result in outcome.sections.values()):
+            if attempt:  # a real item came between reading and asking
+                self._clock.wait(threading.Event(), 0.1 * attempt)
+                prospect = self._prospect(name, future.found, future.given)
+            if prospect is None:
+                return _silent(name)
+            requests = self._effect(prospect, future)
+            answer = self._asked(name, requests)._replace(before=prospect.told)
+            if not answer.outdated:
                 break
-            # a real item came between reading and asking
-            self._clock.wait(threading.Event(), 0.1 * (attempt + 1))
-        return _readable(outcome), told + _troubles(name, outcome)
+        return answer
+
+    def _asked(self, name: str, requests: Mapping[str, Request]) -> Answer:
+        if not requests:
+            return Answer({"diff": {}, "steps": []})
+        outcome = self._checks.run(name, requests, ANSWER_S)
+        outdated = any(result.get("base_mismatch") for result in outcome.sections.values())
+        return Answer(readable(outcome), tuple(troubles(name, outcome)), outdated)
 
     def _quiet(self, name: str) -> Basis | None:
         """Return the node between two items, or as it is when that takes too long."""
@@ -197,36 +226,37 @@ class Planner:
         document["volumes"] = {**document["volumes"], **kept}
         requests = {section: changes.full(document[section]) for section in SECTIONS}
         secrets = self._secrets(pod for pod in basis.pods if objects.uid(pod) in basis.decisions)
-        return _with_blob(requests, (*basis.decisions.values(), basis.named.certificates), secrets)
+        return with_blob(requests, (*basis.decisions.values(), basis.named.certificates), secrets)
 
-    def _effect(self, basis: Basis, found: Hypothesis, told: list[str]) -> dict[str, Request]:
-        """Return what would be sent beyond what the node confirmed, for the changed pods alone."""
+    def _prospect(self, name: str, found: Hypothesis, given: Mapping[str, str]) -> Prospect | None:
+        """Return the node with its pods as they would be, None when it does not answer."""
+        basis = self._quiet(name)
+        if basis is None:
+            return None
+        decisions, stuck, told = dict(basis.decisions), set[str](), list[str]()
         touched = self._touched(basis, found)
+        for uid, pod in touched.items():
+            decisions.pop(uid, None)
+            if pod is None:
+                continue
+            inputs = self._inputs(pod, basis, found, given, told)
+            document, decision = settled(pod, basis.observed.get(uid, NOTHING), inputs, self._clock.now())
+            decisions[uid] = decision._replace(entries=document)
+            for one, why in _obstacles(decision):
+                stuck.add(uid)
+                told.append(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}")
+        sources = self._secrets(pod for pod in touched.values() if pod)
+        return Prospect(basis, decisions, sources, frozenset(stuck), tuple(told))
+
+    def _effect(self, prospect: Prospect, future: Future) -> dict[str, Request]:
+        """Return what would be sent beyond what the node confirmed, for what changes alone."""
+        basis, decisions = prospect.basis, prospect.decisions
         wanted: dict[str, dict[str, JsonObject]] = {
             section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
         }
         before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)
-        taken = set(basis.taken)
-        decisions = dict(basis.decisions)
-        for uid, pod in touched.items():
-            decisions.pop(uid, None)
-            if pod is not None:
-                document, decision = settled(
-                    pod,
-                    basis.observed.get(uid, NOTHING),
-                    self._inputs(pod, basis, found, taken, told),
-                    self._clock.now(),
-                )
-                decisions[uid] = decision._replace(entries=document)
-                told += [
-                    f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}" for one, why in _obstacles(decision)
-                ]
-        services = with_services(basis.services, found.services, found.standing, objects.name(basis.node))
-        changes = {**found.paths, **{("Service", key): each for key, each in found.services.items()}}
-        named = basis.named
-        if changes:
-            imagined = basis.imagined(changes, found.standing)
-            named = named._replace(dns=imagined.dns, ingress=imagined.ingress)
+        services = with_services(basis.services, future.seen, objects.name(basis.node))
+        named = future.named._replace(machines=basis.named.machines) if future.named else basis.named
         after = assemble(basis.node, decisions.values(), self._settings, services, named)
         for section in SECTIONS:
             ours = {
@@ -237,8 +267,8 @@ class Planner:
             wanted[section] |= {key: entry for key, entry in after[section].items() if key in ours}
             for key in ours - set(after[section]):
                 wanted[section].pop(key, None)
-        requests = _requests(basis, wanted)
-        return _with_blob(requests, decisions.values(), self._secrets(pod for pod in touched.values() if pod), found)
+        requests = deltas(basis.confirmed, wanted)
+        return with_blob(requests, (*decisions.values(), named.certificates), prospect.sources, future.found)
 
     def _touched(self, basis: Basis, found: Hypothesis) -> dict[str, JsonObject | None]:
         """Return the pods of this node that the hypothesis changes, by UID; None for those that would go."""
@@ -256,13 +286,11 @@ class Planner:
                 touched[uid] = pod
         return touched
 
-    def _inputs(self, pod: JsonObject, basis: Basis, found: Hypothesis, taken: set[str], told: list[str]) -> PodInputs:
+    def _inputs(
+        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], told: list[str]
+    ) -> PodInputs:
         uid, now = objects.uid(pod), self._clock.now()
-        address = basis.addresses.get(uid)
-        if address is None and not objects.spec(pod).get("hostNetwork"):
-            cidr = str(objects.spec(basis.node).get("podCIDR") or "")
-            address = next((ip for ip in usable(cidr) if ip not in taken), None) if cidr else None
-            taken.add(address or "")
+        address = given.get(uid)
         images = {one["image"] for _, _, one in objects.all_containers(pod)}
         for image in sorted(images):
             told += _pull_message(pod, image, basis)
@@ -330,59 +358,35 @@ def _obstacles(decision: PodDecision) -> list[tuple[str, Any]]:
     return [(name, why) for name, why in decision.waiting.items() if why.reason not in usual or why.message]
 
 
-def _requests(basis: Basis, wanted: Mapping[str, Mapping[str, JsonObject]]) -> dict[str, Request]:
-    requests = {}
-    for section in SECTIONS:
-        confirmed = basis.confirmed.get(section)
-        request = (
-            changes.full(wanted[section])
-            if confirmed is None
-            else changes.delta(wanted[section], confirmed, frozenset())
-        )
-        if request is not None:
-            requests[section] = request
-    return requests
+class Answer(NamedTuple):
+    """What a node said: a diff with steps (None: nothing), what to tell besides, and whether it knew another base."""
+
+    plan: JsonObject | None
+    told: tuple[str, ...] = ()
+    outdated: bool = False
+    before: tuple[str, ...] = ()
+    """What there was to tell before it was asked."""
 
 
-def _with_blob(
-    requests: dict[str, Request],
-    decisions: Iterable[PodDecision],
-    secrets: Mapping[str, JsonObject],
-    found: Hypothesis | None = None,
-) -> dict[str, Request]:
-    if "secrets" in requests:
-        options = requests["secrets"].options
-        entries = options.get("entries") or options.get("upsert") or {}
-        values: dict[str, Mapping[str, bytes]] = {}
-        for decision in decisions:
-            values |= decision.sealed
-        changed = {
-            key: obj for (kind, key), obj in (found.overlay if found else {}).items() if kind == "Secret" and obj
-        }
-        values |= {key: values_of(obj) for key, obj in {**secrets, **changed}.items()}
-        options["blob"] = blob({key: value for key, value in values.items() if key in entries})
-    return requests
+def _silent(name: str) -> Answer:
+    return Answer(None, (f"node {name} does not answer; what would change there is not known",))
 
 
-def _readable(outcome: Outcome | None) -> JsonObject | None:
-    if outcome is None or outcome.status != "ok":
-        return None
-    sections = {section: outcome.sections[section] for section in SECTIONS if section in outcome.sections}
-    return {
-        "diff": {section: result["diff"] for section, result in sections.items() if result["changed"]},
-        "steps": [{"section": section, **step} for section, result in sections.items() for step in result["steps"]],
-    }
-
-
-def _troubles(name: str, outcome: Outcome | None) -> list[str]:
-    if outcome is None:
+def _awaiting(seen: Foreseen) -> list[str]:
+    """Say of how many pods a plan of Services takes for granted that they become ready."""
+    if not seen.awaited:
         return []
-    told = [f"node {name}: {outcome.message or outcome.status}"] if outcome.status != "ok" else []
-    for section, result in outcome.sections.items():
-        if result.get("base_mismatch"):
-            told.append(f"node {name}: {section} kept changing while it was asked; ask again")
-        told += [
-            f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
-            for key, error in sorted((result.get("errors") or {}).items())
-        ]
-    return told
+    pods = "1 new pod is" if len(seen.awaited) == 1 else f"{len(seen.awaited)} new pods are"
+    return [f"rules, names and paths are shown as they will be when {pods} ready"]
+
+
+def _joined(
+    names: Iterable[str], answers: Iterable[Answer], messages: list[str], order: Iterable[JsonObject] = ()
+) -> JsonObject:
+    nodes = {}
+    for name, answer in zip(names, answers, strict=True):
+        messages += (*answer.before, *answer.told)
+        if answer.plan is not None:
+            nodes[name] = answer.plan
+    steps = [*order]
+    return {"nodes": nodes, "messages": messages, **({"order": steps} if steps else {})}

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
+from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.addresses import AddressBook
+from minik8s_modules.reconcile.foresight import Cluster
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.household import Household
 from minik8s_modules.reconcile.housekeeping import NO_POLICIES, Housekeeper, Policies
@@ -25,7 +27,7 @@ from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
 from minik8s_modules.reconcile.networks import machines
-from minik8s_modules.reconcile.plan import Checks, Cluster, Planner
+from minik8s_modules.reconcile.plan import Checks, Planner
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed
@@ -107,7 +109,6 @@ class ShardService:
                 self._services.entries,
                 self._services.links,
                 self._everywhere,
-                self._named.imagined,
             ),
             self._references,
             self._tokens,
@@ -147,7 +148,18 @@ class ShardService:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
         pods, nodes = map(as_static, self._outside.api.list(POD).items), self._outside.api.list(NODE).items
         known = workloads((each.object for each in question.operations), self._outside.api)
-        return self._planner.answer(question, Cluster(tuple(pods), tuple(nodes), self._names, known))
+        cluster = Cluster(
+            tuple(pods),
+            tuple(nodes),
+            self._names,
+            known,
+            tuple(self._services.services()),
+            lambda key: self._services.slices(Key(*key.split("/", 1))),
+            self.shard.addresses.taken(),
+            self.shard.addresses.of,
+            self._named.imagined,
+        )
+        return self._planner.answer(question, cluster)
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""

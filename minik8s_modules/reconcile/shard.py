@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
@@ -27,13 +27,6 @@ def _no_services(_node: JsonObject) -> Entries:
     return {}
 
 
-Imagined = Callable[[Mapping[tuple[str, str], JsonObject | None], Iterable[JsonObject]], Named]
-
-
-def _nothing_imagined(_changes: Mapping[tuple[str, str], JsonObject | None], _pods: Iterable[JsonObject]) -> Named:
-    return Named()
-
-
 class Objects(NamedTuple):
     """Reads of the local copies; none of them waits."""
 
@@ -49,8 +42,6 @@ class Objects(NamedTuple):
     """The variables that tell the Services of a namespace, if those of some keys (None: gone) were as given."""
     named: Callable[[], Named] = Named
     """Names and paths, the same on every node."""
-    imagined: Imagined = _nothing_imagined
-    """The same if some objects (None: gone) were as given, with endpoints of these pods."""
 
 
 class Shard(NamedTuple):

@@ -248,13 +248,15 @@ class Pass:
     def _converge(self, backend: Backend, wanted: dict[str, list[Rule]], usable: Entries, *, fresh: bool) -> None:
         words, plan = Words(backend.told, backend.place_of), RulePlan()
         for attempt in range(TRIES):
-            stale = self._stale(backend)
+            known = self._stale(backend)
             if self._declared.whole:
                 seen = {} if fresh else backend.read(None)
                 stale = leftovers_of(seen, wanted)
             else:
+                stale = [rule for rules in known.values() for rule in rules]
                 seen = backend.read([*(rule for rules in wanted.values() for rule in rules), *stale])
-            plan = plan_rules(wanted, stale, seen, words)
+            owners = {(rule.table, rule.key): key for key, rules in known.items() for rule in rules}
+            plan = plan_rules(wanted, stale, seen, words, owners)
             if self._check or self._apply(backend, plan, last=attempt == TRIES - 1):
                 break
         self._steps += plan.steps
@@ -263,14 +265,14 @@ class Pass:
         if self._declared.whole and not self._check:
             backend.tidy(_tables(wanted))
 
-    def _stale(self, backend: Backend) -> list[Rule]:
-        """Return the rules of what was declared before for the keys of a delta, except those that others share."""
+    def _stale(self, backend: Backend) -> dict[str, list[Rule]]:
+        """Return the rules of what was declared before for each key of a delta, except those that others share."""
         previous = self._declared.previous
-        rules = []
+        rules: dict[str, list[Rule]] = {}
         for key, entry in previous.items():
             with contextlib.suppress(NodeFault):
                 check_entry(key, entry)
-                rules += backend.rules_of(entry)
+                rules[key] = backend.rules_of(entry)
         addresses = {str(entry.get("address")) for entry in previous.values()}
         shared = {
             (rule.table, rule.key)
@@ -278,7 +280,7 @@ class Pass:
             for rule in backend.rules_of(entry)
             if rule.table == "addresses"
         }
-        return [rule for rule in rules if (rule.table, rule.key) not in shared]
+        return {key: [rule for rule in each if (rule.table, rule.key) not in shared] for key, each in rules.items()}
 
     def _apply(self, backend: Backend, plan: RulePlan, *, last: bool) -> bool:
         """Carry the plan out; return False when somebody changed the rules meanwhile and it is worth another look."""

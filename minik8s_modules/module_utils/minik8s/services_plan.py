@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
 from .section import Facets, Step
@@ -68,21 +69,29 @@ class Words(NamedTuple):
     place_of: Callable[[Rule], str]
 
 
-def plan_rules(wanted: Mapping[str, list[Rule]], stale: Iterable[Rule], seen: Rules, words: Words) -> RulePlan:
+def plan_rules(
+    wanted: Mapping[str, list[Rule]],
+    stale: Iterable[Rule],
+    seen: Rules,
+    words: Words,
+    owners: Mapping[tuple[str, Any], str] = MappingProxyType({}),
+) -> RulePlan:
     """Return the plan for the entries ``wanted`` (their rules by key); ``stale`` rules go unless one of them is wanted.
 
-    ``seen`` holds at least the keys of both.
+    ``seen`` holds at least the keys of both; ``owners`` says, by table and key, which entry a stale rule is known to be
+    of. The others are told by where they listen.
     """
     plan = RulePlan()
     kept = {(rule.table, rule.key) for rules in wanted.values() for rule in rules}
-    for key, rules in wanted.items():
-        _plan_entry(plan, key, rules, seen, words)
     leftovers: dict[str, list[Rule]] = {}
     for rule in stale:
         value = seen.get(rule.table, {}).get(rule.key)
         if value is not None and (rule.table, rule.key) not in kept:
             left = rule._replace(value=value)
-            leftovers.setdefault(words.place_of(left), []).append(left)
+            owner = owners.get((rule.table, rule.key)) or words.place_of(left)
+            leftovers.setdefault(owner, []).append(left)
+    for key, rules in wanted.items():
+        _plan_entry(plan, key, (rules, leftovers.pop(key, [])), seen, words)
     for place, rules in leftovers.items():
         plan.delete += rules
         _tell(plan, "remove", place, (rules, []), words)
@@ -92,16 +101,18 @@ def plan_rules(wanted: Mapping[str, list[Rule]], stale: Iterable[Rule], seen: Ru
     return plan
 
 
-def _plan_entry(plan: RulePlan, key: str, rules: list[Rule], seen: Rules, words: Words) -> None:
+def _plan_entry(plan: RulePlan, key: str, rules: tuple[list[Rule], list[Rule]], seen: Rules, words: Words) -> None:
+    """Plan the rules that an entry wants, and those it had and wants no more."""
     before, after = list[Rule](), list[Rule]()
-    for rule in rules:
+    for rule in rules[0]:
         value = seen.get(rule.table, {}).get(rule.key)
         if value == rule.value:
             continue
         if value is not None:
             before.append(rule._replace(value=value))
         after.append(rule)
-    if not after:
+    before += rules[1]
+    if not after and not before:
         return
     plan.delete += before
     plan.add += after

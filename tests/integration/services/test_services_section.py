@@ -120,7 +120,10 @@ def test_a_delta_changes_its_keys_and_mends_what_is_damaged(machine: Machine) ->
     assert machine.pass_(mode="delta", base="0" * 64, upsert={}, delete=[])["base_mismatch"]
     more = {"default/more:80": entry("100.0.0.9", "pod3")}
     delta = machine.pass_(mode="delta", base=done["digest"], upsert=more, delete=["default/web:80"])
-    assert {step["key"] for step in delta["steps"]} == {"default/more:80", "100.0.0.2:80/TCP"}
+    assert {(step["action"], step["key"]) for step in delta["steps"]} == {
+        ("set", "default/more:80"),
+        ("remove", "default/web:80"),
+    }
     assert machine.ask("100.0.0.9", 80) == {"pod3": 1}
     assert machine.ask("100.0.0.2", 80) == {"refused": 1}
     assert machine.ask("100.0.0.2", 81) == {"pod2": 1}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from minik8s_modules.module_utils.minik8s.dns_entries import check_entry
-from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry, with_names
+from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
 from minik8s_modules.reconcile.values import DnsSettings
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "dns_service_entry").glob("*.yml"))
@@ -51,8 +51,13 @@ def test_hosts_lead_to_the_nodes_own_nginx_and_nothing_is_told_without_a_server(
     assert NameBook(None).entries() == {}
 
 
-def test_a_plan_shows_the_names_of_services_that_would_come_and_go() -> None:
+def test_what_is_imagined_in_a_copy_of_the_book_stays_there() -> None:
     book = NameBook(SERVER)
     book.put_service("default/old", {"records": [["old.default.svc", "A", "100.0.0.9"]]})
-    found = with_names(book.entries(), {"default/web": service("default", "100.0.0.4"), "default/old": None}, {})
-    assert set(found) == {"server", "service/default/web"}
+    before = book.entries()
+    imagined = book.copy()
+    imagined.put_service("default/old", {})
+    imagined.put_service("default/web", service_entry(service("default", "100.0.0.4"), []))
+    assert set(imagined.entries()) == {"server", "service/default/web"}
+    assert imagined.entries()["service/default/web"]["names"] == [["100.0.0.4", "web"]]
+    assert book.entries() is before

@@ -1,0 +1,77 @@
+"""What a plan asks of a node, and what it makes of the answer. Pure; ``plan.py`` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.reconcile import changes
+from minik8s_modules.reconcile.changes import Confirmed, Request
+from minik8s_modules.reconcile.hypothesis import Hypothesis
+from minik8s_modules.reconcile.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.sealing import blob, values_of
+from minik8s_modules.reconcile.values import PodDecision
+
+JsonObject = dict[str, Any]
+
+
+def deltas(known: Mapping[str, Confirmed | None], wanted: Mapping[str, Mapping[str, JsonObject]]) -> dict[str, Request]:
+    """Return what leads from what a node has confirmed to ``wanted``; sections that stay are left out."""
+    requests = {}
+    for section in SECTIONS:
+        confirmed = known.get(section)
+        request = (
+            changes.full(wanted[section])
+            if confirmed is None
+            else changes.delta(wanted[section], confirmed, frozenset())
+        )
+        if request is not None:
+            requests[section] = request
+    return requests
+
+
+def with_blob(
+    requests: dict[str, Request],
+    decisions: Iterable[PodDecision],
+    secrets: Mapping[str, JsonObject],
+    found: Hypothesis | None = None,
+) -> dict[str, Request]:
+    """Return the requests with the values of the secrets that they name, in the place they travel in."""
+    if "secrets" in requests:
+        options = requests["secrets"].options
+        entries = options.get("entries") or options.get("upsert") or {}
+        values: dict[str, Mapping[str, bytes]] = {}
+        for decision in decisions:
+            values |= decision.sealed
+        changed = {
+            key: obj for (kind, key), obj in (found.overlay if found else {}).items() if kind == "Secret" and obj
+        }
+        values |= {key: values_of(obj) for key, obj in {**secrets, **changed}.items()}
+        options["blob"] = blob({key: value for key, value in values.items() if key in entries})
+    return requests
+
+
+def readable(outcome: Outcome | None) -> JsonObject | None:
+    """Return the diff and the steps that a node answered, None when it did not."""
+    if outcome is None or outcome.status != "ok":
+        return None
+    sections = {section: outcome.sections[section] for section in SECTIONS if section in outcome.sections}
+    return {
+        "diff": {section: result["diff"] for section, result in sections.items() if result["changed"]},
+        "steps": [{"section": section, **step} for section, result in sections.items() for step in result["steps"]],
+    }
+
+
+def troubles(name: str, outcome: Outcome | None) -> list[str]:
+    """Return what to tell of a node's answer besides."""
+    if outcome is None:
+        return []
+    told = [f"node {name}: {outcome.message or outcome.status}"] if outcome.status != "ok" else []
+    for section, result in outcome.sections.items():
+        if result.get("base_mismatch"):
+            told.append(f"node {name}: {section} kept changing while it was asked; ask again")
+        told += [
+            f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
+            for key, error in sorted((result.get("errors") or {}).items())
+        ]
+    return told
