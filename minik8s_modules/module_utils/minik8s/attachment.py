@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import labels
 from .faults import KeyFault
 from .netlink import Address, Link, Netlink, netns_of
-from .section import Context
+from .section import Context, Scope
 
 ALIAS = "minik8s {node} {uid}"
 
@@ -44,6 +44,9 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
     """Return the network a sandbox must have."""
     if entry["host_network"]:
         return Attachment()
+    if entry.get("plugin") is not None:
+        told = f"{entry['ip']}/{entry['prefix_length']}" if entry["ip"] else "given by the plugin"
+        return Attachment(entry["plugin"]["driver"], address=told)
     address = f"{entry['ip']}/{entry['prefix_length']}"
     return Attachment(
         link=link_name(key),
@@ -70,14 +73,14 @@ def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) ->
         return Attachment()
 
 
-def observe_address(inspect: Mapping[str, Any]) -> str:
-    """Return the addresses (CIDR) of a running sandbox's eth0, "" for none or where it is not up."""
+def observe_address(inspect: Mapping[str, Any], interface: str = "eth0") -> str:
+    """Return the addresses (CIDR) of a running sandbox's device, "" for none or where it is not up."""
     if inspect["HostConfig"]["NetworkMode"] == "host":
         return ""
     try:
         with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
-            eth0 = inside.link("eth0")
-            return _addresses_of(inside, eth0) if eth0 is not None and eth0.up else ""
+            device = inside.link(interface)
+            return _addresses_of(inside, device) if device is not None and device.up else ""
     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         return ""
 
@@ -130,6 +133,24 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
             raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
         _make_link(context, outside, inside, (bridge, netns_of(pid)), key, entry)
         _configure(context, inside, entry)
+
+
+def links_of(netlink: Netlink, keys: Iterable[str]) -> dict[str, Link]:
+    """Return the host ends of some pods and the bridges these are in: with many pods on the node, all would be slow."""
+    ends = [end for key in keys if (end := netlink.link(link_name(key)))]
+    bridges = [bridge for index in {end.master for end in ends} - {0} if (bridge := netlink.link_at(index))]
+    return {link.name: link for link in (*ends, *bridges)}
+
+
+def strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any], scope: Scope) -> dict[str, list[Link]]:
+    """Return this node's host ends by pod uid, where no pause container of that pod is left."""
+    found: dict[str, list[Link]] = {}
+    for link in links.values():
+        words = link.alias.split(" ")
+        ours = link.kind == "veth" and words[:2] == ["minik8s", node] and len(words) == len(ALIAS.split(" "))
+        if ours and words[2] not in containers and scope.covers(words[2]):
+            found.setdefault(words[2], []).append(link)
+    return found
 
 
 def delete_link(netlink: Netlink, link: Link) -> None:

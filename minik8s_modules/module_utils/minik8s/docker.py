@@ -55,7 +55,7 @@ class Docker:
     """Calls on one dockerd."""
 
     def __init__(self, path: str = "/var/run/docker.sock", timeout_s: float = TIMEOUT_S) -> None:
-        self._path, self._timeout_s = path, timeout_s
+        self.path, self._timeout_s = path, timeout_s
         self._idle: list[_UnixConnection] = []
 
     def close(self) -> None:
@@ -95,20 +95,20 @@ class Docker:
             return self._once(self._take(), method, target, payload)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             if method == "POST":
-                raise DockerError(0, f"docker closed {self._path} during {method} {target}: {error}") from error
+                raise DockerError(0, f"docker closed {self.path} during {method} {target}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
-            raise DockerError(0, f"docker does not answer on {self._path}: {error}") from error
+            raise DockerError(0, f"docker does not answer on {self.path}: {error}") from error
         self.close()  # the daemon was restarted: the other connections are dead as well
         try:
             return self._once(self._take(), method, target, payload)
         except (OSError, http.client.HTTPException) as error:
-            raise DockerError(0, f"docker does not answer on {self._path}: {error}") from error
+            raise DockerError(0, f"docker does not answer on {self.path}: {error}") from error
 
     def _take(self) -> _UnixConnection:
         try:
             return self._idle.pop()
         except IndexError:
-            return _UnixConnection(self._path, self._timeout_s)
+            return _UnixConnection(self.path, self._timeout_s)
 
     def _once(
         self, connection: _UnixConnection, method: str, target: str, payload: _Payload | None

@@ -19,6 +19,8 @@ SECURITY = PREFIX + "security"
 SERVICE_LINKS = PREFIX + "service-links"
 MESSAGE = PREFIX + "termination-message"
 HOST_PORTS = PREFIX + "host-ports"
+NETWORK = PREFIX + "network"
+"""The driver cni or weave that a pause container was made for; none: our own bridge."""
 SANDBOX = "sandbox"
 
 

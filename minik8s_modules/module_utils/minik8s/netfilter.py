@@ -37,6 +37,12 @@ def forward_rules(node: str, bridge: str) -> list[str]:
     return [f"-A FORWARD -o {bridge} {comment}", f"-A FORWARD -i {bridge} {comment}"]
 
 
+def range_rules(node: str, bridge: str, cidr: str) -> list[str]:
+    """Return FORWARD rules for a whole range of pods, whatever devices they have; kept under our bridge's name."""
+    comment = f"-m comment --comment {mark_of(node)}/{bridge} -j ACCEPT"
+    return [f"-A FORWARD -d {cidr} {comment}", f"-A FORWARD -s {cidr} {comment}"]
+
+
 def parse_chains(text: str) -> dict[str, list[str]]:
     """Return the rules by chain from ``nft list table``."""
     found: dict[str, list[str]] = {}

@@ -1,7 +1,8 @@
 """Section ``network``: what a node's pods are attached to. One entry, ``pod-network``; a driver realizes it.
 
 A driver says what should be, what is, and how one difference is mended; aspects are compared by their text. ``bridge``
-(``network_bridge.py``) is a node by itself, ``vxlan`` (``network_vxlan.py``) adds the ways to the other nodes' pods.
+(``network_bridge.py``) is a node by itself, ``vxlan`` (``network_vxlan.py``) adds the ways to the other nodes' pods;
+with ``cni`` and ``weave`` (``network_plugins.py``) pods are somebody else's.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import netfilter
-from .documents import Entries
+from .documents import Entries, load_document
 from .faults import KeyFault
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, Observed, alias_of
+from .network_plugins import CniNetwork, WeaveNetwork, forget_all
 from .network_vxlan import VxlanDriver
 from .overlay_links import OverlayNetlink
 from .schema import OBJECT, TEXT, WHOLE, Field, Schema, check_fields
@@ -24,17 +26,24 @@ from .section import Context, Plan, Scope, Step
 ENTRY: Schema = {
     "driver": Field((TEXT,)),
     "bridge": Field((TEXT,)),
-    "cidr": Field((TEXT,)),
-    "gateway": Field((TEXT,)),
+    "cidr": Field((TEXT,), required=False),
+    "gateway": Field((TEXT,), required=False),
     "cluster_cidr": Field((TEXT,)),
     "mtu": Field((WHOLE,)),
     "overlay": Field((OBJECT,), required=False),
+    "cni": Field((OBJECT,), required=False),
+    "weave": Field((OBJECT,), required=False),
 }
 NAME_LIMIT = 15  # IFNAMSIZ - 1
 LEAST_MTU = 576  # RFC 791: what every IPv4 host must take
 
 
-DRIVERS: dict[str, Driver] = {"bridge": BridgeDriver(), "vxlan": VxlanDriver()}
+DRIVERS: dict[str, Driver] = {
+    "bridge": BridgeDriver(),
+    "vxlan": VxlanDriver(),
+    "cni": CniNetwork(),
+    "weave": WeaveNetwork(),
+}
 
 
 class Network:
@@ -56,12 +65,9 @@ class Network:
         if entry["mtu"] < LEAST_MTU:
             raise KeyFault("InvalidEntry", f"{key}.mtu is {entry['mtu']}; at least {LEAST_MTU} is needed")
         try:
-            inside = ipaddress.IPv4Address(entry["gateway"]) in ipaddress.IPv4Network(entry["cidr"])
             ipaddress.IPv4Network(entry["cluster_cidr"])
         except ValueError as error:
             raise KeyFault("InvalidEntry", f"{key}: {error}") from None
-        if not inside:
-            raise KeyFault("InvalidEntry", f"{key}.gateway {entry['gateway']} is not in {entry['cidr']}")
         DRIVERS[entry["driver"]].check(key, entry)
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
@@ -72,7 +78,10 @@ class Network:
             overlay = netlink.overlay(links.get(entries[KEY]["overlay"]["device"])) if overlaid else None
         with open(FORWARDING, encoding="ascii") as source:
             forwarding = source.read().strip()
-        return Observed(links, addresses, forwarding, netfilter.chains(), netfilter.forwards(context.node), overlay)
+        plugin = DRIVERS[entries[KEY]["driver"]].look(context, entries[KEY]) if KEY in entries else {}
+        left = _weave_before(context) if "weave" not in entries.get(KEY, {}) else ""
+        rules = netfilter.chains(), netfilter.forwards(context.node)
+        return Observed(links, addresses, forwarding, *rules, overlay, plugin, left)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
@@ -84,6 +93,8 @@ class Network:
                 if link.name != keep:
                     plan.steps.append(Step("unoverlay", KEY, link.name, link))
                     plan.differs(KEY, {"vxlan": link.name}, None)
+            if observed.left:
+                plan.steps.append(Step("unweave", KEY, "forget the other machines", observed.left))
             for name in _ours(context.node, observed):
                 if name != declared:
                     _plan_removal(plan, name, observed)
@@ -115,6 +126,9 @@ class Network:
             sources = {each.ip for each in netlink.addresses() if each.ifindex in ours}
             netlink.delete_overlay(step.data.ifindex, sources)
 
+    def _unweave(self, context: Context, step: Step) -> None:
+        forget_all(context, step.data)
+
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
         with OverlayNetlink() as netlink:
@@ -128,6 +142,12 @@ class Network:
         driver = DRIVERS[entries[KEY]["driver"]]
         right = driver.found(context.node, entries[KEY], seen) == driver.declared(context.node, entries[KEY], seen)
         return {KEY: {"state": "present"} if right else None}
+
+
+def _weave_before(context: Context) -> str:
+    """Return the command of the last document's Weave, "" where it named no machines to connect to."""
+    last = load_document(context.state_dir, "network").entries.get(KEY, {})
+    return str(last["weave"]["command"]) if (last.get("weave") or {}).get("peers") else ""
 
 
 def _overlays(node: str, observed: Observed) -> list[Link]:

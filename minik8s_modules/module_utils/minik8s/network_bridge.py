@@ -6,6 +6,7 @@ gateway address, turns forwarding on, masquerades what leaves the cluster and le
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Protocol
 
@@ -20,7 +21,10 @@ FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 
 
 class Observed(NamedTuple):
-    """The node's network as the kernel has it; ``overlay`` is looked at where the declared driver makes one."""
+    """The node's network as the kernel has it; ``overlay`` is looked at where the declared driver makes one.
+
+    ``plugin`` is what a driver's ``look`` found, ``left`` the command of a Weave that is no longer declared.
+    """
 
     links: dict[str, Link]
     addresses: list[Address]
@@ -28,6 +32,8 @@ class Observed(NamedTuple):
     chains: dict[str, list[str]]
     forwards: dict[str, list[str]] | None
     overlay: Overlay | None = None
+    plugin: Mapping[str, Any] = {}
+    left: str = ""
 
 
 class Driver(Protocol):
@@ -35,6 +41,9 @@ class Driver(Protocol):
 
     def check(self, where: str, entry: Mapping[str, Any]) -> None:
         """Raise KeyFault for fields of this driver's own that cannot be used."""
+
+    def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what there is beyond the kernel's."""
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
         """Return what should be, on a machine that is as observed."""
@@ -55,9 +64,14 @@ class BridgeDriver:
     """Bridge, gateway address, forwarding, masquerade and accepted forwarding."""
 
     def check(self, where: str, entry: Mapping[str, Any]) -> None:
-        """Refuse what only overlays have."""
-        if "overlay" in entry:
-            raise KeyFault("InvalidEntry", f"{where}.overlay is for the driver vxlan, not for {entry['driver']}")
+        """Refuse what only other drivers have, and a gateway outside the range."""
+        for field in sorted(set(entry) & {"overlay", "cni", "weave"}):
+            raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver {entry['driver']}")
+        check_range(where, entry)
+
+    def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return nothing."""
+        return {}
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
         """Return what should be."""
@@ -72,6 +86,10 @@ class BridgeDriver:
 
     def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
         """Return what is."""
+        return self.found_of_bridge(node, entry, observed)
+
+    def found_of_bridge(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what is of the bridge."""
         name = entry["bridge"]
         link = observed.links.get(name)
         up = f"{name} {'up' if link.up else 'down'} mtu {link.mtu}" if link and link.kind == "bridge" else ""
@@ -101,6 +119,19 @@ class BridgeDriver:
         mending[aspect](context, entry)
 
 
+def check_range(where: str, entry: Mapping[str, Any]) -> None:
+    """Raise KeyFault where range or gateway of the node's pods are missing or do not fit."""
+    for field in ("cidr", "gateway"):
+        if field not in entry:
+            raise KeyFault("InvalidEntry", f"{where}.{field} is missing")
+    try:
+        inside = ipaddress.IPv4Address(entry["gateway"]) in ipaddress.IPv4Network(entry["cidr"])
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
+    if not inside:
+        raise KeyFault("InvalidEntry", f"{where}.gateway {entry['gateway']} is not in {entry['cidr']}")
+
+
 def _bridge(netlink: Netlink, name: str) -> Link:
     link = netlink.link(name)
     if link is None or link.kind != "bridge":
@@ -120,16 +151,18 @@ def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
 
 
 def _mend_address(context: Context, entry: Mapping[str, Any]) -> None:
-    wanted_ip, prefix_length = entry["gateway"], int(entry["cidr"].partition("/")[2])
     with Netlink() as netlink:
         link = _bridge(netlink, entry["bridge"])
-        wanted = Address(link.ifindex, wanted_ip, prefix_length)
+        wanted = None
+        if "gateway" in entry:
+            wanted = Address(link.ifindex, entry["gateway"], int(entry["cidr"].partition("/")[2]))
         for other in netlink.addresses():
             if other.ifindex == link.ifindex and other != wanted:
                 context.checkpoint("delete address")
                 netlink.delete_address(other)
-        context.checkpoint("add address")
-        netlink.add_address(wanted)
+        if wanted is not None:
+            context.checkpoint("add address")
+            netlink.add_address(wanted)
 
 
 def _mend_forwarding(context: Context, _entry: Mapping[str, Any]) -> None:

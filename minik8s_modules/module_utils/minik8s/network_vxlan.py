@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from .faults import KeyFault
-from .network_bridge import BridgeDriver, Observed, alias_of
+from .network_bridge import BridgeDriver, Observed, alias_of, check_range
 from .overlay_links import PROTOCOL, OverlayNetlink, OverlayRoute, Tunnel
 from .schema import FLAG, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
 from .section import Context, Facets
@@ -63,6 +63,9 @@ class VxlanDriver(BridgeDriver):
 
     def check(self, where: str, entry: Mapping[str, Any]) -> None:
         """Refuse an overlay that cannot be."""
+        for field in sorted(set(entry) & {"cni", "weave"}):
+            raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver vxlan")
+        check_range(where, entry)
         overlay, where = entry.get("overlay"), f"{where}.overlay"
         check_fields(where, overlay, OVERLAY)
         assert overlay is not None  # noqa: S101  check_fields refused it

@@ -4,6 +4,7 @@
 a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
 
     <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
+                attachments/<uid>.json
     <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
               secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
 """
@@ -61,6 +62,16 @@ def token_path(state_dir: str) -> str:
 def document_path(state_dir: str, section: str) -> str:
     """Return the file of a section's last declared set."""
     return os.path.join(state_dir, "documents", component(section) + ".json")
+
+
+def attachments_dir(state_dir: str) -> str:
+    """Return the directory of what plugins attached, one file a pod."""
+    return os.path.join(state_dir, "attachments")
+
+
+def attachment_path(state_dir: str, uid: str) -> str:
+    """Return the file of one pod's attachment by a plugin."""
+    return os.path.join(attachments_dir(state_dir), component(uid) + ".json")
 
 
 def pod_dir(state_dir: str, uid: str) -> str:

@@ -1,7 +1,7 @@
 """What a sandbox has beside its container and its network: names, sysctls and namespaces, cgroup, ports of the node.
 
-Each part is observed with the sandboxes, compared in ``missing``, and made right by ``mend`` (by ``bring_up`` all at
-once, after a start). Files of names: pod_files.py; the pod's cgroup: pod_cgroup.py; host ports: host_ports.py.
+Each part is observed with the sandboxes, compared in ``missing``, and made right by a function of its name. Files of
+names: pod_files.py; the pod's cgroup: pod_cgroup.py; host ports: host_ports.py; what plugins attached: pod_plugins.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import host_ports, labels, pod_cgroup, pod_files
+from . import host_ports, labels, pod_cgroup, pod_files, pod_plugins
 from .docker import DockerError
 from .documents import Entries
 from .faults import KeyFault
@@ -33,12 +33,17 @@ Inspect = Mapping[str, Any]
 
 
 class Parts(NamedTuple):
-    """What there is: containers without names, limits by container id, the node's ports, cgroups without a pod."""
+    """What there is: containers without names, limits by container id, the node's ports, cgroups without a pod.
+
+    Of plugins: the record of a pod, and why a container (by id) is not as its record says.
+    """
 
     unnamed: frozenset[str] = frozenset()
     limits: Mapping[str, dict[str, int] | None] = {}
     ports: Ports = Ports({}, whole=True)
     cgroups_left: tuple[str, ...] = ()
+    records: Mapping[str, pod_plugins.Record] = {}
+    faults: Mapping[str, str] = {}
 
 
 def check(key: str, entry: Mapping[str, Any]) -> None:
@@ -121,7 +126,20 @@ def observe(
         known = {*containers, *entries}
         left = [uid for uid in pod_cgroup.left_over(context.node, known) if pod_cgroup.is_empty(context.node, uid)]
     unnamed = frozenset(found for found, (_, each) in running.items() if not pod_files.written(each))
-    return Parts(unnamed, limits, ports, tuple(left))
+    records = _records(context, scope)
+    faults = {
+        found: fault
+        for found, (uid, each) in running.items()
+        if pod_plugins.driver_of(each)
+        and (fault := pod_plugins.fault_of(each, records.get(uid), ask=scope.keys is None))
+    }
+    return Parts(unnamed, limits, ports, tuple(left), records, faults)
+
+
+def _records(context: Context, scope: Scope) -> dict[str, pod_plugins.Record]:
+    uids = pod_plugins.recorded(context.state_dir) if scope.keys is None else scope.keys
+    found = ((uid, pod_plugins.load(context.state_dir, uid)) for uid in uids if scope.covers(uid))
+    return {uid: record for uid, record in found if record is not None}
 
 
 def missing(key: str, entry: Mapping[str, Any], inspect: Inspect, parts: Parts) -> list[str]:
@@ -154,12 +172,6 @@ def declared_facets(entry: Mapping[str, Any]) -> Facets:
 
 def _shown(limits: Mapping[str, int]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(limits.items()))
-
-
-def bring_up(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> None:
-    """Make the parts of a pause container that was just started; its ports come after its address."""
-    names(context, inspect, entry)
-    limits(context, inspect, key, entry)
 
 
 def names(context: Context, inspect: Inspect, entry: Mapping[str, Any]) -> None:

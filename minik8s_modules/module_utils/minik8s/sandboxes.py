@@ -11,26 +11,28 @@ started again).
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from . import host_ports, labels
+from . import host_ports, labels, pod_plugins
 from . import sandbox_parts as parts
 from .attachment import (
     ALIAS,
     Attachment,
     attach,
-    declared_attachment,
     delete_link,
     link_name,
+    links_of,
     observe_address,
     observe_attachment,
+    strays,
 )
 from .docker import NOT_FOUND, DockerError
 from .documents import Entries
 from .faults import KeyFault
 from .netlink import Link, Netlink
 from .observations import observation_from_inspect
+from .sandbox_plan import LIVE, Observed, attempt_of, plan_removal, plan_sandbox
 from .schema import (
     FLAG,
     LIST,
@@ -45,7 +47,7 @@ from .schema import (
     check_texts,
     with_defaults,
 )
-from .section import Context, Facets, Plan, Scope, Step
+from .section import Context, Plan, Scope, Step
 
 ENTRY: Schema = {
     "pod": Field((OBJECT,)),
@@ -68,20 +70,11 @@ ENTRY: Schema = {
     "host_ports": Field((LIST,), required=False, default=()),
     "cgroup": Field((OBJECT, NONE), required=False),
     "runtime": Field((TEXT,), required=False, default=""),
+    "plugin": Field((OBJECT, NONE), required=False),
 }
 DNS: Schema = {**parts.DNS, "node": Field((FLAG,), required=False, default=False)}
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
-LIVE = ("running", "paused", "restarting")
-
-
-class Observed(NamedTuple):
-    """Inspections by key (newest attempt last), attachments by container id, links of ours without a pod."""
-
-    containers: dict[str, list[dict[str, Any]]]
-    attachments: dict[str, Attachment]
-    strays: dict[str, list[Link]]
-    parts: parts.Parts = parts.Parts()
 
 
 def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
@@ -90,14 +83,6 @@ def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
         ipaddress.IPv4Address(entry["gateway"])
     except ValueError as error:
         raise KeyFault("InvalidEntry", f"sandbox {key}: {error}") from None
-
-
-def _describe(state: str, attempt: int, image: str, attachment: Attachment) -> Facets:
-    facets = {"state": state, "attempt": str(attempt), "image": image}
-    for name, value in attachment._asdict().items():
-        if value:
-            facets[name] = str(value)
-    return facets
 
 
 def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,9 +106,12 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     # its stdin takes the table of probes, from whoever is the gateway at the time
     body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config, "OpenStdin": True}
     if not host_network:
-        marks[labels.IP] = entry["ip"]
         body["Hostname"] = entry["hostname"]
-        host_config["ExtraHosts"] = [f"{entry['hostname']}:{entry['ip']}"]
+        if entry["plugin"] is not None:
+            marks[labels.NETWORK] = entry["plugin"]["driver"]
+        else:
+            marks[labels.IP] = entry["ip"]
+            host_config["ExtraHosts"] = [f"{entry['hostname']}:{entry['ip']}"]
     return body
 
 
@@ -143,7 +131,9 @@ class Sandboxes:
             raise KeyFault(
                 "InvalidEntry", f"sandbox {key} holds the pod uid {entry['pod']['uid']!r}; both must be equal"
             )
-        if not entry["host_network"]:
+        if entry.get("plugin") is not None:
+            pod_plugins.check(f"{key}.plugin", entry["plugin"])
+        elif not entry["host_network"]:
             _check_addresses(key, entry)
         parts.check(key, with_defaults(entry, ENTRY))
 
@@ -152,21 +142,21 @@ class Sandboxes:
         found = list_sandboxes(context, scope)
         inspected = [each for each in context.map(context.docker.inspect, [one["Id"] for one in found]) if each]
         containers: dict[str, list[dict[str, Any]]] = {}
-        for each in sorted(inspected, key=_attempt):
+        for each in sorted(inspected, key=attempt_of):
             containers.setdefault(each["Config"]["Labels"].get(labels.POD_UID, ""), []).append(each)
         with Netlink() as netlink:
-            links = netlink.links() if scope.keys is None else _links_of(netlink, scope.keys)
+            links = netlink.links() if scope.keys is None else links_of(netlink, scope.keys)
         running = [each for each in inspected if each["State"]["Status"] in LIVE]
-        attachments = {each["Id"]: observe_attachment(each, links) for each in running}
-        strays = _strays(context.node, links, containers, scope)
+        attachments = {each["Id"]: _attachment(each, links) for each in running}
+        left = strays(context.node, links, containers, scope)
         rest = parts.observe(context, entries, containers, attachments, scope)
-        return Observed(containers, attachments, strays, rest)
+        return Observed(containers, attachments, left, rest)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: undeclared ones go first, then each declared one."""
         plan = Plan()
         rest = observed.parts
-        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.cgroups_left}
+        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.cgroups_left, *rest.records}
         for key in sorted(seen - set(entries)):
             if scope.covers(key):
                 plan_removal(plan, key, observed)
@@ -219,7 +209,11 @@ class Sandboxes:
         inspect = context.docker.inspect(container)
         if inspect is None or not inspect["State"]["Pid"]:
             raise KeyFault("SandboxGone", f"the pause container of {key} ended at once")
-        parts.bring_up(context, inspect, key, entry)
+        parts.limits(context, inspect, key, entry)
+        if entry["plugin"] is not None:
+            self._plug(context, Step("plug", key, "", (inspect, entry)))
+            return
+        parts.names(context, inspect, entry)
         if not entry["host_network"]:
             attach(context, inspect, key, entry)
         if entry["host_ports"]:
@@ -231,6 +225,18 @@ class Sandboxes:
 
     def _attach(self, context: Context, step: Step) -> None:
         attach(context, step.data[0], step.key, step.data[1])
+
+    def _plug(self, context: Context, step: Step) -> None:
+        inspect, entry = step.data
+        record = pod_plugins.attach(context, inspect, step.key, entry)
+        known = pod_plugins.resolved(entry, record)
+        parts.names(context, inspect, known)
+        if known["host_ports"]:
+            parts.ports(context, step.key, host_ports.declared(known), known)
+
+    def _unplug(self, context: Context, step: Step) -> None:
+        record, inspect = step.data
+        pod_plugins.detach(context, step.key, record, inspect)
 
     def _names(self, context: Context, step: Step) -> None:
         parts.names(context, *step.data)
@@ -262,13 +268,15 @@ def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | 
     inspect = context.docker.inspect(labels.sandbox_name(entry["pod"], entry["attempt"]))
     if inspect is None or inspect["Config"]["Labels"].get(labels.NODE) != context.node:
         return None
-    return _observation(inspect, entry, observe_address(inspect) if inspect["State"]["Status"] in LIVE else "")
+    live = inspect["State"]["Status"] in LIVE
+    address = observe_address(inspect, pod_plugins.interface_of(inspect)) if live else ""
+    return _observation(inspect, entry, address)
 
 
 def _observed_before(
     entry: Mapping[str, Any], observed: Observed, found: list[dict[str, Any]]
 ) -> dict[str, Any] | None:
-    exact = [each for each in found if _attempt(each) == entry["attempt"]]
+    exact = [each for each in found if attempt_of(each) == entry["attempt"]]
     if not exact:
         return None
     attachment = observed.attachments.get(exact[-1]["Id"], Attachment())
@@ -280,10 +288,6 @@ def _observation(inspect: Mapping[str, Any], entry: Mapping[str, Any], address: 
     if not entry["host_network"]:
         seen["ip"] = address.partition("/")[0]
     return seen
-
-
-def _attempt(inspect: Mapping[str, Any]) -> int:
-    return labels.attempt_of(inspect["Config"]["Labels"])
 
 
 def list_sandboxes(context: Context, scope: Scope) -> list[dict[str, Any]]:
@@ -301,87 +305,7 @@ def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
     return KeyFault(reason, str(error))
 
 
-def _links_of(netlink: Netlink, keys: Iterable[str]) -> dict[str, Link]:
-    """Return the host ends of some pods and the bridges these are in: with many pods on the node, all would be slow."""
-    ends = [end for key in keys if (end := netlink.link(link_name(key)))]
-    bridges = [bridge for index in {end.master for end in ends} - {0} if (bridge := netlink.link_at(index))]
-    return {link.name: link for link in (*ends, *bridges)}
-
-
-def _strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any], scope: Scope) -> dict[str, list[Link]]:
-    """Return this node's host ends by pod uid, where no pause container of that pod is left."""
-    found: dict[str, list[Link]] = {}
-    for link in links.values():
-        words = link.alias.split(" ")
-        ours = link.kind == "veth" and words[:2] == ["minik8s", node] and len(words) == len(ALIAS.split(" "))
-        if ours and words[2] not in containers and scope.covers(words[2]):
-            found.setdefault(words[2], []).append(link)
-    return found
-
-
-def plan_removal(plan: Plan, key: str, observed: Observed) -> None:
-    """Plan away everything of an undeclared pod."""
-    for each in observed.containers.get(key, []):
-        plan.steps.append(Step("remove_pod", key, each["Name"].lstrip("/"), each["Id"]))
-        attachment = observed.attachments.get(each["Id"], Attachment())
-        state = each["State"]["Status"]
-        plan.differs(key, _describe(state, _attempt(each), each["Config"]["Image"], attachment), None)
-    for link in observed.strays.get(key, []):
-        plan.steps.append(Step("unlink", key, link.name, link))
-        plan.differs(key, {"link": link.name}, None)
-    if rows := observed.parts.ports.rows.get(key):
-        plan.steps.append(Step("unports", key, ", ".join(sorted(map(str, rows)))))
-        plan.differs(key, {**(plan.before.get(key) or {}), "host ports": plan.steps[-1].detail}, None)
-    if key in observed.parts.cgroups_left:
-        plan.steps.append(Step("uncgroup", key, f"cgroup of pod {key}"))
-        plan.differs(key, {**(plan.before.get(key) or {}), "cgroup": "empty"}, None)
-
-
-def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
-    """Plan one declared sandbox: other attempts go, this one exists, runs and is attached."""
-    current: dict[str, Any] | None = None
-    for each in observed.containers.get(key, []):
-        if _attempt(each) == entry["attempt"] and current is None and not _wrong_network(each, entry):
-            current = each
-        else:
-            plan.steps.append(Step("remove", key, each["Name"].lstrip("/"), each["Id"]))
-    for link in observed.strays.get(key, []):
-        plan.steps.append(Step("unlink", key, link.name, link))
-    plan.steps.extend(_next_steps(context, key, entry, current, observed))
-    if plan.steps and plan.steps[-1].key == key:
-        _show(plan, key, entry, observed, current)
-
-
-def _wrong_network(inspect: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    return bool((inspect["HostConfig"]["NetworkMode"] == "host") != entry["host_network"])
-
-
-def _next_steps(
-    context: Context, key: str, entry: Mapping[str, Any], current: dict[str, Any] | None, observed: Observed
-) -> list[Step]:
-    if current is None:
-        return [Step("create", key, labels.sandbox_name(entry["pod"], entry["attempt"]), entry)]
-    name, state = current["Name"].lstrip("/"), current["State"]["Status"]
-    if state == "paused":
-        return [Step("unpause", key, name, current["Id"])]
-    if state == "created" or (state != "running" and context.unattended):
-        return [Step("start", key, name, (current["Id"], entry))]
-    attached = observed.attachments.get(current["Id"])
-    if attached is None:
-        return []
-    steps = [Step(action, key, name, (current, entry)) for action in parts.missing(key, entry, current, observed.parts)]
-    if attached != declared_attachment(key, entry):
-        steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry)))
-    return steps
-
-
-def _show(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, current: dict[str, Any] | None) -> None:
-    had = current or next(iter(reversed(observed.containers.get(key, []))), None)
-    before = None
-    if had is not None:
-        attachment = observed.attachments.get(had["Id"], Attachment())
-        before = _describe(had["State"]["Status"], _attempt(had), had["Config"]["Image"], attachment)
-        before |= parts.facets(had, key, observed.parts)
-    image = current["Config"]["Image"] if current else entry["image"]
-    after = _describe("running", entry["attempt"], image, declared_attachment(key, entry))
-    plan.differs(key, before, after | parts.declared_facets(entry))
+def _attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+    if driver := pod_plugins.driver_of(inspect):
+        return Attachment(driver, address=observe_address(inspect, pod_plugins.interface_of(inspect)))
+    return observe_attachment(inspect, links)

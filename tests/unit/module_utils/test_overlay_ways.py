@@ -61,7 +61,7 @@ def test_overlays_that_cannot_be_are_refused(overlay: dict[str, Any], words: str
 
 def test_an_overlay_belongs_to_its_driver() -> None:
     Network().check_entry("pod-network", entry(peers={"b": NEAR, "c": FAR}))
-    with pytest.raises(KeyFault, match="for the driver vxlan, not for bridge"):
+    with pytest.raises(KeyFault, match="overlay is not for the driver bridge"):
         Network().check_entry("pod-network", {**entry(), "driver": "bridge"})
     missing = entry()
     del missing["overlay"]
