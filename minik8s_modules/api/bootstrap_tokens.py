@@ -168,6 +168,11 @@ def key_hash(certificate: x509.Certificate) -> str:
     return f"sha256:{hashlib.sha256(key).hexdigest()}"
 
 
+def key_hashes(pem: bytes) -> list[str]:
+    """Return the hashes of all authorities in ``pem``. Raises ValueError when it holds no certificates."""
+    return [key_hash(each) for each in x509.load_pem_x509_certificates(pem)]
+
+
 def parse_hash(text: str) -> str:
     """Return a hash of a public key, in lower case.
 
@@ -207,6 +212,14 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
+def server_of(endpoints: JsonObject | None) -> str:
+    """Return the URL of the API server that ``default/kubernetes`` names first, "" when it names none."""
+    for subset in (endpoints or {}).get("subsets") or []:
+        for address, port in zip(subset.get("addresses") or [], subset.get("ports") or [], strict=False):
+            return f"https://{address['ip']}:{port['port']}"
+    return ""
+
+
 def signed_info(kubeconfig: str, tokens: Iterable[JsonObject], now: datetime) -> Mapping[str, str]:
     """Return the data of cluster-info: the kubeconfig, and its signature by each token that is good for signing."""
     data = {KUBECONFIG_KEY: kubeconfig}
@@ -215,6 +228,15 @@ def signed_info(kubeconfig: str, tokens: Iterable[JsonObject], now: datetime) ->
         if token is not None and usable(secret, "signing", now):
             data[f"{SIGNATURE_KEY}{token.id}"] = signature(kubeconfig, token)
     return dict(sorted(data.items()))
+
+
+def authorities_of(kubeconfig: str) -> bytes:
+    """Return the authorities (PEM) that a kubeconfig of cluster-info names, "" when it names none."""
+    try:
+        cluster = json.loads(kubeconfig)["clusters"][0]["cluster"]
+        return base64.b64decode(cluster["certificate-authority-data"], validate=True)
+    except (ValueError, KeyError, IndexError, TypeError):
+        return b""
 
 
 def cluster_kubeconfig(server: str, authorities: bytes) -> str:

@@ -1,7 +1,8 @@
 """Reaching the gateway that serves a node's streams: its address from the node's Lease, mutual TLS, one request.
 
-The gateway writes its own address into the Leases it renews (gateway/leases.py). What a client asked for is put
-together anew here; of its headers only those of the two upgrade protocols go along.
+The gateway writes its own address into the Leases it renews (gateway/leases.py). A fragment of it is the name that its
+certificate is for: a node's own gateway has one for a name and none for addresses (``https://192.0.2.7:6446#n1.node…``).
+What a client asked for is put together anew here; of its headers only those of the two upgrade protocols go along.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class TlsGateways:
         try:
             for level, option, value in SOCKET_OPTIONS:
                 plain.setsockopt(level, option, value)
-            connection = self._context().wrap_socket(plain, server_hostname=parts.hostname)
+            connection = self._context().wrap_socket(plain, server_hostname=parts.fragment or parts.hostname)
             connection.sendall(request)
         except BaseException:
             plain.close()

@@ -70,7 +70,11 @@ def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]
         ServiceUnavailable: none answers.
     """
     leases = backend.cache.list(f"{LEASE.prefix}kube-node-lease/").items
-    urls = sorted({url for each in leases if (url := objects.annotations(each.object).get(gateways.ENDPOINT, ""))})
+    nodes_of: dict[str, set[str]] = {}
+    for each in leases:
+        if url := objects.annotations(each.object).get(gateways.ENDPOINT, ""):
+            nodes_of.setdefault(url, set()).add(objects.name(each.object))
+    urls = sorted(nodes_of)
     if reach is None or not urls:
         raise ServiceUnavailable("no gateway tells what nodes use: none has renewed a node's Lease")
     usage: dict[str, JsonObject] = {}
@@ -78,7 +82,8 @@ def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]
 
     def ask(url: str) -> None:
         try:
-            usage.update(_asked(reach, url))
+            # of its own nodes only: one may be the gateway of a single node, which cannot speak for others
+            usage.update({node: told for node, told in _asked(reach, url).items() if node in nodes_of[url]})
         except (OSError, ValueError) as error:
             log.warning("gateway %s tells no metrics: %s", url, error)
             failures.append(error)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, SERVICE_ACCOUNT
+from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import dig, labels, name, spec
 from minik8s_modules.api.pod_references import Reference
 from minik8s_modules.api.rbac import Rule, compiled
@@ -91,6 +91,7 @@ class NodeAuthorizer:
         if any(rule.allows(asked.verb, asked.group, asked.resource, asked.name) for rule in _STATIC):
             return told
         allowed = self._lease(node, asked) or self._own(node, asked) or self._named(node, asked)
+        allowed = allowed or self._range(node, asked)
         return told if allowed else ""
 
     @staticmethod
@@ -101,6 +102,13 @@ class NodeAuthorizer:
         if own is None:
             return False
         return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == own)
+
+    def _range(self, node: str, asked: Attributes) -> bool:
+        """Return whether the node gives its range of addresses back, as it does when it leaves."""
+        if (asked.group, asked.resource, asked.verb) != (POD_CIDR.group, POD_CIDR.plural, "delete"):
+            return False
+        found = self._cache.get(POD_CIDR.key("", asked.name))
+        return found is not None and spec(found.object).get("nodeName") == node
 
     def _own(self, node: str, asked: Attributes) -> bool:
         verbs, selector = _OWN.get((asked.group, asked.resource), (frozenset(), ""))
@@ -206,7 +214,7 @@ def _lease_written(write: Write, node: str) -> Iterator[str]:
 
 def _address_written(write: Write, node: str) -> Iterator[str]:
     if any(spec(each).get("nodeName") != node for each in (write.obj, write.old) if each is not None):
-        yield f'node "{node}" can only claim addresses for its own pods'
+        yield f'node "{node}" can only claim addresses for itself and its own pods'
 
 
 def _token_asked(write: Write, node: str) -> Iterator[str]:
@@ -226,6 +234,7 @@ _CHECKS = {
     POD.id: _pod_written,
     LEASE.id: _lease_written,
     POD_ADDRESS.id: _address_written,
+    POD_CIDR.id: _address_written,
     SERVICE_ACCOUNT.id: _token_asked,
 }
-KINDS = (NODE, POD, LEASE, POD_ADDRESS, SERVICE_ACCOUNT)
+KINDS = (NODE, POD, LEASE, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)

@@ -30,15 +30,17 @@ def describe(
     node_of: NodeOf,
     pods: Sequence[JsonObject] = (),
     found: Behind | None = None,
+    ways: Sequence[str] = (),
 ) -> str:
     """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first.
 
-    ``node_of(name)`` returns a Node, None when there is none; ``pods`` are a workload's, ``found`` a Service's.
+    ``node_of(name)`` returns a Node, None when there is none; ``pods`` are a workload's, ``found`` a Service's, ``ways``
+    say what is wrong with the ways of an Ingress or DNS object.
     """
     metadata = obj.get("metadata", {})
     parts = [*_heading(obj, metadata)]
-    if cause := find_cause(obj, events, node_of, pods, found):
-        parts.append(f"Cause:        {cause}")
+    if causes := ways or [cause for cause in (find_cause(obj, events, node_of, pods, found),) if cause]:
+        parts.append(f"{'Cause:':<14}{(chr(10) + ' ' * 14).join(causes)}")
     shown = [title for title in ("spec", "data", "status") if obj.get(title)]
     if found is not None:
         parts += endpoint_lines(obj, found, lambda pod: find_cause(pod, (), node_of))
@@ -53,8 +55,11 @@ def find_cause(
     node_of: NodeOf,
     pods: Sequence[JsonObject] = (),
     found: Behind | None = None,
+    ways: Sequence[str] = (),
 ) -> str:
     """Return why ``obj`` is not as wished in one line; empty when nothing is wrong."""
+    if ways:
+        return "; ".join(ways)
     of_pods = workload_causes(obj, pods, lambda pod: find_cause(pod, (), node_of))
     for cause in (*_node_causes(obj, node_of), *_container_causes(obj), *of_pods, *_condition_causes(obj)):
         return cause

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli import commands, completing, configuring, generators, options, output, rollout
+from minik8s_modules.cli import commands, completing, configuring, generators, joining, options, output, rollout, tokens
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.options import Subparsers
 
@@ -43,6 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
     rollout.declare(known)
     commands.planning(known)
     commands.discovery(known)
+    tokens.declare(known)
+    joining.declare(known)
     _config(known)
     shells = _offline(known, "completion", completing.script, "print the completion script of a shell", (
         "source <(minik8s completion bash)                     in ~/.bashrc\n"

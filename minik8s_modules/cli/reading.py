@@ -204,19 +204,20 @@ def _pages(client: ApiClient, path: str, query: dict[str, str | int]) -> JsonObj
 # --- describe and why -----------------------------------------------------------------------------
 
 
+class About(NamedTuple):
+    """What is known around an object; in the order of ``describing.describe``."""
+
+    events: list[JsonObject]
+    node_of: describing.NodeOf
+    pods: list[JsonObject]
+    found: Behind | None
+    ways: list[str]
+
+
 def describe(client: ApiClient, options: argparse.Namespace) -> int:
     """Print each object that words or files name, with its events."""
     found, complete = _fetch_all(client, places(client, options), options)
-    texts = [
-        describing.describe(
-            obj,
-            events_of(client, obj),
-            lambda name: _node(client, name),
-            pods_of(client, obj),
-            _behind(client, kind, obj),
-        )
-        for kind, obj in found
-    ]
+    texts = [describing.describe(obj, *_about(client, kind, obj)) for kind, obj in found]
     if texts:
         print("\n\n".join(texts))
     elif complete:
@@ -229,16 +230,24 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     found, complete = _fetch_all(client, places(client, options), options)
     rows = []
     for kind, obj in found:
-        pods = pods_of(client, obj)
-        cause = describing.find_cause(
-            obj, events_of(client, obj), lambda name: _node(client, name), pods, _behind(client, kind, obj)
-        )
+        cause = describing.find_cause(obj, *_about(client, kind, obj))
         if cause or not options.faults:
             rows.append(
                 [objects.namespace(obj), f"{kind.singular_name}/{objects.name(obj)}", cause or "as it should be"]
             )
     print(output.aligned(["NAMESPACE", "OBJECT", "CAUSE"], rows, output.Paint()) if rows else "nothing is wrong")
     return int(not complete)
+
+
+def _about(client: ApiClient, kind: Kind, obj: JsonObject) -> About:
+    """Return what ``describing`` wants to know besides the object."""
+    events = events_of(client, obj)
+
+    def node_of(name: str) -> JsonObject | None:
+        return _node(client, name)
+
+    ways = route_causes(client, obj, events, lambda pod: describing.find_cause(pod, (), node_of))
+    return About(events, node_of, pods_of(client, obj), _behind(client, kind, obj), ways)
 
 
 def _behind(client: ApiClient, kind: Kind, obj: JsonObject) -> Behind | None:

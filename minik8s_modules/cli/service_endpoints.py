@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
 
@@ -20,6 +22,8 @@ class Behind(NamedTuple):
 
     slices: Sequence[JsonObject]
     pods: Sequence[JsonObject]
+    probes: Mapping[str, str] = {}
+    """What a failing probe said last, by the UID of its pod."""
 
 
 def behind(client: ApiClient, service: JsonObject) -> Behind:
@@ -28,7 +32,20 @@ def behind(client: ApiClient, service: JsonObject) -> Behind:
     slices = client.list(ENDPOINT_SLICE, namespace, label_selector=f"{SERVICE_NAME}={objects.name(service)}").items
     wanted = objects.spec(service).get("selector") or {}
     selector = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
-    return Behind(slices, client.list(POD, namespace, label_selector=selector).items if wanted else [])
+    pods = client.list(POD, namespace, label_selector=selector).items if wanted else []
+    unready = {objects.uid(pod) for pod in pods if (objects.condition(pod, "Ready") or {}).get("status") != "True"}
+    return Behind(slices, pods, _probes(client, namespace, unready) if unready else {})
+
+
+def _probes(client: ApiClient, namespace: str, pods: AbstractSet[str]) -> dict[str, str]:
+    """Return what failing probes said last; {} where Events may not be read."""
+    try:
+        events = client.list(EVENT, namespace, field_selector="involvedObject.kind=Pod,reason=Unhealthy").items
+    except StatusError:
+        return {}
+    ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    told = ((str(objects.dig(event, "involvedObject", "uid") or ""), str(event.get("message"))) for event in ordered)
+    return {uid: " ".join(message.split()) for uid, message in told if uid in pods}
 
 
 def endpoints(found: Behind) -> Iterator[tuple[str, str]]:
@@ -51,7 +68,7 @@ def _about(endpoint: JsonObject) -> str:
 
 
 def absentees(service: JsonObject, found: Behind, cause_of: CauseOf) -> Iterator[tuple[str, str]]:
-    """Yield (pod, why it is not among the ready endpoints) of the pods that a Service selects."""
+    """Yield (pod, why it is not among the ready endpoints, or not for all ports) of the pods that a Service selects."""
     ready = {
         (endpoint.get("targetRef") or {}).get("uid")
         for one in found.slices
@@ -60,10 +77,17 @@ def absentees(service: JsonObject, found: Behind, cause_of: CauseOf) -> Iterator
     }
     for pod in found.pods:
         if objects.uid(pod) not in ready:
-            yield objects.name(pod), _why_absent(service, pod, cause_of)
+            yield objects.name(pod), _why_absent(service, pod, cause_of, found.probes.get(objects.uid(pod), ""))
+        elif unknown := _unknown_ports(service, pod):
+            yield objects.name(pod), f"{unknown}; it is an endpoint of the other ports"
 
 
-def _why_absent(service: JsonObject, pod: JsonObject, cause_of: CauseOf) -> str:
+def _unknown_ports(service: JsonObject, pod: JsonObject) -> str:
+    unknown = [port["targetPort"] for port in objects.spec(service).get("ports") or [] if not _has(pod, port)]
+    return f"no container of it has a port named {', '.join(map(str, unknown))}" if unknown else ""
+
+
+def _why_absent(service: JsonObject, pod: JsonObject, cause_of: CauseOf, probe: str) -> str:
     status = objects.status(pod)
     if status.get("phase") in ("Succeeded", "Failed"):
         return f"it is over ({status['phase']})"
@@ -74,16 +98,18 @@ def _why_absent(service: JsonObject, pod: JsonObject, cause_of: CauseOf) -> str:
         return f"it has no {missing} yet: {cause_of(pod) or 'it is on its way'}"
     ready = objects.condition(pod, "Ready") or {}
     if ready.get("status") != "True":
-        return f"it is not ready: {cause_of(pod) or ready.get('message') or 'its readiness is not known yet'}"
-    unknown = [port["targetPort"] for port in objects.spec(service).get("ports") or [] if not _has(pod, port)]
-    named = ", ".join(map(str, unknown))
-    return f"no container of it has a port named {named}" if unknown else "it became ready a moment ago"
+        cause = cause_of(pod)
+        if probe and not cause.startswith(("node ", "container ")):  # conditions only count unready containers
+            cause = probe
+        return f"it is not ready: {cause or ready.get('message') or 'its readiness is not known yet'}"
+    return _unknown_ports(service, pod) or "it became ready a moment ago"
 
 
 def _has(pod: JsonObject, port: JsonObject) -> bool:
-    target = port.get("targetPort")
-    named = {one.get("name") for container in objects.containers(pod) for one in container.get("ports") or []}
-    return not isinstance(target, str) or target in named
+    target, protocol = port.get("targetPort"), port.get("protocol") or "TCP"
+    every = (declared for _, _, one in objects.all_containers(pod) for declared in one.get("ports") or [])
+    known = {(declared.get("name"), declared.get("protocol") or "TCP") for declared in every}
+    return not isinstance(target, str) or (target, protocol) in known
 
 
 def service_cause(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:

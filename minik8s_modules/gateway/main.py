@@ -204,12 +204,20 @@ class InventoryFile:
 
 
 class Streams(NamedTuple):
-    """What ``streams`` in the configuration says; ``advertise`` is where API servers find the listener."""
+    """What ``streams`` in the configuration says; ``advertise`` is where API servers find the listener.
+
+    ``server_name`` is what its certificate is for, where that is not the address.
+    """
 
     host: str
     port: int
     advertise: str
     files: StreamFiles
+    server_name: str = ""
+
+    def endpoint(self) -> str:
+        """Return the listener as the nodes' Leases tell it."""
+        return f"https://{self.advertise}" + (f"#{self.server_name}" if self.server_name else "")
 
     def server(self, doors: Doors, metrics: Metrics | None = None) -> StreamServer:
         """Return the listener, not started."""
@@ -224,7 +232,7 @@ def streams_of(configuration: Configuration) -> Streams | None:
     advertise = configuration.text("streams.advertise", f"{host}:{port}")
     _host_and_port(advertise, "streams.advertise")
     paths = (Path(configuration.text(f"streams.{name}")) for name in ("cert", "key", "client_ca"))
-    return Streams(host, port, advertise, StreamFiles(*paths))
+    return Streams(host, port, advertise, StreamFiles(*paths), configuration.text("streams.server_name", ""))
 
 
 def _host_and_port(text: str, key: str) -> tuple[str, int]:
@@ -248,7 +256,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     nodes = inventory.changed_nodes() or ()
     socket_path = Path(configuration.text("socket", str(run_dir / "gateway.sock")))
     streams = streams_of(configuration)
-    endpoint = f"https://{streams.advertise}" if streams else ""
+    endpoint = streams.endpoint() if streams else ""
     standby = Standby(led_only=configuration.flag("standby", default=False))
     gateway = Gateway(client, socket_path, run_dir / "gateway", endpoint, standby)
     listener = streams.server(gateway.door, lambda history: gateway.metrics(history=history)) if streams else None

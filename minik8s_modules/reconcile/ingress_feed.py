@@ -32,7 +32,7 @@ class NamesFeed:
     """The names and paths of the whole cluster; ``on_change`` is called when they may have changed.
 
     Args:
-        make: the informer of a kind in a namespace, for Secrets with certificates.
+        make: the informer of a kind in a namespace (or of one object), for Secrets with certificates.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class NamesFeed:
         services: ServiceFeed,
         settings: Settings,
         on_change: Callable[[], None],
-        make: Callable[[Kind, str], Informer],
+        make: Callable[[Kind, str, str], Informer],
     ) -> None:
         self._services, self._settings, self._on_change = services, settings, on_change
         self._renderer = Renderer(settings.ingress) if settings.ingress.http_port else None
         self._copies = {kind: Informer(api, kind) for kind in _KINDS} if self._active else {}
-        self._secrets = ReferencedObjects(make, self._on_secrets)
+        self._secrets = ReferencedObjects(make, self._on_secrets, by_name=settings.own_node)
         self._followed: set[str] = set()
         server = server_entry(settings.dns, settings.cluster_domain) if settings.dns.listen else None
         self._book = NameBook(server)

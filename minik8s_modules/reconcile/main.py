@@ -15,30 +15,37 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
-from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.module_utils.minik8s.network import LEAST_MTU
 from minik8s_modules.module_utils.minik8s.network_vxlan import HEADERS
+from minik8s_modules.reconcile.alone import PREFIX, served_alone
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
 from minik8s_modules.reconcile.household import read_policies
 from minik8s_modules.reconcile.housekeeping import Policies
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
+from minik8s_modules.reconcile.node_file import declared_of
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
+from minik8s_modules.reconcile.shared_settings import publish, shared_of
 from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, OverlaySettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
+OWN_SHARD = "node."
+"""What the shard of a node's own reconciler begins with (solo_configs.py)."""
 DRIVERS = ("bridge", "vxlan")
 OVERLAY_DEVICE = "mk8s-vx0"
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
@@ -47,6 +54,8 @@ _JITTER = 0.2
 _FENCED_PAUSE_S = 5.0
 _INVENTORY_CHECK_S = 2.0
 """One stat each; the gateway looks at the same pace."""
+_LOOKS_BETWEEN = 15
+"""So many looks at the inventory for one at who has a reconciler of its own."""
 
 
 class Options(NamedTuple):
@@ -62,6 +71,8 @@ class Options(NamedTuple):
     observe_every_s: float
     plan: PlanOptions | None
     policies: Policies
+    shared: JsonObject
+    """What reconcilers of nodes have in common with this one."""
 
 
 class PlanOptions(NamedTuple):
@@ -102,6 +113,8 @@ def read_options(configuration: Configuration) -> Options:
         ingress=ingress,
         overlay=overlay,
         mtu=_mtu(configuration, overlay),
+        own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
+        declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),
@@ -114,6 +127,7 @@ def read_options(configuration: Configuration) -> Options:
         observe_every_s=OBSERVE_EVERY_S[drift],
         plan=_plan_options(configuration) if configuration.has("plan") else None,
         policies=read_policies(configuration),
+        shared=shared_of(configuration),
     )
 
 
@@ -226,23 +240,54 @@ class Leader:
     def __init__(self, options: Options, client: ApiClient) -> None:
         self._options = options
         self._client = client
-        self._names = load_hosts(options.inventory, options.shard)
+        self._hosts = self._names = load_hosts(options.inventory, options.shard)
         self._stamp = _stamp(options.inventory)
+        self._alone: frozenset[str] = frozenset()
+        self._looks = 0
         self._service: ShardService | None = None
 
     def _has_new_hosts(self) -> bool:
-        """Return whether the inventory names other hosts than before; an unusable one is told and waited out."""
+        """Return whether there are other hosts to run than before; an unusable inventory is told and waited out."""
         stamp = _stamp(self._options.inventory)
-        if stamp == self._stamp:
-            return False
-        self._stamp = stamp
-        try:
-            names = load_hosts(self._options.inventory, self._options.shard)
-        except ConfigurationError as error:
-            log.warning("%s; going on with the hosts known", error)
-            return False
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._hosts = load_hosts(self._options.inventory, self._options.shard)
+            except ConfigurationError as error:
+                log.warning("%s; going on with the hosts known", error)
+        self._looks += 1
+        if self._looks % _LOOKS_BETWEEN == 0:
+            self._look_who_is_alone()
+        names = self._mine()
         changed, self._names = names != self._names, names
         return changed
+
+    def _mine(self) -> tuple[str, ...]:
+        return tuple(name for name in self._hosts if name not in self._alone)
+
+    def _look_who_is_alone(self) -> None:
+        """Find out which nodes have a reconciler of their own; that of such a node has just its own."""
+        if self._options.settings.own_node:
+            return
+        try:
+            found = served_alone(self._client.list(LEASE, "kube-system").items)
+        except (TemporaryError, StatusError) as error:
+            log.info("it is not known which nodes have a reconciler of their own: %s", error)
+            return
+        for name in sorted((found - self._alone).intersection(self._hosts)):
+            log.warning(
+                "node %s has a reconciler of its own (Lease kube-system/%s%s): it is left to that", name, PREFIX, name
+            )
+        self._alone = found
+
+    def _share(self) -> None:
+        """Tell the reconcilers of nodes what they have in common with this one; tried again at the next election."""
+        if self._options.settings.own_node:
+            return
+        try:
+            publish(self._client, self._options.shared)
+        except (TemporaryError, StatusError) as error:
+            log.warning("settings for reconcilers of nodes were not published: %s", error)
 
     def _go_on_with(self, service: ShardService) -> bool:
         """Have the service run the new hosts, and nothing happen to the others; return whether it can."""
@@ -263,6 +308,9 @@ class Leader:
             fenced.set()
             done.set()
 
+        self._share()
+        self._look_who_is_alone()
+        self._names = self._mine()
         service = ShardService(
             outside(options, self._client),
             self._names,

@@ -6,10 +6,11 @@ which outlives every process of ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.reconcile.node_file import Declared
 
 JsonObject = dict[str, Any]
 MAX_PODS = 110
@@ -36,6 +37,26 @@ def node_object(name: str, facts: Mapping[str, Any], cidr: str) -> JsonObject:
     spec: JsonObject = {"podCIDR": cidr, "podCIDRs": [cidr]} if cidr else {}
     meta = {"name": name, "labels": labels(name, facts)}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+
+
+def declared(node: JsonObject, said: Declared) -> JsonObject:
+    """Return the Node to create with what is declared of it: its file's labels win over its machine's."""
+    meta, spec = dict(node["metadata"]), dict(node["spec"])
+    meta["labels"] = {**meta["labels"], **said.labels}
+    if said.annotations:
+        meta["annotations"] = dict(said.annotations)
+    if said.taints:
+        spec["taints"] = [dict(taint) for taint in said.taints]
+    if said.unschedulable:
+        spec["unschedulable"] = True
+    return {**node, "metadata": meta, "spec": spec}
+
+
+def addresses(told: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the addresses of a node: those declared, and of other types what its machine tells."""
+    said = [dict(one) for one in said]
+    types = {one["type"] for one in said}
+    return [*said, *(one for one in told if one["type"] not in types)]
 
 
 def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:

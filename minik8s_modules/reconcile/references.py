@@ -1,7 +1,7 @@
 """The ConfigMaps and Secrets that pods refer to: one informer per kind and namespace, only where a pod refers to any.
 
-A cluster's other Secrets never come into this process. Pods wait until the informer of their namespace has
-listed once.
+Secrets of other namespaces never come into this process. Pods wait until the informer of their namespace has
+listed once. A node's own reconciler may read single objects only (apiserver/node_access.py): it has an informer each.
 """
 
 from __future__ import annotations
@@ -82,14 +82,28 @@ def _of_container(container: JsonObject) -> Iterator[tuple[str, str]]:
         yield "Secret", str(objects.dig(variable, "valueFrom", "secretKeyRef", "name") or "")
 
 
-class ReferencedObjects:
-    """Keeps the objects pods refer to; ``on_change(uids)`` names the pods a change concerns. Thread-safe."""
+_Scope = tuple[str, str, str]
+"""Kind, namespace and name of what one cache keeps; no name: the namespace's objects."""
 
-    def __init__(self, make: Callable[[Kind, str], Cache], on_change: Callable[[frozenset[str]], None]) -> None:
+
+class ReferencedObjects:
+    """Keeps the objects pods refer to; ``on_change(uids)`` names the pods a change concerns. Thread-safe.
+
+    ``make(kind, namespace, name)`` returns a cache of a namespace's objects (name ""), or, with ``by_name``, of one.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Kind, str, str], Cache],
+        on_change: Callable[[frozenset[str]], None],
+        *,
+        by_name: bool = False,
+    ) -> None:
         self._make = make
+        self._by_name = by_name
         self._on_change = on_change
         self._lock = threading.RLock()
-        self._caches: dict[tuple[str, str], Cache] = {}
+        self._caches: dict[_Scope, Cache] = {}
         self._of_pod: dict[str, frozenset[Reference]] = {}
         self._pods: dict[Reference, set[str]] = {}
 
@@ -104,8 +118,8 @@ class ReferencedObjects:
             self._of_pod[uid] = wanted
             for one in wanted:
                 self._pods.setdefault(one, set()).add(uid)
-            missing = {(one.kind, one.namespace) for one in wanted} - set(self._caches)
-            started = [self._start(kind, namespace) for kind, namespace in missing]
+            missing = {self._scope(one) for one in wanted} - set(self._caches)
+            started = [self._start(scope) for scope in missing]
         for cache in started:
             cache.start()
             threading.Thread(target=self._tell_synced, args=(cache,), daemon=True).start()
@@ -118,14 +132,14 @@ class ReferencedObjects:
                     return
         with self._lock:
             keys = [key for key, known in self._caches.items() if known is cache]
-            uids = {uid for one, pods in self._pods.items() if (one.kind, one.namespace) in keys for uid in pods}
+            uids = {uid for one, pods in self._pods.items() if self._scope(one) in keys for uid in pods}
         self._on_change(frozenset(uids))
 
     def forget(self, uid: str) -> None:
         """Stop following for a pod that is gone; caches nobody needs end."""
         with self._lock:
             self._unlink(uid)
-            needed = {(one.kind, one.namespace) for one in self._pods}
+            needed = {self._scope(one) for one in self._pods}
             unused = [self._caches.pop(key) for key in set(self._caches) - needed]
         for cache in unused:
             # its thread may be the caller's peer in a handler: never wait for it here
@@ -135,14 +149,14 @@ class ReferencedObjects:
         """Return whether all the pod refers to has been looked up."""
         with self._lock:
             wanted = self._of_pod.get(uid, frozenset())
-            caches = [self._caches.get((one.kind, one.namespace)) for one in wanted]
+            caches = [self._caches.get(self._scope(one)) for one in wanted]
         return all(cache is not None and cache.wait_synced(0) for cache in caches)
 
     def of(self, uid: str, kind: str) -> dict[str, JsonObject]:
         """Return the objects of ``kind`` the pod refers to and that exist, by ``<namespace>/<name>``."""
         with self._lock:
             wanted = [one for one in self._of_pod.get(uid, ()) if one.kind == kind]
-            caches = {one: self._caches[one.kind, one.namespace] for one in wanted}
+            caches = {one: self._caches[self._scope(one)] for one in wanted}
         # outside the lock: a cache calls ``_changed`` under its own
         found = {f"{one.namespace}/{one.name}": cache.get(one.namespace, one.name) for one, cache in caches.items()}
         return {key: obj for key, obj in found.items() if obj is not None}
@@ -155,8 +169,12 @@ class ReferencedObjects:
         for cache in caches:
             cache.stop()
 
-    def _start(self, kind: str, namespace: str) -> Cache:
-        cache = self._caches[kind, namespace] = self._make(_KINDS[kind], namespace)
+    def _scope(self, one: Reference) -> _Scope:
+        return (one.kind, one.namespace, one.name if self._by_name else "")
+
+    def _start(self, scope: _Scope) -> Cache:
+        kind, namespace, name = scope
+        cache = self._caches[scope] = self._make(_KINDS[kind], namespace, name)
         cache.add_handler(lambda old, new: self._changed(kind, new or old or {}))
         return cache
 

@@ -14,6 +14,7 @@ from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.reconcile import nodes, pressure
 from minik8s_modules.reconcile.image_gc import Image
+from minik8s_modules.reconcile.node_file import Declared
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -54,8 +55,10 @@ class Registrar:
         cluster_cidr: str,
         clock: Clock,
         kept: Mapping[str, str] | None = None,
+        declared: Mapping[str, Declared] | None = None,
     ) -> None:
         self._kept = kept or {}
+        self._declared = declared or {}
         self._pressure: dict[str, frozenset[str]] = {}
         self._images: dict[str, list[JsonObject]] = {}
         self._api = api
@@ -117,7 +120,7 @@ class Registrar:
     def _create(self, name: str, facts: JsonObject) -> JsonObject:
         cidr = self._range(name)
         try:
-            created = self._api.create(NODE, nodes.node_object(name, facts, cidr))
+            created = self._api.create(NODE, nodes.declared(nodes.node_object(name, facts, cidr), self._said(name)))
         except AlreadyExists:
             return self._api.get(NODE, name)
         log.info("node %s is registered with pod CIDR %s", name, cidr or "from the controllers")
@@ -133,6 +136,9 @@ class Registrar:
         if body:
             self._api.patch(NODE, name, "", body)
 
+    def _said(self, name: str) -> Declared:
+        return self._declared.get(name) or Declared()
+
     def _range(self, name: str) -> str:
         return claim_cidr(self._api, self._cluster_cidr, name) if self._cluster_cidr else ""
 
@@ -145,6 +151,8 @@ class Registrar:
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
         wanted |= nodes.extended_resources(node, wanted)
+        if facts is not None and self._said(name).addresses:
+            wanted["addresses"] = nodes.addresses(wanted["addresses"], self._said(name).addresses)
         alive = self._alive(name)
         if "allocatable" in wanted:
             wanted["allocatable"] = pressure.allocatable(wanted["allocatable"], self._kept)

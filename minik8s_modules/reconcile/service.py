@@ -95,8 +95,10 @@ class ShardService:
         self._service_teller = ServiceTeller(self._recorder, self._services.service, self._node)
         self._name_teller = NameTeller(self._recorder, self._services.service, self._named.owners, self._node)
         self._writer = StatusWriter(MirrorApi(api, self._static, self._told), self._view, self._release, clock)
-        self._registrar = Registrar(api, self._node, self._alive, settings.cluster_cidr, clock, policies.reserved)
-        self._references = ReferencedObjects(self._cache, self._on_references)
+        self._registrar = Registrar(
+            api, self._node, self._alive, settings.cluster_cidr, clock, policies.reserved, settings.declared
+        )
+        self._references = ReferencedObjects(self._cache, self._on_references, by_name=settings.own_node)
         self._tokens = TokenBook(api, self._on_references, clock)
         self.runner = outside.make_runner(self._on_outcome)
         self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
@@ -260,8 +262,8 @@ class ShardService:
     def _on_services(self) -> None:
         self.loop.kick()
 
-    def _cache(self, kind: Kind, namespace: str) -> Informer:
-        return Informer(self._outside.api, kind, namespace)
+    def _cache(self, kind: Kind, namespace: str, name: str) -> Informer:
+        return Informer(self._outside.api, kind, namespace, f"metadata.name={name}" if name else "")
 
     def _pod(self, uid: str) -> JsonObject | None:
         told = next(iter(self._pods.by_index("uid", uid)), None)

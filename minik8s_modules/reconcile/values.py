@@ -11,6 +11,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from minik8s_modules.reconcile.node_file import Declared
+
 JsonObject = dict[str, Any]
 Entries = Mapping[str, JsonObject]
 NodeDocument = Mapping[str, Entries]
@@ -61,6 +63,10 @@ class Settings(NamedTuple):
     dns: DnsSettings = DnsSettings()
     ingress: IngressSettings = IngressSettings()
     overlay: OverlaySettings = OverlaySettings()
+    own_node: bool = False
+    """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
+    declared: Mapping[str, Declared] = MappingProxyType({})
+    """What is declared of nodes beside what their machines tell."""
 
 
 class TokenNeed(NamedTuple):

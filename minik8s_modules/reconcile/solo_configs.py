@@ -1,0 +1,101 @@
+"""The files of a node's two daemons, from the cluster's settings, the machine's own, and the node's file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.reconcile.node_file import Declared
+from minik8s_modules.reconcile.shared_settings import PARTS, TEXTS
+
+JsonObject = dict[str, Any]
+STREAM_PORT = 6446
+OWN_KEYS = frozenset({*TEXTS, *PARTS, "cluster_dns", "stream_port"})
+
+
+class Machine(NamedTuple):
+    """This machine and the node it is."""
+
+    node: str
+    address: str
+    """Where API servers reach its gateway."""
+    state_dir: str
+    run_dir: str
+    docker_socket: str
+    folder: str
+    """Where files stand (solo_files.py); sockets stand in ``run_dir/agent``."""
+    project_dir: str
+    servers: tuple[str, ...]
+
+
+def shard_of(node: str) -> str:
+    """Return the shard of a node's own reconciler; its Lease is the node's (apiserver/node_access.py)."""
+    return f"node.{node}"
+
+
+def check_own(own: Mapping[str, Any], where: str) -> None:
+    """Raise ConfigurationError when ``own`` holds what no daemon here looks at."""
+    unknown = sorted(set(own) - OWN_KEYS)
+    if unknown:
+        raise ConfigurationError(f"{where}: {unknown[0]} would do nothing; known are {', '.join(sorted(OWN_KEYS))}")
+    Configuration(dict(own), where).number("stream_port", STREAM_PORT)
+
+
+def inventory(machine: Machine) -> JsonObject:
+    """Return the inventory with this one host."""
+    variables = {
+        "ansible_connection": "warm_local",
+        "minik8s_shard": shard_of(machine.node),
+        "minik8s_state_dir": machine.state_dir,
+        "minik8s_run_dir": machine.run_dir,
+        "minik8s_docker_socket": machine.docker_socket,
+    }
+    return {"all": {"hosts": {machine.node: variables}}}
+
+
+def gateway(machine: Machine, own: Mapping[str, Any]) -> JsonObject:
+    """Return gateway.yml."""
+    folder, place = machine.folder, f"{machine.address}:{own.get('stream_port', STREAM_PORT)}"
+    return {
+        **_common(machine),
+        "socket": f"{machine.run_dir}/agent/gateway.sock",
+        "run_dir": machine.run_dir,
+        "streams": {
+            "listen": place,
+            "advertise": place,
+            "server_name": serving_name(machine.node),
+            "cert": f"{folder}/serving.pem",
+            "key": f"{folder}/serving.pem",
+            "client_ca": f"{folder}/ca.crt",
+        },
+    }
+
+
+def serving_name(node: str) -> str:
+    """Return the name that a node's serving certificate is for (controllers/signing_requests.py)."""
+    return f"{node}.node.minik8s.internal"
+
+
+def reconciler(machine: Machine, shared: Mapping[str, Any], own: Mapping[str, Any], declared: Declared) -> JsonObject:
+    """Return reconciler.yml; what ``own`` says wins over what the cluster does."""
+    chosen = {**shared, **{key: value for key, value in own.items() if key != "stream_port"}}
+    return {
+        **_common(machine),
+        "gateway_socket": f"{machine.run_dir}/agent/gateway.sock",
+        "private_data_dir": f"{machine.run_dir}/agent/runner",
+        "project_dir": machine.project_dir,
+        "hmac_key_file": f"{machine.folder}/hmac.key",
+        **chosen,
+        "nodes": {machine.node: declared.as_json()},
+    }
+
+
+def _common(machine: Machine) -> JsonObject:
+    return {
+        "kubeconfig": f"{machine.folder}/kubeconfig",
+        "inventory": f"{machine.folder}/hosts.yml",
+        "shard": shard_of(machine.node),
+        **({"servers": list(machine.servers)} if len(machine.servers) > 1 else {}),
+    }
