@@ -18,6 +18,7 @@ from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.manifests import read_manifests
 from minik8s_modules.cli.printing import Form, TableStyle
 from minik8s_modules.cli.resources import LEGACY, Target, parse_targets
+from minik8s_modules.cli.route_causes import route_causes
 from minik8s_modules.cli.service_endpoints import Behind, behind
 from minik8s_modules.cli.workload_causes import pods_of
 from minik8s_modules.client.api import ApiClient, error_of, resource_path, with_query

@@ -1,6 +1,6 @@
 """Why an Ingress or a DNS object does not lead where it says: for ``describe`` and ``why``.
 
-The decision about hosts and paths is the nodes' own (``api/ingress_routes.py``); besides it, certificates are looked at,
+The decision about hosts and paths is the nodes' own (``api/ingress_routes.py``); besides, certificates are looked at,
 and what is behind the Services.
 """
 
@@ -88,15 +88,18 @@ def _of_secret(client: ApiClient, namespace: str, name: str) -> str:
     missing = [key for key in ("tls.crt", "tls.key") if not data.get(key)]
     if missing:
         return f"Secret {namespace}/{name} has no {' and no '.join(missing)}"
-    plain = [key for key, mark in (("tls.crt", b"CERTIFICATE"), ("tls.key", b"PRIVATE KEY")) if not _pem(data[key], mark)]
+    plain = [
+        key for key, mark in (("tls.crt", b"CERTIFICATE"), ("tls.key", b"PRIVATE KEY")) if not _pem(data[key], mark)
+    ]
     return f"{' and '.join(plain)} of Secret {namespace}/{name} is no PEM" if plain else ""
 
 
 def _pem(text: str, mark: bytes) -> bool:
     try:
-        return b"-----BEGIN " in (plain := base64.b64decode(text)) and mark in plain
+        plain = base64.b64decode(text)
     except (binascii.Error, ValueError):
         return False
+    return b"-----BEGIN " in plain and mark in plain
 
 
 def _endpoints(

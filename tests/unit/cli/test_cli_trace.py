@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, cast
 
 import pytest
 
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, SERVICE
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, EVENT, INGRESS, INGRESS_CLASS, NODE, POD, SECRET, SERVICE
 from minik8s_modules.cli.main import parse
 from minik8s_modules.cli.reading import describe, why
 from minik8s_modules.cli.trace import trace
@@ -110,3 +111,132 @@ def test_why_a_service_leads_nowhere_is_one_line(api: FakeApi, capsys: pytest.Ca
     with_endpoint(api)
     _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
     assert "as it should be" in shown
+
+
+def ready_node(api: FakeApi, name: str = "n1") -> None:
+    """Make a node that is ready."""
+    api.create(NODE, {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+
+
+def unready(name: str, **container: Any) -> JsonObject:
+    """Return a pod that runs and is not ready."""
+    conditions = [{"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "unready: [c]"}]
+    status = {"phase": "Running", "podIP": "10.244.0.9", "conditions": conditions, **container}
+    return pod(name, status)
+
+
+def probe_said(api: FakeApi, of: str, message: str) -> None:
+    """Make the Event of a failing probe."""
+    involved = {"kind": "Pod", "name": of, "namespace": "default", "uid": of}
+    metadata = {"generateName": "e-", **META}
+    api.create(EVENT, {"metadata": metadata, "involvedObject": involved, "reason": "Unhealthy", "message": message})
+
+
+def test_an_unready_pod_is_told_with_what_its_probe_said(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    ready_node(api)
+    created = api.create(POD, unready("late"))
+    probe_said(api, created["metadata"]["uid"], "Readiness probe failed: HTTP probe failed with statuscode: 500")
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert "pod late: it is not ready: Readiness probe failed: HTTP probe failed with statuscode: 500" in shown
+
+
+def test_a_dead_node_or_container_is_a_nearer_cause_than_a_probe(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    created = api.create(POD, unready("late"))
+    probe_said(api, created["metadata"]["uid"], "Readiness probe failed: timeout")
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert "pod late: it is not ready: node n1 does not exist" in shown
+    ready_node(api)
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    broken = api.create(POD, unready("broken", containerStatuses=[{"name": "c", "state": waiting}]))
+    probe_said(api, broken["metadata"]["uid"], "Readiness probe failed: timeout")
+    _, shown = run(api, capsys, "describe", "service", "web", "-n", "default")
+    assert "pod broken: it is not ready: container c: CrashLoopBackOff: back-off 10s" in shown
+    assert "pod late: it is not ready: Readiness probe failed: timeout" in shown
+
+
+def test_a_pod_that_ends_or_lacks_one_port_is_told(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    ready_node(api)
+    with_endpoint(api)
+    ending = {"deletionTimestamp": "2026-11-20T00:00:00Z"}
+    api.create(POD, pod("going", {"phase": "Running", "podIP": "10.244.0.8"}, **ending))
+    here = pod("a", {"phase": "Running", "podIP": "10.244.0.7", "conditions": [{"type": "Ready", "status": "True"}]})
+    uid = api.create(POD, here)["metadata"]["uid"]
+    found = api.list(ENDPOINT_SLICE, "default").items[0]
+    found["endpoints"][0]["targetRef"]["uid"] = uid
+    api.update(ENDPOINT_SLICE, found)
+    _, shown = run(api, capsys, "describe", "service", "web", "-n", "default")
+    assert "pod going: it is being deleted" in shown
+    assert "pod a: no container of it has a port named http; it is an endpoint of the other ports" in shown
+
+
+def an_ingress(api: FakeApi, name: str, host: str, service: str = "web", **spec: Any) -> None:
+    """Make an Ingress of one path."""
+    backend = {"service": {"name": service, "port": {"number": 80}}}
+    rules = [{"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
+    metadata = {"name": name, "creationTimestamp": f"2026-11-20T00:00:0{len(name)}Z", **META}
+    api.create(INGRESS, {"metadata": metadata, "spec": {"rules": rules, **spec}})
+
+
+@pytest.mark.parametrize(
+    ("service", "spec", "told"),
+    [
+        ("gone", {}, "ServiceNotFound: path /: there is no Service default/gone"),
+        ("web", {}, "Service default/web has no endpoints (nginx answers 503): no pod of namespace default has the"),
+        ("web", {"ingressClassName": "haproxy"}, "IngressClassNotFound: there is no IngressClass haproxy"),
+        ("web", {"ingressClassName": "other"}, "its class other is another controller's: nothing here acts on it"),
+        (
+            "web",
+            {"tls": [{"hosts": ["a.test"], "secretName": "absent"}]},
+            "no certificate for a.test: there is no Secret default/absent",
+        ),
+        (
+            "web",
+            {"tls": [{"hosts": ["a.test"], "secretName": "half"}]},
+            "no certificate for a.test: Secret default/half has no tls.key",
+        ),
+        (
+            "web",
+            {"tls": [{"hosts": ["a.test"], "secretName": "wrong"}]},
+            "no certificate for a.test: tls.crt of Secret default/wrong is no PEM",
+        ),
+    ],
+)
+def test_why_an_ingress_leads_nowhere(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], service: str, spec: JsonObject, told: str
+) -> None:
+    key = base64.b64encode(b"-----BEGIN PRIVATE KEY-----").decode()
+    api.create(SECRET, {"metadata": {"name": "half", **META}, "data": {"tls.crt": "eA=="}})
+    api.create(SECRET, {"metadata": {"name": "wrong", **META}, "data": {"tls.crt": "eA==", "tls.key": key}})
+    api.create(INGRESS_CLASS, {"metadata": {"name": "other"}, "spec": {"controller": "example.com/other"}})
+    an_ingress(api, "i", "a.test", service, **spec)
+    for command in ("why", "describe"):
+        _, shown = run(api, capsys, command, "ingress", "i", "-n", "default")
+        assert told in shown
+
+
+def test_why_a_second_object_has_not_its_host(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with_endpoint(api)
+    an_ingress(api, "i", "a.test")
+    an_ingress(api, "second", "a.test")
+    _, shown = run(api, capsys, "why", "ingress", "second", "-n", "default")
+    assert "HostConflict: host a.test path / is taken by Ingress default/i" in shown
+    paths = [{"path": "/x", "backend": {"service": {"name": "web", "port": 81}}}]
+    named = {"name": "d", "creationTimestamp": "2026-11-20T00:00:00Z", **META}
+    api.create(DNS, {"metadata": named, "spec": {"rules": [{"host": "b.test", "paths": paths}]}})
+    _, shown = run(api, capsys, "why", "dns", "d", "-n", "default")
+    assert "ServicePortNotFound: path /x: Service default/web has no port 81" in shown
+
+
+def test_what_nginx_refused_is_a_cause_until_it_is_put_right(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with_endpoint(api)
+    an_ingress(api, "i", "a.test")
+    uid = api.get(INGRESS, "i", "default")["metadata"]["uid"]
+    involved = {"kind": "Ingress", "name": "i", "namespace": "default", "uid": uid}
+    for number, (reason, wanted) in enumerate([("FailedToUpdatePaths", True), ("PathsUpdated", False)]):
+        metadata = {"name": f"e{number}", **META}
+        event = {"metadata": metadata, "involvedObject": involved, "lastTimestamp": f"2026-11-20T00:00:0{number}Z"}
+        api.create(EVENT, {**event, "reason": reason, "message": "node n1: no such file"})
+        _, shown = run(api, capsys, "why", "ingress", "i", "-n", "default")
+        assert ("FailedToUpdatePaths: node n1: no such file" in shown) == wanted
