@@ -34,7 +34,7 @@ def describe(
 ) -> str:
     """Return the description of ``obj``; ``events`` are those whose involvedObject it is, oldest first.
 
-    ``node_of(name)`` returns a Node, or None; ``pods`` are a workload's, ``found`` is what is behind a Service, ``ways``
+    ``node_of(name)`` returns a Node or None; ``pods`` are a workload's, ``found`` is behind a Service, ``ways``
     say what is wrong with the ways of an Ingress or DNS object.
     """
     metadata = obj.get("metadata", {})
