@@ -1,0 +1,159 @@
+"""Faults of nodes and of the control plane in the middle of changes: nothing lost, nothing doubled, nothing left over.
+
+Each test leaves the cluster whole: the fixture looks, and the next test begins with it, whichever that is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support import backdoor, standing
+from tests.support.labcluster import LabCluster
+from tests.support.wholeness import assert_whole, containers, look
+
+HERE, THERE = "worker1", "worker2"
+CHANGED_S = 240.0
+# the sessions of the daemons on a node: what sshd has forked for their user
+SESSIONS = "ps -eo pid=,args= | awk '/sshd: minik8s-node/ && !/awk/ {print $1}'"
+
+
+def begin(cluster: LabCluster, replicas: int = 4) -> None:
+    """Have a Deployment behind a service, ready on both nodes."""
+    cluster.apply(standing.service("web"), standing.deployment("web", replicas, standing.server_spec()))
+    cluster.until(lambda: standing.all_ready(cluster, replicas))
+
+
+def finish(cluster: LabCluster, replicas: int) -> None:
+    """Wait for the change to be through, and for the cluster to be whole."""
+    cluster.until(lambda: standing.all_ready(cluster, replicas), CHANGED_S, f"{replicas} pods are not ready")
+    assert_whole(cluster)
+
+
+def scale(cluster: LabCluster, replicas: int) -> None:
+    """Change the number of pods."""
+    cluster.kubectl("scale", "deployment/web", "-n", standing.NAMESPACE, f"--replicas={replicas}")
+
+
+def roll(cluster: LabCluster) -> None:
+    """Have every pod replaced."""
+    cluster.kubectl("set", "env", "deployment/web", "-n", standing.NAMESPACE, f"ROLLED={time.time_ns()}")
+
+
+def running(cluster: LabCluster, node: str) -> set[tuple[str, str]]:
+    """Return the ids and starts of the containers that run on a node."""
+    return {(one.id, one.started) for one in containers(node, look(cluster, node)) if one.running}
+
+
+@contextlib.contextmanager
+def stopped_sessions(cluster: LabCluster, node: str) -> Iterator[None]:
+    """Freeze what sshd has forked for the daemons; what is still frozen in the end dies with its connection."""
+    pids = cluster.on(node, ["sh", "-c", SESSIONS]).split()
+    assert pids
+    cluster.on(node, ["kill", "-STOP", *pids])
+    try:
+        yield
+    finally:
+        cluster.on(node, ["sh", "-c", 'kill -KILL "$@" 2>/dev/null || true', "sh", *pids])
+
+
+def test_ssh_that_hangs_holds_up_a_change_only_until_it_is_given_up(cluster: LabCluster) -> None:
+    """The connections are made anew; what had to change on that node does."""
+    begin(cluster)
+    with backdoor.Sampler(cluster), stopped_sessions(cluster, HERE):
+        roll(cluster)
+        scale(cluster, 6)
+        cluster.until(lambda: rolled(cluster, 6), CHANGED_S)
+        finish(cluster, 6)
+
+
+def rolled(cluster: LabCluster, replicas: int) -> bool:
+    """Return whether the newest template has all its pods available, and no other has any."""
+    found = cluster.get("deployment", "web", "-n", standing.NAMESPACE)
+    told = found["status"]
+    counts = [told.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")]
+    return told.get("observedGeneration") == found["metadata"]["generation"] and counts == [replicas] * 3
+
+
+def test_a_full_disk_loses_nothing_once_it_is_freed(cluster: LabCluster) -> None:
+    """Changes to a node without space fail, or move elsewhere; afterwards all of them are made."""
+    begin(cluster)
+    with backdoor.Sampler(cluster):
+        cluster.lab.fill_disk(HERE)
+        try:
+            roll(cluster)
+            scale(cluster, 6)
+            cluster.apply(standing.pod("pinned", standing.pod_spec(["sleep", "86400"], nodeName=HERE)))
+            cluster.until(lambda: rolled(cluster, 6) or pressed(cluster), CHANGED_S)
+        finally:
+            cluster.lab.free_disk(HERE)
+        cluster.until(lambda: rolled(cluster, 6) and not pressed(cluster), CHANGED_S)
+        assert_whole(cluster)
+
+
+def pressed(cluster: LabCluster) -> bool:
+    """Return whether the node says that its disk is full."""
+    found = cluster.get("node", HERE)["status"]["conditions"]
+    return any(one["type"] == "DiskPressure" and one["status"] == "True" for one in found)
+
+
+def test_a_restarted_docker_keeps_its_containers_running(cluster: LabCluster) -> None:
+    """The same containers run on, since they started; a change made meanwhile gets through."""
+    begin(cluster)
+    before = running(cluster, HERE)
+    with backdoor.Sampler(cluster):
+        cluster.on(HERE, ["systemctl", "restart", "docker"])
+        assert before <= running(cluster, HERE)
+        cluster.on(HERE, ["systemctl", "kill", "--signal=KILL", "docker"])
+        scale(cluster, 6)
+        finish(cluster, 6)
+        assert before <= running(cluster, HERE)
+
+
+def test_a_reboot_in_the_middle_of_a_rollout(cluster: LabCluster) -> None:
+    """Orderly, then without a goodbye."""
+    begin(cluster)
+    with backdoor.Sampler(cluster):
+        roll(cluster)
+        cluster.lab.reboot(THERE)
+        cluster.until(lambda: rolled(cluster, 4), CHANGED_S)
+        finish(cluster, 4)
+        roll(cluster)
+        cluster.lab.power_cut(THERE)
+        cluster.lab.start(THERE)
+        cluster.until(lambda: rolled(cluster, 4), CHANGED_S)
+        finish(cluster, 4)
+
+
+def kill_all(cluster: LabCluster) -> None:
+    """Kill every daemon of the control plane, all at the same moment; systemd starts them again."""
+    cluster.on("control1", ["sh", "-c", "systemctl kill --signal=KILL 'minik8s-*.service'"])
+
+
+@pytest.mark.parametrize("change", [roll, lambda cluster: scale(cluster, 8), lambda cluster: scale(cluster, 2)])
+def test_a_control_plane_killed_in_the_middle_of_a_change(
+    cluster: LabCluster, change: Callable[[LabCluster], None]
+) -> None:
+    """The daemons that come back go on where the others were, with nothing made twice."""
+    begin(cluster)
+    untouched = standing.deployment("untouched", 2, standing.server_spec())
+    cluster.apply(untouched)
+    cluster.until(lambda: standing.all_ready(cluster, 2, "app=untouched"))
+    before = of_app(cluster, "untouched")
+    with backdoor.Sampler(cluster):
+        change(cluster)
+        time.sleep(0.5)  # somewhere in the middle: any moment is a fair one
+        kill_all(cluster)
+        wanted = cluster.until(lambda: cluster.get("deployment", "web", "-n", standing.NAMESPACE))["spec"]["replicas"]
+        cluster.until(lambda: rolled(cluster, wanted), CHANGED_S)
+        finish(cluster, wanted + 2)
+    assert of_app(cluster, "untouched") == before
+
+
+def of_app(cluster: LabCluster, app: str) -> set[str]:
+    """Return the container ids of an app's pods, as the API tells them."""
+    found = standing.pods(cluster, f"app={app}")
+    return {each["containerID"] for one in found for each in one["status"]["containerStatuses"]}
