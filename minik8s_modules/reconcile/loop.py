@@ -30,6 +30,7 @@ from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.shard import Shard, by_age, inputs_of, node_blob, observation_asked, read_of
 from minik8s_modules.reconcile.status import Place
 from minik8s_modules.reconcile.telling import Teller
+from minik8s_modules.reconcile.values import is_meshed
 from minik8s_modules.reconcile.writer import View
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -120,7 +121,7 @@ class Reconciler:
     def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Handle a change of a Node: only what decisions read of it counts."""
         name = objects.name(new or old or {})
-        if self._shard.settings.overlay.device and read_of(old) != read_of(new):
+        if is_meshed(self._shard.settings) and read_of(old) != read_of(new):
             self.kick()  # every node has a way to this one's pods
         state = self._nodes.get(name)
         if state is None:
@@ -370,7 +371,8 @@ class Reconciler:
             gone, busy = decision.gone and not state.holds(uid), state.works_on(uid)
         node = self._shard.objects.node(state.name) or {}
         up = seen.sandbox is not None and seen.sandbox.alive
-        place = Place(host_ip(node), (self._shard.addresses.of(uid) or "") if up else "")
+        seen_ip = seen.sandbox.ip if seen.sandbox is not None else ""
+        place = Place(host_ip(node), (seen_ip or self._shard.addresses.of(uid) or "") if up else "")
         return View(pod, seen, decision, place, gone, busy)
 
     def containers(self, name: str) -> list[ObservedContainer] | None:

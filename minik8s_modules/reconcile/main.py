@@ -23,8 +23,6 @@ from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
-from minik8s_modules.module_utils.minik8s.network import LEAST_MTU
-from minik8s_modules.module_utils.minik8s.network_vxlan import HEADERS
 from minik8s_modules.reconcile.alone import PREFIX, served_alone
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
@@ -32,13 +30,14 @@ from minik8s_modules.reconcile.household import read_policies
 from minik8s_modules.reconcile.housekeeping import Policies
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
+from minik8s_modules.reconcile.network_settings import network_settings
 from minik8s_modules.reconcile.node_file import declared_of
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
 from minik8s_modules.reconcile.shared_settings import publish, shared_of
-from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, OverlaySettings, Settings
+from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 JsonObject = dict[str, Any]
@@ -46,8 +45,6 @@ log = logging.getLogger(__name__)
 PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OWN_SHARD = "node."
 """What the shard of a node's own reconciler begins with (solo_configs.py)."""
-DRIVERS = ("bridge", "vxlan")
-OVERLAY_DEVICE = "mk8s-vx0"
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
 """DESIGN 6: a full observation of every node."""
 _JITTER = 0.2
@@ -97,7 +94,6 @@ def read_options(configuration: Configuration) -> Options:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
     service_cidr = _network(configuration.text("service_cidr", Settings().service_cidr))
     project_dir = Path(configuration.text("project_dir"))
-    overlay = _overlay_settings(configuration)
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     own_dns = [dns.listen] if dns.listen else []
     settings = Settings(
@@ -111,8 +107,6 @@ def read_options(configuration: Configuration) -> Options:
         proxy_mode=mode,
         dns=dns,
         ingress=ingress,
-        overlay=overlay,
-        mtu=_mtu(configuration, overlay),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
     )
@@ -123,34 +117,12 @@ def read_options(configuration: Configuration) -> Options:
         shard=configuration.text("shard", DEFAULT_SHARD),
         private_data_dir=Path(configuration.text("private_data_dir")),
         project_dir=project_dir,
-        settings=settings,
+        settings=network_settings(configuration, settings),
         observe_every_s=OBSERVE_EVERY_S[drift],
         plan=_plan_options(configuration) if configuration.has("plan") else None,
         policies=read_policies(configuration),
         shared=shared_of(configuration),
     )
-
-
-def _overlay_settings(configuration: Configuration) -> OverlaySettings:
-    """Return how nodes reach each other's pods; left out: not by us."""
-    driver = configuration.text("network.driver", "bridge")
-    if driver not in DRIVERS:
-        raise ConfigurationError(f"network.driver must be one of {', '.join(DRIVERS)}, not {driver!r}")
-    known = OverlaySettings()
-    vni, port = configuration.number("network.vni", known.vni), configuration.number("network.port", known.port)
-    direct = configuration.flag("network.direct", default=False)
-    if not (0 < vni < 1 << 24 and 0 < port < 1 << 16):
-        raise ConfigurationError(f"network.vni must be from 1 to 16777215, port from 1 to 65535, not {vni} and {port}")
-    device = configuration.text("network.device", OVERLAY_DEVICE)
-    return OverlaySettings(device, vni, port, direct) if driver == "vxlan" else known
-
-
-def _mtu(configuration: Configuration, overlay: OverlaySettings) -> int:
-    """Return the pods' mtu; 0 or left out is that of Ethernet, less what a tunnel takes."""
-    mtu = configuration.number("network.mtu", 0)
-    if mtu and not LEAST_MTU <= mtu < 1 << 16:
-        raise ConfigurationError(f"network.mtu must be from {LEAST_MTU} to 65535, or 0, not {mtu}")
-    return mtu or Settings().mtu - (HEADERS if overlay.device else 0)
 
 
 def _dns_settings(configuration: Configuration) -> DnsSettings:
@@ -308,9 +280,16 @@ class Leader:
             fenced.set()
             done.set()
 
+        threading.Thread(target=_pass_on, args=(lost, done), name="lease-lost", daemon=True).start()
         self._share()
         self._look_who_is_alone()
         self._names = self._mine()
+        if not self._names:
+            log.info("shard %s has no nodes yet", options.shard)
+        while not self._names and not done.wait(_INVENTORY_CHECK_S):
+            self._has_new_hosts()  # Ansible has nothing to run on before
+        if done.is_set():
+            return
         service = ShardService(
             outside(options, self._client),
             self._names,
@@ -321,7 +300,6 @@ class Leader:
             options.policies,
         )
         log.info("leading shard %s with nodes %s", options.shard, ", ".join(self._names) or "none")
-        threading.Thread(target=_pass_on, args=(lost, done), name="lease-lost", daemon=True).start()
         service.start()
         self._service = service
         try:

@@ -31,6 +31,8 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Js
     """Return the entries: none before the node has a podCIDR, and for an overlay an address."""
     cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
     overlay = settings.overlay
+    if settings.plugin.driver:
+        return _of_plugin(node, settings, known)
     if not cidr or (overlay.device and not address):
         return {}
     network = {
@@ -46,6 +48,17 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Js
         peers = {name: way for name, way in known.items() if name != objects.name(node) and way["address"] != address}
         network["overlay"] = {**overlay._asdict(), "address": address, "peers": peers}
     return {KEY: network}
+
+
+def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    plugin, address = settings.plugin, _internal(node)
+    network = {"bridge": settings.bridge, "cluster_cidr": settings.cluster_cidr, "mtu": settings.mtu}
+    if plugin.driver == "cni":
+        part: JsonObject = {"conf_dir": plugin.conf_dir, "bin_dirs": list(plugin.bin_dirs)}
+    else:
+        # Weave's peers are machines: a range of ours says nothing about them
+        part = {"command": plugin.command, "peers": sorted({way["address"] for way in known.values()} - {address})}
+    return {KEY: {"driver": plugin.driver, **network, plugin.driver: part}}
 
 
 def _internal(node: JsonObject) -> str:

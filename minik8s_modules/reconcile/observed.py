@@ -159,6 +159,8 @@ class NodeObservations:
         if known and known.finished_at and known.progress == seen.progress:
             # keeps the first end seen, which a skewed clock must not move
             seen = seen._replace(finished_at=known.finished_at)
+        if known and not seen.ip and known.progress == seen.progress:
+            seen = seen._replace(ip=known.ip)  # Docker does not know what a plugin gave
         if known and seen.message is None and known.progress == seen.progress:
             seen = seen._replace(message=known.message)
         self._learned_s[seen.id] = at_s

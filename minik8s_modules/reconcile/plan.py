@@ -290,7 +290,7 @@ class Planner:
         self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], told: list[str]
     ) -> PodInputs:
         uid, now = objects.uid(pod), self._clock.now()
-        address = given.get(uid)
+        address = None if self._settings.plugin.driver else given.get(uid)
         images = {one["image"] for _, _, one in objects.all_containers(pod)}
         for image in sorted(images):
             told += _pull_message(pod, image, basis)
@@ -304,7 +304,9 @@ class Planner:
             address=address,
             errors={},
             settings=self._settings,
-            address_error="" if address else f"no free address on node {objects.name(basis.node)}",
+            address_error=""
+            if address or self._settings.plugin.driver
+            else f"no free address on node {objects.name(basis.node)}",
             links=basis.links(objects.namespace(pod), found.services),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
         )

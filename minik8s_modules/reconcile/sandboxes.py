@@ -8,6 +8,7 @@ containers.
 from __future__ import annotations
 
 import ipaddress
+import json
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -55,7 +56,8 @@ def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
     message = events[0].message if events else ""
     if current is not None and not _dead(current):
         entry = sandbox_entry(pod, current.attempt, seen, inputs)
-        return Sandbox(entry, current.attempt, usable=True, since=current.created_at, message=message, events=events)
+        usable = not _awaits_address(pod, inputs)
+        return Sandbox(entry, current.attempt, usable, since=current.created_at, message=message, events=events)
     if any(one.alive for one in seen.attempts()):
         if current is None:
             return Sandbox(None)
@@ -84,7 +86,8 @@ def _new(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -
     if dead is None:
         events = _errors(pod, inputs)
         message = events[0].message if events else ""
-        return Sandbox(sandbox_entry(pod, 0, seen, inputs), usable=True, message=message, events=events)
+        usable = not _awaits_address(pod, inputs)
+        return Sandbox(sandbox_entry(pod, 0, seen, inputs), usable=usable, message=message, events=events)
     failures = 0 if dead.ran_s >= RESET_AFTER_S else dead.attempt
     ended = dead.finished_at or dead.created_at or now
     due = ended + timedelta(seconds=CONTAINER_RESTART.delay_s(failures))
@@ -94,7 +97,15 @@ def _new(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -
     text = "Pod sandbox changed, it will be killed and re-created."
     changed = PodEvent("Normal", "SandboxChanged", text, f"sandbox/{attempt}")
     events = (changed, *_errors(pod, inputs))
-    return Sandbox(sandbox_entry(pod, attempt, seen, inputs), attempt, usable=True, events=events)
+    usable = not _awaits_address(pod, inputs)
+    return Sandbox(sandbox_entry(pod, attempt, seen, inputs), attempt, usable, events=events)
+
+
+def _awaits_address(pod: JsonObject, inputs: PodInputs) -> bool:
+    """Return whether containers are told an address that a plugin has not given yet."""
+    if not inputs.settings.plugin.driver or inputs.address or objects.spec(pod).get("hostNetwork"):
+        return False
+    return "status.podIP" in json.dumps(objects.spec(pod))
 
 
 def _impossible(pod: JsonObject, settings: Settings) -> str:
@@ -114,7 +125,7 @@ def _problem(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> str:
         return ""
     if not objects.spec(inputs.node).get("podCIDR"):
         return f"node {objects.name(inputs.node)} has no podCIDR yet"
-    if address(seen, inputs):
+    if inputs.settings.plugin.driver or address(seen, inputs):
         return ""
     return inputs.address_error or "waiting for an address"
 
@@ -198,6 +209,9 @@ def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> Jso
     settings = inputs.settings
     cidr = objects.spec(inputs.node).get("podCIDR")
     bridge = {"bridge": settings.bridge, "mtu": settings.mtu}
+    if not host_network and settings.plugin.driver:
+        nothing = {"ip": "", "prefix_length": 0, "gateway": "", "bridge": "", "mtu": 0}
+        return {**nothing, "plugin": settings.plugin.entry()}
     if host_network or not cidr:
         return {"ip": "", "prefix_length": 0, "gateway": "", **bridge}
     network = ipaddress.IPv4Network(cidr)

@@ -36,7 +36,7 @@ from minik8s_modules.reconcile.shard import Objects, Shard
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
 from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.unrolling import workloads
-from minik8s_modules.reconcile.values import Named, Settings
+from minik8s_modules.reconcile.values import Named, Settings, is_meshed
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -84,7 +84,7 @@ class ShardService:
         api, clock = outside.api, outside.clock
         self._outside = outside
         self._names = tuple(names)
-        self._overlaid = bool(settings.overlay.device)
+        self._overlaid = is_meshed(settings)
         self._static = StaticPods()
         self._pods = Informer(api, POD, field_selector=_selector(self._names), indexes=_POD_INDEXES)
         self._nodes = Informer(api, NODE)

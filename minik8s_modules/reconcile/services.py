@@ -176,14 +176,17 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> JsonObject | None:
     head, _, last = network.rpartition(".")
     addresses = objects.status(node).get("addresses") or []
     internal = next((each["address"] for each in addresses if each.get("type") == "InternalIP"), "")
+    given = bool(settings.plugin.driver)  # the plugin knows which pods are this node's, and how it reaches them
+    if given and not internal:
+        return None
     return {
         "mode": "ipvs" if settings.proxy_mode == "ipvs" else "nftables",
         "table": DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}",
         "service_cidr": settings.service_cidr,
         "cluster_cidr": settings.cluster_cidr,
-        "pod_cidr": f"{network}/{length}",
+        "pod_cidr": settings.cluster_cidr if given else f"{network}/{length}",
         "bridge": settings.bridge,
-        "gateway": f"{head}.{int(last) + 1}",
+        "gateway": internal if given else f"{head}.{int(last) + 1}",
         "node_ip": internal,
     }
 

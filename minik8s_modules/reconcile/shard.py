@@ -69,7 +69,7 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         secrets=secrets,
         images=state.images,
         pulls=pulls_of(pod, secrets, state.pulls),
-        address=shard.addresses.of(uid),
+        address=shard.addresses.of(uid) or _of_plugin(shard, state, uid),
         errors=state.errors,
         settings=shard.settings,
         address_error=address_error,
@@ -77,6 +77,12 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         checks=state.checking.results(uid),
         links=shard.objects.links(objects.namespace(pod), {}),
     )
+
+
+def _of_plugin(shard: Shard, state: NodeState, uid: str) -> str | None:
+    """Return the address that a plugin gave the pod: nobody but the node knows it."""
+    sandbox = state.observed.pod(uid).sandbox if shard.settings.plugin.driver else None
+    return sandbox.ip or None if sandbox is not None and sandbox.alive else None
 
 
 def node_blob(decisions: Mapping[str, PodDecision], known: ReferencedObjects, entries: Mapping[str, Any]) -> str:

@@ -45,6 +45,21 @@ class OverlaySettings(NamedTuple):
     direct: bool = False
 
 
+class PluginSettings(NamedTuple):
+    """Whose program attaches pods: ``driver`` cni or weave, "" for ours; the rest is what that driver is told."""
+
+    driver: str = ""
+    conf_dir: str = ""
+    bin_dirs: tuple[str, ...] = ()
+    command: str = ""
+
+    def entry(self) -> JsonObject:
+        """Return what a sandbox entry says of it."""
+        if self.driver == "cni":
+            return {"driver": "cni", "conf_dir": self.conf_dir, "bin_dirs": list(self.bin_dirs)}
+        return {"driver": self.driver, "command": self.command}
+
+
 class Settings(NamedTuple):
     """What the installation decides for every pod."""
 
@@ -63,10 +78,16 @@ class Settings(NamedTuple):
     dns: DnsSettings = DnsSettings()
     ingress: IngressSettings = IngressSettings()
     overlay: OverlaySettings = OverlaySettings()
+    plugin: PluginSettings = PluginSettings()
     own_node: bool = False
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})
     """What is declared of nodes beside what their machines tell."""
+
+
+def is_meshed(settings: Settings) -> bool:
+    """Return whether a node's network is made of what is known of the others."""
+    return bool(settings.overlay.device) or settings.plugin.driver == "weave"
 
 
 class TokenNeed(NamedTuple):

@@ -12,7 +12,8 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.module_utils.minik8s.network import Network
 from minik8s_modules.reconcile.main import read_options
 from minik8s_modules.reconcile.networks import machines, network_entries
-from minik8s_modules.reconcile.values import OverlaySettings, Settings
+from minik8s_modules.reconcile.services import dataplane_entry
+from minik8s_modules.reconcile.values import OverlaySettings, PluginSettings, Settings
 
 OVERLAID = Settings(overlay=OverlaySettings("mk8s-vx0"), mtu=1450)
 
@@ -53,6 +54,31 @@ def test_a_node_without_an_address_waits_for_it_and_a_bridge_does_not() -> None:
     assert (entry["driver"], "overlay" in entry, entry["mtu"]) == ("bridge", False, 1500)
 
 
+def test_a_plugin_is_told_of_and_has_no_range_of_ours(tmp_path: Path) -> None:
+    found = options(tmp_path, driver="cni", conf_dir="/etc/cni/mine", bin_dirs=["/opt/cni"])
+    assert (found.overlay.device, found.mtu) == ("", 1500)
+    (entry,) = network_entries(A, found, machines([A, B])).values()
+    Network().check_entry("pod-network", entry)
+    assert entry["cni"] == {"conf_dir": "/etc/cni/mine", "bin_dirs": ["/opt/cni"]}
+    assert "cidr" not in entry
+
+
+def test_weave_is_told_of_the_other_machines(tmp_path: Path) -> None:
+    found = options(tmp_path, driver="weave")
+    here_too = node("d", "10.244.4.0/24", "192.0.2.2")
+    (entry,) = network_entries(B, found, machines([A, B, C, here_too])).values()
+    Network().check_entry("pod-network", entry)
+    assert entry["weave"] == {"command": "weave", "peers": ["192.0.2.1", "192.0.2.3"]}
+
+
+def test_services_of_a_plugin_leave_by_the_nodes_own_address() -> None:
+    settings = Settings(plugin=PluginSettings("weave", command="weave"), cluster_cidr="10.32.0.0/12")
+    assert dataplane_entry(node("n", "10.244.5.0/24"), settings) is None
+    found = dataplane_entry(A, settings)
+    assert found is not None
+    assert (found["gateway"], found["pod_cidr"]) == ("192.0.2.1", "10.32.0.0/12")
+
+
 def options(folder: Path, **network: Any) -> Settings:
     (folder / "key").write_bytes(b"k" * 32)
     known = {name: str(folder) for name in ("kubeconfig", "inventory", "private_data_dir", "project_dir")}
@@ -69,7 +95,13 @@ def test_the_mtu_follows_the_driver_unless_it_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("network", "words"),
-    [({"driver": "weave"}, "network.driver"), ({"mtu": 100}, "network.mtu"), ({"vni": 0}, "network.vni")],
+    [
+        ({"driver": "flannel"}, "network.driver"),
+        ({"mtu": 100}, "network.mtu"),
+        ({"vni": 0}, "network.vni"),
+        ({"driver": "cni", "conf_dir": "net.d"}, "absolute paths"),
+        ({"driver": "cni", "bin_dirs": ["/a:/b"]}, "absolute paths"),
+    ],
 )
 def test_what_the_configuration_cannot_mean_is_refused(tmp_path: Path, network: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
