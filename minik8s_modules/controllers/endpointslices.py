@@ -37,6 +37,7 @@ SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 LEADER = "control-plane.alpha.kubernetes.io/leader"
 SELECTED, MIRRORED = "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"
 MOST_ENDPOINTS = 100
+UNKNOWN_TARGET = "TargetPortNotFound"
 _LOOK_AGAIN_S = 0.01
 _OURS = frozenset({SERVICE_NAME, MANAGED_BY, HEADLESS_LABEL})
 
@@ -54,6 +55,17 @@ def decide_slices(service: JsonObject, found: Sequence[Offer], slices: Sequence[
     for offer in found:
         groups.setdefault(offer.ports, {})[objects.uid(offer.pod)] = _endpoint(service, offer)
     return _reconciled(service, groups, slices, SELECTED, _labels(service, SELECTED))
+
+
+def unknown_targets(service: JsonObject, found: Sequence[Offer]) -> dict[str, list[str]]:
+    """Return the target ports that some pods' containers do not have by that name and protocol, with those pods."""
+    lacking: dict[str, list[str]] = {}
+    for offer in found:
+        known = {(port.name, port.protocol) for port in offer.ports}
+        for port in objects.spec(service).get("ports") or []:
+            if (port.get("name") or "", port.get("protocol") or "TCP") not in known:
+                lacking.setdefault(str(port.get("targetPort")), []).append(objects.name(offer.pod))
+    return lacking
 
 
 def _endpoint(service: JsonObject, offer: Offer) -> JsonObject:
@@ -224,6 +236,7 @@ class EndpointSliceController:
         self._endpoints = self._loop.watch_own(ENDPOINTS)
         self._slices = self._loop.watch(ENDPOINT_SLICE, _of_slice, BY_LABEL)
         self._written: dict[Key, int] = {}
+        self._told: dict[Key, frozenset[str]] = {}
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -251,12 +264,26 @@ class EndpointSliceController:
         endpoints = self._endpoints.get(key.namespace, key.name)
         steps = decide_mirrors(endpoints if is_mirrored(service, endpoints) else None, mirrors)
         if service is None or not has_endpoints(service) or objects.is_deleting(service):
+            self._told.pop(key, None)
             steps += [SliceStep("delete", one) for one in ours if not objects.is_deleting(one)]
         else:
             pods = selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"]))
-            steps += decide_slices(service, offers(service, pods), ours)
+            found = offers(service, pods)
+            steps += decide_slices(service, found, ours)
+            self._tell(key, service, unknown_targets(service, found))
         for step in steps:
             self._take(key, step)
+
+    def _tell(self, key: Key, service: JsonObject, lacking: Mapping[str, Sequence[str]]) -> None:
+        """Make an Event of target ports that pods do not have; of each port once, until they have it."""
+        for target in lacking.keys() - self._told.get(key, frozenset()):
+            first, *others = lacking[target]
+            more = f" and of {len(others)} others" if others else ""
+            why = f"no container of pod {first}{more} has a port named {target}"
+            self._context.recorder.event(service, "Warning", UNKNOWN_TARGET, why, component="endpointslice-controller")
+        self._told[key] = frozenset(lacking)
+        if not lacking:
+            del self._told[key]
 
     def _take(self, key: Key, step: SliceStep) -> None:
         client, obj = self._context.client, step.obj

@@ -68,6 +68,14 @@ def test_a_pod_that_turns_unready_leaves_and_comes_back(cluster: Cluster) -> Non
     cluster.until(lambda: set(answers(address, 20)) == names, 30)
 
 
+def test_a_target_port_that_no_container_has_is_told(cluster: Cluster) -> None:
+    cluster.web("named", {"app": "named"})
+    address = cluster.service("named", {"app": "named"}, ports=[{"port": 80, "targetPort": "nosuch"}])
+    wanted = "TargetPortNotFound: no container of pod named has a port named nosuch"
+    cluster.until(lambda: wanted in cluster.events("named"), 60)
+    cluster.until(lambda: fetch(address) == "refused", 30)
+
+
 def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:
     cluster.web("kept", {"app": "kept"})
     address = cluster.service("kept", {"app": "kept"})

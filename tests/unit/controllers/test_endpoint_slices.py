@@ -21,6 +21,7 @@ from minik8s_modules.controllers.endpointslices import (
     decide_mirrors,
     decide_slices,
     is_mirrored,
+    unknown_targets,
 )
 
 JsonObject = dict[str, Any]
@@ -127,6 +128,18 @@ def test_an_endpoint_that_two_slices_hold_stays_in_one() -> None:
 def test_an_empty_selector_has_no_endpoints() -> None:
     assert not has_endpoints(service({"selector": {}}))
     assert not has_endpoints(service({"selector": {"app": "web"}, "type": "ExternalName"}))
+
+
+def test_target_ports_that_pods_do_not_have_are_named_with_them() -> None:
+    ports = [{"name": "web", "port": 80, "targetPort": "http"}, {"name": "dns", "port": 53, "targetPort": "names"}]
+    declared = service({"selector": {"app": "web"}, "ports": ports})
+    pods = [
+        pod({"name": "a", "ip": "10.0.0.1", "ports": {"http": 8080}}),
+        pod({"name": "b", "ip": "10.0.0.2"}),
+        pod({"name": "c"}),
+    ]
+    assert unknown_targets(declared, offers(declared, pods)) == {"names": ["a", "b"], "http": ["b"]}
+    assert unknown_targets(service({}), offers(service({}), pods)) == {}
 
 
 def test_endpoints_tell_ready_and_unready_ones_apart() -> None:
