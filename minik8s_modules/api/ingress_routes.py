@@ -16,6 +16,8 @@ from minik8s_modules.api.objects import JsonObject
 CONTROLLER, CLASS = "minik8s.io/ingress", "minik8s"
 """What an IngressClass of ours names, and the class that needs no such object."""
 CLASS_ANNOTATION, DEFAULT_CLASS = "kubernetes.io/ingress.class", "ingressclass.kubernetes.io/is-default-class"
+REDIRECT_ANNOTATION = "nginx.ingress.kubernetes.io/ssl-redirect"
+"""ingress-nginx' annotation; "false" is what it takes to have a host with a certificate answer without TLS, too."""
 ANY_HOST = "_"
 CONFLICT, INVALID_PATH, NO_SERVICE, NO_PORT = "HostConflict", "InvalidPath", "ServiceNotFound", "ServicePortNotFound"
 NO_CLASS, NOT_SUPPORTED, NO_CERTIFICATE = "IngressClassNotFound", "NotSupported", "CertificateNotServed"
@@ -32,6 +34,8 @@ class Route(NamedTuple):
     port: int | str
     strip: bool = False
     """Whether the path is replaced by "/", as the original's nginx does."""
+    plain: bool = False
+    """Whether it is served without TLS although its host has a certificate; else such a request is sent to https."""
 
 
 class Refusal(NamedTuple):
@@ -162,7 +166,8 @@ class _Claims:
             return None
         port = service.get("port") or {}
         target = f"{objects.namespace(obj)}/{service.get('name')}"
-        return Route(owner, kind, path, target, port.get("number") or port.get("name") or 0)
+        plain = objects.annotations(obj).get(REDIRECT_ANNOTATION) == "false"
+        return Route(owner, kind, path, target, port.get("number") or port.get("name") or 0, plain=plain)
 
     def _claim(self, host: str, route: Route) -> None:
         if any(ord(char) < 32 or ord(char) == 127 for char in route.path):  # noqa: PLR2004 - ASCII's controls

@@ -90,6 +90,7 @@ class Renderer:
         ]
         exact = {(each["modifier"], each["path"]) for each in locations if each["exact"]}
         shown = [each for each in locations if each["exact"] or (each["modifier"], each["path"]) not in exact]
+        shown = [{**each, "redirect": bool(secret) and each["redirect"]} for each in shown]
         return self._template.render(
             upstreams=upstreams,
             http_port=self._settings.http_port,
@@ -117,6 +118,7 @@ def _locations(host: str, route: Route, leads: Backend, upstreams: list[JsonObje
         target = f"minik8s_{digest}_{len(upstreams)}"
         upstreams.append({"name": target, "servers": leads.addresses})
     common = {"owner": route.owner, "target": target, "problem": leads.problem, "strip": route.strip}
+    common["redirect"] = not route.plain
     exact = {**common, "modifier": "= ", "path": route.path, "exact": route.kind == "Exact"}
     if route.kind == "Exact":
         return [exact]

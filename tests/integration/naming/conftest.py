@@ -70,6 +70,15 @@ class Cluster(services.Cluster):
         context.check_hostname = False
         return _answer(_Named(self.https_port, context, host), host, path)
 
+    def location(self, host: str, path: str) -> str:
+        """Return where the node's nginx sends a plain request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
+        try:
+            connection.request("GET", path, headers={"Host": host})
+            return connection.getresponse().headers.get("Location", "")
+        finally:
+            connection.close()
+
 
 def _exchanged(store: EtcdStore, key: str, before: bytes, after: bytes) -> bool:
     entry = store.get(key)

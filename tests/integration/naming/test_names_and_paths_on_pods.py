@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_of_two_objects_admitted_at_the_same_moment_the_second_is_told_the_first
     cluster.until(lambda: "DNS default/shop" in told(cluster, "second"), 30)
     cluster.until(lambda: "DNS default/shop" in told(cluster, "third"), 30)
     conditions = cluster.admin.get(DNS, "second", "default")["status"]["conditions"]
-    assert conditions[0]["reason"] == "HostConflict"
+    assert {one["type"]: one["reason"] for one in conditions}["Accepted"] == "HostConflict"
     assert cluster.get("shop.example.test", "/new")[0] == 404
 
 
@@ -147,13 +148,25 @@ def test_a_certificate_from_a_secret_is_served_and_replaced(cluster: Cluster) ->
         cluster.until(partial(_served, cluster, authority), 30)
 
 
+def test_plain_requests_of_a_host_with_a_certificate_are_sent_to_https_unless_told_not_to(cluster: Cluster) -> None:
+    cluster.until(lambda: cluster.get("tls.example.test", "/a?b=c")[0] == HTTPStatus.PERMANENT_REDIRECT, 30)
+    told = cluster.location("tls.example.test", "/a?b=c")
+    assert told == f"https://tls.example.test:{cluster.https_port}/a?b=c"
+    off = {"metadata": {"annotations": {"nginx.ingress.kubernetes.io/ssl-redirect": "false"}}}
+    cluster.admin.patch(INGRESS, "tls", "default", off)
+    cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"), 30)
+
+
 def test_nginx_syntax_in_a_path_stays_data(cluster: Cluster) -> None:
     wild = '/a"; } location / { return 200 "owned"; } #${host}\\'
-    paths = [("Prefix", wild, "web"), ("Exact", "/index.html", "web")]
+    paths = [("Prefix", wild, "web"), ("Exact", "/index.html", "web"), ("Prefix", "/re/(.*)", "web")]
     cluster.admin.create(INGRESS, ingress("wild", "wild.example.test", paths))
     cluster.until(lambda: cluster.get("wild.example.test", "/index.html") == (200, "web"), 30)
     assert cluster.get("wild.example.test", "/y")[0] == 404
     assert "owned" not in cluster.get("wild.example.test", "/y")[1]
+    # a pattern is a text: what it would fit is no path, and what it says is one (which the pod has no file for)
+    assert "no path of this host" in cluster.get("wild.example.test", "/re/y")[1]
+    assert "minik8s" not in cluster.get("wild.example.test", "/re/(.*)")[1]
 
 
 def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster: Cluster) -> None:
