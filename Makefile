@@ -73,8 +73,13 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
 
 .PHONY: molecule
-molecule: $(VENV)/dev.lock ## The role scenario: converge, check, idempotence, verify from outside
-	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/molecule test --scenario-name default
+molecule: $(VENV)/dev.lock ## A scenario of tests/molecule a role, and the whole cluster, on lab machines; SCENARIO=etcd: one
+	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+		$(addprefix molecule-,$(or $(SCENARIO),$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml))))))
+
+molecule-%:
+	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH \
+		$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $*
 
 .PHONY: bench
 bench: $(VENV)/dev.lock ## Measure the installed cluster and write BENCHMARKS.md
@@ -133,7 +138,3 @@ lab-ssh: $(VENV)/dev.lock ## Log in to the lab's NODE
 .PHONY: lab-test
 lab-test: $(VENV)/dev.lock ## Print what the nodes of each kind can do, in labs of their own
 	@$(LAB_RUN) test --kernel "$(KERNEL)"
-
-.PHONY: lab-molecule
-lab-molecule: $(VENV)/dev.lock ## The molecule scenario whose platforms are lab nodes
-	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/molecule test --scenario-name lab
