@@ -162,6 +162,33 @@ def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_fo
     assert access.allowed(reconciler, Attributes("list", "apps", "deployments"))
 
 
+def test_what_is_behind_services_and_routes_is_the_controllers_to_write_and_the_reconcilers_to_read(
+    backend: Backend, access: Access
+):
+    ensure_policy(backend)
+    controllers, reconciler = User("system:kube-controller-manager", ()), User("system:minik8s:reconciler", ())
+    for group, resource in (
+        ("", "endpoints"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("", "dns/status"),
+        ("networking.k8s.io", "ingresses/status"),
+    ):
+        asked = Attributes("update", group, resource, "default", "web")
+        assert access.allowed(controllers, asked), resource
+        assert not access.allowed(reconciler, asked), resource
+        assert not access.allowed(User("system:minik8s:gateway", ()), asked), resource
+    assert not access.allowed(controllers, Attributes("update", "", "dns", "default", "web"))
+    for group, resource in (
+        ("", "services"),
+        ("", "dns"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("networking.k8s.io", "ingresses"),
+        ("networking.k8s.io", "ingressclasses"),
+    ):
+        assert access.allowed(reconciler, Attributes("watch", group, resource)), resource
+        assert not access.allowed(reconciler, Attributes("patch", group, resource, "default", "web")), resource
+
+
 def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
     default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
     added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
