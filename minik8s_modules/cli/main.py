@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli import commands, completing, configuring, generators, joining, options, output, rollout, tokens
+from minik8s_modules.cli import (
+    commands,
+    completing,
+    configuring,
+    generators,
+    joining,
+    machines,
+    options,
+    output,
+    rollout,
+    tokens,
+)
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.options import Subparsers
 
@@ -45,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.discovery(known)
     tokens.declare(known)
     joining.declare(known)
+    machines.declare(known)
     _config(known)
     shells = _offline(known, "completion", completing.script, "print the completion script of a shell", (
         "source <(minik8s completion bash)                     in ~/.bashrc\n"

@@ -1,0 +1,236 @@
+"""``node``: machines come to the cluster and leave it; runs the playbooks that do it and shows what they say.
+
+    node add USER@HOST --name N     playbooks/node_add.yml, with an inventory of the one machine beside the cluster's
+    node remove N                   playbooks/node_remove.yml
+
+The cluster's inventory is what the control plane keeps in /etc/minik8s/machines, or the one given by -i. The playbook
+writes the new machine down there, so that later runs know it. Nothing here knows how a node is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import minik8s_modules
+from minik8s_modules.api.validation.common import dns1123_subdomain
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.options import Subparsers, add
+from minik8s_modules.client.api import ApiClient
+
+MACHINES = Path("/etc/minik8s/machines")
+INSTALLED = Path("/opt/minik8s/share")
+_LARGEST_PORT = 65535
+_OPTION = re.compile("[a-z][a-z0-9_]*")
+
+
+class Machine(NamedTuple):
+    """A machine as Ansible reaches it; empty texts are left to ssh."""
+
+    name: str
+    host: str
+    user: str = ""
+    port: int = 22
+    key_file: str = ""
+
+
+def declare(commands: Subparsers) -> None:
+    """Declare the commands."""
+    parser = add(
+        commands, "node", lambda *_: 0, "add a machine as a node, or remove one", usage="node (add | remove) ..."
+    )
+    inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog="minik8s node")
+    added = add(
+        inner, "add", add_machine, "make a machine that SSH reaches a node of the cluster",
+        usage="node add [USER@]HOST [--name NAME] [-i INVENTORY] ...",
+        examples="""
+        minik8s node add admin@192.0.2.23 --name worker3                  on the control plane, as root
+        minik8s node add admin@192.0.2.23 --name worker3 -i inventory/mine     from where the cluster was installed
+        minik8s node add root@worker4 --private-key ~/.ssh/id_ed25519 --set minik8s_cadvisor_port=4194
+        minik8s node add admin@192.0.2.23 --name worker3 --check          what would be done""",
+    )  # fmt: skip
+    added.set_defaults(offline=True)
+    added.add_argument("machine", metavar="[USER@]HOST", help="as for ssh; the user needs sudo, or is root")
+    added.add_argument("--name", default="", metavar="NAME", help="of the node (default: HOST)")
+    added.add_argument("--port", type=int, default=22, metavar="N", help="of its sshd; default: %(default)s")
+    added.add_argument(
+        "--set", dest="variables", action="append", default=[], metavar="VARIABLE=VALUE",
+        help="of a role, for this machine (repeatable): ansible-doc -t role -r roles minik8s",
+    )  # fmt: skip
+    added.add_argument(
+        "--accept-host-key", action="store_true", help="trust the key it shows first, if your known_hosts has none"
+    )
+    _running(added)
+    removed = add(
+        inner, "remove", remove_machine, "drain a node, clean its machine and forget it",
+        usage="node remove NAME [--force] [--timeout SECONDS] [-i INVENTORY] ...",
+        examples="""
+        minik8s node remove worker3
+        minik8s node remove worker3 --timeout 900      evictions wait for disruption budgets that long
+        minik8s node remove worker3 --force            its machine does not answer (kubectl get podcidrs)""",
+    )  # fmt: skip
+    removed.set_defaults(offline=True)
+    removed.add_argument("name", metavar="NAME", help="of the node")
+    removed.add_argument(
+        "--force", action="store_true",
+        help="forget it although its machine does not answer; its pods' addresses stay quarantined",
+    )  # fmt: skip
+    removed.add_argument(
+        "--timeout", type=int, default=300, metavar="SECONDS", help="for evictions; default: %(default)s"
+    )
+    _running(removed)
+
+
+def _running(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-i", "--inventory", default="", metavar="PATH", help=f"the cluster's inventory; default: {MACHINES}"
+    )
+    parser.add_argument("--private-key", default="", metavar="FILE", help="of your login, as for ssh -i")
+    parser.add_argument("--ask-become-pass", "-K", action="store_true", help="ask for the password of sudo")
+    parser.add_argument("--check", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("-v", "--verbose", action="store_true", help="more of what Ansible does")
+
+
+def add_machine(_client: ApiClient, options: argparse.Namespace) -> int:
+    """Run node_add.yml for one machine; return its exit code."""
+    machine = parse_machine(options.machine, options.name, options.port, options.private_key)
+    inventory = inventory_of(options.inventory)
+    tree = inventory_for(machine, parse_variables(options.variables), accept=options.accept_host_key)
+    with tempfile.TemporaryDirectory(prefix="minik8s-node-") as folder:
+        path = Path(folder) / "machine.yml"
+        path.write_text(json.dumps(tree), encoding="utf-8")
+        argv = playbook("node_add.yml", [inventory, path], {"node": machine.name}, options)
+        return _run(argv, f"{machine.name} was not added; run the same command again when the cause is gone")
+
+
+def remove_machine(_client: ApiClient, options: argparse.Namespace) -> int:
+    """Run node_remove.yml; return its exit code."""
+    if dns1123_subdomain(options.name):
+        raise UsageError(f"{options.name!r} is no name of a node: kubectl get nodes shows them")
+    if options.timeout <= 0:
+        raise UsageError("--timeout must be a number of seconds above 0")
+    given = {"node": options.name, "force": options.force, "drain_timeout": options.timeout}
+    argv = playbook("node_remove.yml", [inventory_of(options.inventory)], given, options)
+    return _run(argv, f"{options.name} was not removed; the same command goes on where this one stopped")
+
+
+def parse_machine(text: str, name: str, port: int, key_file: str) -> Machine:
+    """Return the machine that ``[USER@]HOST`` and the options name.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+    user, at, host = text.rpartition("@")
+    if not host or (at and not user) or host.startswith("-") or user.startswith("-") or re.search(r"\s|[{}%]", text):
+        raise UsageError(f"{text!r} is no machine: write USER@HOST, as for ssh")
+    wrong = dns1123_subdomain(name or host)
+    if wrong:
+        raise UsageError(f"--name {name or host}: {wrong[0]}")
+    if not 0 < port <= _LARGEST_PORT:
+        raise UsageError(f"--port must be from 1 to {_LARGEST_PORT}, not {port}")
+    if key_file and not Path(key_file).is_file():
+        raise UsageError(f"--private-key {key_file}: no such file")
+    return Machine(name or host, host, user, port, str(Path(key_file).resolve()) if key_file else "")
+
+
+def parse_variables(given: Sequence[str]) -> dict[str, str]:
+    """Return the variables of ``--set``.
+
+    Raises:
+        UsageError: one is not VARIABLE=VALUE.
+    """
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not _OPTION.fullmatch(name):
+            raise UsageError(f"--set {each}: write VARIABLE=VALUE, such as minik8s_cadvisor_port=4194")
+        if "{{" in value or "{%" in value:
+            raise UsageError(f"--set {name}: the value is a template; write what it comes to")
+        found[name] = value
+    return found
+
+
+def inventory_for(machine: Machine, variables: Mapping[str, str], *, accept: bool) -> dict[str, Any]:
+    """Return an inventory whose group ``nodes`` has the machine; Ansible joins it with the cluster's."""
+    ways = {
+        "ansible_host": machine.host,
+        "ansible_port": machine.port,
+        "ansible_user": machine.user,
+        "ansible_ssh_private_key_file": machine.key_file,
+        "ansible_ssh_common_args": "-o StrictHostKeyChecking=accept-new" if accept else "",
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    told = {name: value for name, value in ways.items() if value}
+    return {"all": {"children": {"nodes": {"hosts": {machine.name: {**told, **variables}}}}}}
+
+
+def inventory_of(given: str) -> Path:
+    """Return the cluster's inventory.
+
+    Raises:
+        UsageError: there is none.
+    """
+    path = Path(given) if given else MACHINES
+    try:
+        found = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        found = found and os.access(path / "hosts.yml" if (path / "hosts.yml").exists() else path, os.R_OK)
+    except PermissionError:
+        found = False
+    if found:
+        return path.resolve()
+    if given:
+        raise UsageError(f"-i {given}: there is no such inventory, or it cannot be read")
+    raise UsageError(
+        f"there is no inventory in {MACHINES} that can be read: run this on a machine of the control plane as root, "
+        "or name the inventory that the cluster was installed from by -i PATH"
+    )
+
+
+def playbook(
+    name: str, inventories: Sequence[Path], variables: Mapping[str, Any], options: argparse.Namespace
+) -> list[str]:
+    """Return the command that runs a playbook.
+
+    Raises:
+        UsageError: there is no Ansible, or no playbook, here.
+    """
+    program = Path(sys.executable).with_name("ansible-playbook")
+    if not program.exists():
+        raise UsageError(f"there is no {program}: install minik8s with its requirements (make cluster, or pip)")
+    argv = [str(program)]
+    for each in inventories:
+        argv += ["-i", str(each)]
+    argv += [str(repository() / "playbooks" / name), "-e", json.dumps(dict(variables))]
+    if options.private_key:
+        argv += ["--private-key", options.private_key]
+    flags = {"--ask-become-pass": options.ask_become_pass, "--check": options.check, "-v": options.verbose}
+    return [*argv, *(flag for flag, wanted in flags.items() if wanted)]
+
+
+def repository() -> Path:
+    """Return where playbooks and roles are: this checkout, or what is installed.
+
+    Raises:
+        UsageError: they are nowhere.
+    """
+    for folder in (Path(minik8s_modules.__file__).parents[1], INSTALLED):
+        if (folder / "playbooks" / "node_add.yml").is_file() and (folder / "roles" / "node_add").is_dir():
+            return folder
+    raise UsageError(f"there are no playbooks and roles in {INSTALLED}; run this in a checkout, or install the cluster")
+
+
+def _run(argv: Sequence[str], failed: str) -> int:
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(repository() / "ansible.cfg")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    code = subprocess.run(argv, env=environment, cwd=repository(), check=False).returncode
+    if code:
+        sys.stderr.write(f"minik8s: {failed}\n")
+    return 1 if code else 0

@@ -1,0 +1,112 @@
+"""``minik8s node``: what it makes of the command line, and what it says when that cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minik8s_modules.cli import machines, main
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.machines import Machine, inventory_for, parse_machine, parse_variables
+
+
+def test_a_machine_is_named_as_for_ssh():
+    assert parse_machine("admin@192.0.2.23", "worker3", 22, "") == Machine("worker3", "192.0.2.23", "admin")
+    assert parse_machine("worker4", "", 2222, "") == Machine("worker4", "worker4", "", 2222)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "@host", "user@", "-oProxyCommand=x@host", "user@-host", "a b@host", "{{x}}@host"]
+)
+def test_what_is_no_machine_is_refused(text: str):
+    with pytest.raises(UsageError, match="write USER@HOST"):
+        parse_machine(text, "", 22, "")
+
+
+def test_names_and_ports_and_keys_are_looked_at(tmp_path: Path):
+    with pytest.raises(UsageError, match="--name Worker_3"):
+        parse_machine("host", "Worker_3", 22, "")
+    with pytest.raises(UsageError, match="--port must be"):
+        parse_machine("host", "", 70000, "")
+    with pytest.raises(UsageError, match="no such file"):
+        parse_machine("host", "", 22, str(tmp_path / "missing"))
+    key = tmp_path / "key"
+    key.touch()
+    assert parse_machine("host", "", 22, str(key)).key_file == str(key)
+
+
+def test_variables_are_data():
+    assert parse_variables(["minik8s_cadvisor_port=4194", "a=b=c"]) == {"minik8s_cadvisor_port": "4194", "a": "b=c"}
+    for wrong in ("x", "A=1", "=1", "a-b=1"):
+        with pytest.raises(UsageError, match="VARIABLE=VALUE"):
+            parse_variables([wrong])
+    with pytest.raises(UsageError, match="template"):
+        parse_variables(["a={{ lookup('pipe', 'id') }}"])
+
+
+def test_the_inventory_of_a_machine_says_only_what_was_given():
+    told = inventory_for(Machine("w3", "192.0.2.23", "admin"), {"minik8s_cadvisor_port": "4194"}, accept=False)
+    assert told["all"]["children"]["nodes"]["hosts"] == {
+        "w3": {
+            "ansible_host": "192.0.2.23",
+            "ansible_port": 22,
+            "ansible_user": "admin",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "minik8s_cadvisor_port": "4194",
+        }
+    }
+    trusting = inventory_for(Machine("w3", "192.0.2.23"), {}, accept=True)
+    assert "accept-new" in str(trusting)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Return the commands that were run, instead of running them; the inventory is ``tmp_path``."""
+    (tmp_path / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
+    found: list[list[str]] = []
+
+    def run(argv: list[str], failed: str) -> int:
+        found.append(argv)
+        return 0
+
+    monkeypatch.setattr(machines, "_run", run)  # a playbook of minutes: tests/machines/membership runs it
+    return found
+
+
+def test_add_runs_the_playbook_for_the_one_machine(ran: list[list[str]], tmp_path: Path):
+    assert main.main(["node", "add", "admin@192.0.2.23", "--name", "w3", "-i", str(tmp_path), "--check"]) == 0
+    (argv,) = ran
+    assert Path(argv[0]).name == "ansible-playbook"
+    assert argv[1:3] == ["-i", str(tmp_path)]
+    assert argv[5].endswith("playbooks/node_add.yml")
+    assert json.loads(argv[7]) == {"node": "w3"}
+    assert argv[-1] == "--check"
+
+
+def test_remove_passes_on_what_was_asked(ran: list[list[str]], tmp_path: Path):
+    assert main.main(["node", "remove", "w3", "--force", "--timeout", "9", "-i", str(tmp_path)]) == 0
+    (argv,) = ran
+    assert argv[3].endswith("playbooks/node_remove.yml")
+    assert json.loads(argv[5]) == {"node": "w3", "force": True, "drain_timeout": 9}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["node", "remove", "W_3"], "no name of a node"),
+        (["node", "remove", "w3", "--timeout", "0"], "--timeout"),
+        (["node", "remove", "w3", "-i", "/nonexistent"], "no such inventory"),
+        (["node", "add", "host", "-i", "/nonexistent"], "no such inventory"),
+    ],
+)
+def test_errors_say_what_to_do(words: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+    assert main.main(words) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_without_an_inventory_it_says_where_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(machines, "MACHINES", tmp_path / "machines")
+    with pytest.raises(UsageError, match="on a machine of the control plane as root"):
+        machines.inventory_of("")
