@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-SHARE = ("ansible.cfg", "library", "minik8s_modules", "playbooks", "templates")
+SHARE = ("ansible.cfg", "library", "minik8s_modules", "playbooks", "roles", "templates")
 SOURCES = (*SHARE, "pyproject.toml", "README.md", "LICENSE", "requirements.txt")
 KEPT, KEPT_S = 3, 3600
 """Archives of each kind that stay in the cache: so many, and all that were used a moment ago, maybe by another run."""

@@ -189,6 +189,20 @@ def test_what_is_behind_services_and_routes_is_the_controllers_to_write_and_the_
         assert not access.allowed(reconciler, Attributes("patch", group, resource, "default", "web")), resource
 
 
+def test_ranges_of_pod_addresses_are_claimed_by_those_who_give_them_and_freed_by_neither_reconciler_nor_node(
+    backend: Backend, access: Access
+):
+    ensure_policy(backend)
+    controllers, reconciler = User("system:kube-controller-manager", ()), User("system:minik8s:reconciler", ())
+    claim = Attributes("create", "minik8s.io", "podcidrs")
+    assert access.allowed(controllers, claim)
+    assert access.allowed(reconciler, claim)
+    assert access.allowed(controllers, Attributes("update", "minik8s.io", "podcidrs/status", "", "10.244.1.0-24"))
+    node = User("system:node:n1", ("system:nodes",))
+    for who in (reconciler, node):
+        assert not access.allowed(who, Attributes("delete", "minik8s.io", "podcidrs", "", "10.244.1.0-24"))
+
+
 def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
     default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
     added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
