@@ -83,10 +83,11 @@ def fetch_info(server: str) -> dict[str, str]:
             body = response.read(_LARGEST)
         except urllib3.exceptions.HTTPError as error:
             raise TemporaryError(f"API server {server} cannot be reached: {error}") from error
-    if response.status == HTTPStatus.NOT_FOUND:
-        raise TemporaryError(f"{server} has no ConfigMap {'/'.join(CLUSTER_INFO)} yet; do its controllers run?")
     try:
-        data = json.loads(body)["data"]
+        answer = json.loads(body)
+        if response.status == HTTPStatus.NOT_FOUND and answer["kind"] == "Status":
+            raise TemporaryError(f"{server} has no ConfigMap {'/'.join(CLUSTER_INFO)} yet; do its controllers run?")
+        data = answer["data"]
         return {str(key): str(value) for key, value in data.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         told = f"{server} answers {response.status}, and not as the API server of a cluster that can be joined"

@@ -1,0 +1,385 @@
+"""The original's form: two nodes, each with a reconciler of its own that joined with a token, both on this machine.
+
+A control plane without any host of its own beside them: API server, scheduler, controllers, signer, and a reconciler
+whose inventory is empty and which tells the others the cluster's settings.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives import serialization
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    LEASE,
+    NODE,
+    POD,
+    POD_ADDRESS,
+    POD_CIDR,
+    REPLICA_SET,
+    SECRET,
+)
+from tests.integration.reconcile.conftest import IMAGE, ROOT, Cluster, Daemon
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import free_port
+from tests.support.node import SOCKET, TestNode
+from tests.support.pause import pause_image
+from tests.support.pki import write_kubeconfig
+
+JsonObject = dict[str, Any]
+NODE_FILE = """\
+apiVersion: v1
+kind: Node
+metadata:
+  name: ignored-by-server
+  labels: {tier: front, disk: %s}
+spec: {}
+"""
+
+
+class Signer(Daemon):
+    """The daemon that signs."""
+
+    def start(self) -> None:
+        """Start the process."""
+        argv = [sys.executable, "-m", "minik8s_modules.controllers.certificates", "--config", str(self.config)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(argv, stderr=log, stdout=log, cwd=ROOT, env=self._environment)
+
+
+class ControlPlane(Cluster):
+    """A control plane without hosts."""
+
+    def _server(self) -> ApiServerProcess:
+        # nodes' gateways have certificates of the cluster's authority, so the API server's is of that one, too
+        pki = self.folder / "api" / "pki"
+        client = {"cert": str(pki / "caller.crt"), "key": str(pki / "caller.key"), "ca": str(pki / "cluster.crt")}
+        made = ApiServerProcess(
+            self.folder / "api", self.etcd.endpoint, service_cidr=self.node.services, reconciler_client=client
+        )
+        made.authority.issue("caller", "system:minik8s:apiserver")
+        return made
+
+    def _configs(self) -> dict[str, JsonObject]:
+        self.plan_serving = self.stream_serving = self.server.authority.issue("serving", "minik8s-serving")
+        self.plan_ca = self.server.authority.ca
+        configs = super()._configs()
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {}}}))
+        first, second, third = (int(part) for part in self.node.range.split("."))
+        self.cluster_cidr = f"{first}.{second}.{third & 252}.0/22"
+        configs["reconcile"] |= {"cluster_cidr": self.cluster_cidr}
+        key = self.folder / "ca.key"
+        key.write_bytes(
+            self.server.authority._key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        configs["certificates"] = {"authority": {"cert": str(self.server.authority.ca), "key": str(key)}}
+        return configs
+
+    def _daemon(self, room: str, config: JsonObject) -> Daemon:
+        if room != "certificates":
+            return super()._daemon(room, config)
+        identity = self.server.identity("system:minik8s:certificates")
+        path = self.folder / "certificates.yml"
+        kubeconfig = write_kubeconfig(
+            self.folder / "certificates.kubeconfig", self.server.url, self.server.authority.ca, identity
+        )
+        path.write_text(yaml.safe_dump({"kubeconfig": str(kubeconfig), **config}))
+        return Signer(room, path, dict(os.environ))
+
+    def minik8s(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run the command as the administrator."""
+        argv = [sys.executable, "-m", "minik8s_modules.cli.main", f"--kubeconfig={self.server.kubeconfig}", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+        assert not check or done.returncode == 0, done.stderr + done.stdout
+        return done
+
+    def join_words(self, *words: str) -> list[str]:
+        """Return what a new join command says behind ``minik8s reconciler --node NAME``, without the file."""
+        printed = self.minik8s("token", "create", "--print-join-command", *words).stdout.split()
+        assert printed[:4] == ["minik8s", "reconciler", "--node", "NAME"]
+        assert printed[-2:] == ["-c", "node.yml"]
+        return printed[4:-2]
+
+    def pods_on(self, node: str) -> list[JsonObject]:
+        """Return the pods bound to a node."""
+        return [pod for pod in self.admin.list(POD).items if objects.spec(pod).get("nodeName") == node]
+
+    def is_ready(self, node: str) -> bool:
+        """Return whether a Node is Ready; one that is not there raises NotFound."""
+        return (objects.condition(self.admin.get(NODE, node), "Ready") or {}).get("status") == "True"
+
+
+class SoloNode:
+    """A node of this machine with a reconciler of its own."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, disk: str) -> None:
+        folder.mkdir()
+        self.plane, self.folder = plane, folder
+        self.machine = TestNode(folder)
+        self.name = self.machine.name
+        self.process: subprocess.Popen[bytes] | None = None
+        self.words: tuple[str, ...] = ()
+        self.log = folder / "log"
+        self.file = folder / "node.yml"
+        self.file.write_text(NODE_FILE % disk)
+        self.settings = folder / "settings.yml"
+        own = {"bridge": self.machine.bridge, "pause_image": pause_image(SOCKET), "stream_port": free_port()}
+        self.settings.write_text(yaml.safe_dump(own))
+
+    def argv(self, *words: str) -> list[str]:
+        """Return the command."""
+        return [
+            *(sys.executable, "-m", "minik8s_modules.cli.main", "reconciler", "--node", self.name),
+            *(f"--state-dir={self.machine.state_dir}", f"--run-dir={self.machine.run_dir}"),
+            *(f"--docker-socket={SOCKET}", f"--settings={self.settings}", "-c", str(self.file)),
+            *words,
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment, with a warm interpreter of its own."""
+        found = {**os.environ, "MINIK8S_WARM_DIRECTORY": str(self.folder / "w"), "MINIK8S_WARM_IDLE_S": "5"}
+        found.pop("PYTHONDONTWRITEBYTECODE", None)
+        return found
+
+    def start(self, *words: str) -> None:
+        """Start it; ``words`` as a join command prints them."""
+        self.words = words = words or ("-j", self.plane.server.url)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.argv(*words), stdout=log, stderr=log, cwd=ROOT, env=self.environment())
+
+    def refused(self, *words: str) -> str:
+        """Return what a start that cannot work says."""
+        done = subprocess.run(
+            self.argv(*words), capture_output=True, text=True, cwd=ROOT, env=self.environment(), timeout=90, check=False
+        )
+        assert done.returncode in {1, 2}, done.stderr
+        return done.stderr
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """End it, by default as Ctrl-C does; return its exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(120)
+
+    def close(self) -> None:
+        """End it and remove what it left."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.machine.close()
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = 90) -> Any:
+        """Wait; on failure show the log."""
+        try:
+            return self.plane.until(condition, timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n--- {self.name}\n{self.log.read_text()[-6000:]}") from error
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    made = ControlPlane(folder)
+    try:
+        made.start()
+        made.until(lambda: made.admin.get(CONFIG_MAP, "cluster-info", "kube-public"), 60)
+        made.until(lambda: made.admin.get(CONFIG_MAP, "kube-root-ca.crt", "default"), 60)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def nodes(plane: ControlPlane) -> Iterator[tuple[SoloNode, SoloNode]]:
+    """Two nodes that have joined."""
+    made = (SoloNode(plane, plane.folder / "n0", "ssd"), SoloNode(plane, plane.folder / "n1", "hdd"))
+    try:
+        for each in made:
+            each.start(*plane.join_words())
+        for each in made:
+            each.until(partial(plane.is_ready, each.name))
+        yield made
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_two_nodes_join_with_their_labels_and_addresses(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    shown = plane.kubectl("get", "nodes", "-o", "wide", "--show-labels").stdout
+    for each, disk in zip(nodes, ("ssd", "hdd"), strict=True):
+        line = next(line for line in shown.splitlines() if line.startswith(each.name))
+        assert {f"disk={disk}", "tier=front"} <= set(line.split()[-1].split(","))
+        assert line.split()[1] == "Ready"
+        node = plane.admin.get(NODE, each.name)
+        kinds = {one["type"] for one in node["status"]["addresses"]}
+        assert {"InternalIP", "Hostname"} <= kinds
+        assert int(node["status"]["capacity"]["cpu"]) >= 1
+    ranges = {plane.admin.get(NODE, each.name)["spec"]["podCIDR"] for each in nodes}
+    assert len(ranges) == 2
+
+
+def test_pods_alternate_between_them_and_are_reached(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    names = [f"turn-{number}" for number in range(4)]
+    for name in names:
+        plane.create(name, ["sh", "-c", "echo hello from $(hostname); sleep 3600"])
+    for name in names:
+        nodes[0].until(partial(plane.ready, name))
+    hosts = [plane.pod(name)["spec"]["nodeName"] for name in names]
+    assert sorted(hosts.count(each.name) for each in nodes) == [2, 2]
+    for name in names:
+        assert plane.kubectl("logs", name).stdout == f"hello from {name}\n"
+    assert plane.kubectl("exec", names[0], "--", "cat", "/etc/hostname").stdout.strip() == names[0]
+    for name in names:
+        plane.delete(name, grace_s=0)
+    nodes[0].until(lambda: all(plane.gone(name) for name in names))
+
+
+def test_a_node_gets_the_secrets_of_its_own_pods(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    plane.admin.create(SECRET, {"metadata": {"name": "s", "namespace": "default"}, "stringData": {"k": "hidden"}})
+    env = [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    container = {"name": "app", "image": IMAGE, "command": ["sh", "-c", "echo $K; sleep 3600"], "env": env}
+    spec = {"containers": [container], "nodeName": nodes[1].name}
+    plane.admin.create(POD, {"metadata": {"name": "reads", "namespace": "default"}, "spec": spec})
+    nodes[1].until(lambda: plane.ready("reads"))
+    assert plane.kubectl("logs", "reads").stdout == "hidden\n"
+    plane.delete("reads", grace_s=0)
+    nodes[1].until(lambda: plane.gone("reads"))
+
+
+def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    token = nodes[1].words[nodes[1].words.index("--token") + 1]
+    listed = plane.minik8s("token", "list", "--no-headers").stdout.splitlines()
+    assert all("yes" in line.split() for line in listed if line.startswith(token[:6]))
+    argv = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert token[7:] not in argv + nodes[1].log.read_text()
+    stranger = SoloNode(plane, plane.folder / "n2", "ssd")
+    told = stranger.refused(*nodes[1].words)
+    assert f"token {token[:6]} was used already" in told or "the cluster does not take the token" in told
+    stranger.close()
+
+
+def test_kill_9_leaves_it_and_a_restart_goes_on_without_restarting_a_container(
+    plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]
+):
+    node = nodes[0]
+    plane.create("survives", nodeName=node.name)
+    node.until(lambda: plane.ready("survives"))
+    before, containers = plane.admin.get(NODE, node.name), sorted(node.machine.ids())
+    started = plane.container("survives")["state"]["running"]["startedAt"]
+    node.stop(signal.SIGKILL)
+    node.until(lambda: not plane.is_ready(node.name), 150)
+    assert sorted(node.machine.ids()) == containers
+    node.start()
+    node.until(lambda: plane.is_ready(node.name))
+    node.until(lambda: plane.ready("survives"))
+    assert plane.admin.get(NODE, node.name)["metadata"]["uid"] == before["metadata"]["uid"]
+    status = plane.container("survives")
+    assert (status["restartCount"], status["state"]["running"]["startedAt"]) == (0, started)
+    assert sorted(node.machine.ids()) == containers
+    plane.delete("survives", grace_s=0)
+    node.until(lambda: plane.gone("survives"))
+
+
+def test_ctrl_c_takes_the_node_out_and_its_pods_start_on_the_other(
+    plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]
+):
+    node, other = nodes
+    template = {"metadata": {"labels": {"app": "moves"}}, "spec": {"containers": [
+        {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}]}}  # fmt: skip
+    spec = {"replicas": 4, "selector": {"matchLabels": {"app": "moves"}}, "template": template}
+    plane.admin.create(REPLICA_SET, {"metadata": {"name": "moves", "namespace": "default"}, "spec": spec})
+
+    def running(on: str) -> int:
+        return sum(plane.ready(objects.name(pod)) for pod in plane.pods_on(on))
+
+    node.until(lambda: running(node.name) == 2 and running(other.name) == 2)
+    assert node.stop() == 0, node.log.read_text()[-4000:]
+    assert all(objects.name(each) != node.name for each in plane.admin.list(NODE).items)
+    assert not any(value for key, value in node.machine.traces().items() if key != "mounts")
+    other.until(lambda: running(other.name) == 4)
+    for kind in (POD_ADDRESS, POD_CIDR):
+        assert all(objects.spec(each)["nodeName"] != node.name for each in plane.admin.list(kind).items)
+    assert all(objects.name(each) != node.name for each in plane.admin.list(LEASE, "kube-node-lease").items)
+    node.start()  # the certificate is still good: no token is needed to come back
+    node.until(lambda: plane.is_ready(node.name))
+    plane.admin.delete(REPLICA_SET, "moves", "default")
+    other.until(lambda: plane.pods_on(other.name) == [])
+
+
+def test_a_name_that_is_alive_is_taken(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    thief = SoloNode(plane, plane.folder / "thief", "ssd")
+    thief.name = nodes[1].name
+    try:
+        told = thief.refused(*plane.join_words())
+        assert f"NodeIsAlive): node {nodes[1].name} is in the cluster and alive" in told
+    finally:
+        thief.close()
+
+
+def test_mistakes_are_told_and_leave_no_node(plane: ControlPlane):
+    node = SoloNode(plane, plane.folder / "mistaken", "ssd")
+    try:
+        words = plane.join_words()
+        pinned, token = words.index("--discovery-token-ca-cert-hash") + 1, words.index("--token") + 1
+        wrong = [*words]
+        wrong[pinned] = f"sha256:{'0' * 64}"
+        assert "it is another cluster, or somebody stands in between" in node.refused(*wrong)
+        wrong = [*words]
+        wrong[token] = "abcdef.0123456789abcdef"
+        assert "the cluster does not take the token" in node.refused(*wrong)
+        assert "give --token and --ca-hash" in node.refused("-j", plane.server.url)
+        node.file.write_text("{apiVersion: v1, kind: Node, metadata: {labels: {node-role.kubernetes.io/x: y}}}")
+        assert "not allowed to set the labels: node-role.kubernetes.io/x" in node.refused(*words)
+        assert all(objects.name(each) != node.name for each in plane.admin.list(NODE).items)
+    finally:
+        node.close()
+
+
+def test_an_expired_token_is_refused_and_removed(plane: ControlPlane):
+    token = plane.minik8s("token", "create", "--ttl", "2s").stdout.strip()
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests/none"
+    plane.until(lambda: plane.server.request("GET", path, token=token).code == 401, 60)
+    plane.until(
+        lambda: all(token[:6] not in objects.name(each) for each in plane.admin.list(SECRET, "kube-system").items), 60
+    )
+
+
+def test_an_api_server_that_is_away_is_waited_for(plane: ControlPlane):
+    node = SoloNode(plane, plane.folder / "early", "ssd")
+    try:
+        node.start("-j", f"https://127.0.0.1:{free_port()}", *plane.join_words()[2:])
+        end = time.monotonic() + 60
+        while "cannot be reached" not in (node.log.read_text() if node.log.exists() else ""):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert node.stop(signal.SIGTERM) == 0
+    finally:
+        node.close()
+
+
+def test_tokens_are_listed_without_secrets_and_deleted(plane: ControlPlane):
+    token = plane.minik8s("token", "create", "--ttl", "2h", "--description", "rack 7").stdout.strip()
+    shown = plane.minik8s("token", "list").stdout
+    line = next(line for line in shown.splitlines() if line.startswith(token[:6]))
+    assert line.endswith("no     rack 7")
+    assert token[7:] not in shown
+    plane.minik8s("token", "delete", token[:6])
+    assert token[:6] not in plane.minik8s("token", "list", "--no-headers").stdout
+    assert "--ttl soon" in plane.minik8s("token", "create", "--ttl", "soon", check=False).stderr
