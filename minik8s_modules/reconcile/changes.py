@@ -1,8 +1,9 @@
 """From what a node should be and what it confirmed to the options of its next item. Pure.
 
 A section is sent in full while the node's set is not known, else as a delta against the digest the node last
-answered with. What changes nothing on the node by itself (a container that ended and is to be kept; variables of
-Services, which a container that runs was given once) is not worth an item; it goes along with the next one.
+answered with. What changes nothing on the node by itself is not worth an item; it goes along with the next one: a
+container that ended and is to be kept, variables of Services, which a container that runs was given once, and a Service
+that has no endpoints yet, of which nftables has no rule.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from minik8s_modules.module_utils.minik8s.services_entries import DATAPLANE
 from minik8s_modules.reconcile.values import Entries
 
 JsonObject = dict[str, Any]
@@ -47,12 +49,8 @@ def delta(wanted: Entries, confirmed: Confirmed, again: AbstractSet[str]) -> Req
     delete = sorted(key for key in confirmed.entries if key not in wanted)
     repeated = {key: wanted[key] for key in again if key in wanted}
     absent = sorted(key for key in again if key not in wanted and key not in delete)
-    if (
-        not delete
-        and not repeated
-        and not absent
-        and all(_idle(confirmed.entries.get(k), e) for k, e in upsert.items())
-    ):
+    changes = delete or repeated or absent
+    if not changes and all(_idle(confirmed.entries.get(k), e, wanted) for k, e in upsert.items()):
         return None
     options = {
         "mode": "delta",
@@ -67,8 +65,10 @@ def _same(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
     return before is after or before == after
 
 
-def _idle(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
-    """Return whether the node has nothing to do when ``before`` becomes ``after``."""
+def _idle(before: Mapping[str, Any] | None, after: Mapping[str, Any], section: Entries) -> bool:
+    """Return whether the node has nothing to do when ``before`` becomes ``after`` in ``section``."""
+    if before is None and "endpoints" in after and not after["endpoints"] and not after.get("node_endpoints"):
+        return section.get(DATAPLANE, {}).get("mode") == "nftables"
     if before is not None and "links" not in after and {**before, "links": None} == {**after, "links": None}:
         return True
     if before is None or after.get("state") != "kept" or after.get("stop") is not None or before.get("stop"):

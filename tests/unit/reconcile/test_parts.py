@@ -163,6 +163,22 @@ def test_variables_of_services_that_were_given_once_are_worth_no_item():
     assert changes.delta({"a": told}, Confirmed("d", {"a": entry()}), frozenset()) is not None
 
 
+@pytest.mark.parametrize(("mode", "worth"), [("nftables", False), ("ipvs", True)])
+def test_a_service_without_endpoints_is_worth_an_item_where_it_has_rules(mode: str, *, worth: bool):
+    known: dict[str, dict[str, str]] = {"dataplane": {"mode": mode}}
+    idle = {"protocol": "TCP", "address": "100.0.0.7", "port": 80, "endpoints": []}
+    confirmed = Confirmed("d", known)
+    assert (changes.delta({**known, "default/web:80": idle}, confirmed, frozenset()) is not None) == worth
+    served = {**idle, "endpoints": [["10.244.0.7", 8080]]}
+    request = changes.delta({**known, "default/a:80": idle, "default/web:80": served}, confirmed, frozenset())
+    assert request is not None
+    assert set(request.options["upsert"]) == {"default/a:80", "default/web:80"}, "what was not worth one goes along"
+    # one that loses its endpoints, or goes, is
+    before = Confirmed("d", {**known, "default/web:80": served})
+    assert changes.delta({**known, "default/web:80": idle}, before, frozenset()) is not None
+    assert changes.delta(known, before, frozenset()) is not None
+
+
 # addresses
 
 
