@@ -12,7 +12,7 @@ import pytest
 
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.reconcile.services import kubernetes_address
-from tests.integration.services.lab_cluster import LabCluster
+from tests.integration.services.lab_cluster import NODE, LabCluster
 from tests.lab.lab import Lab
 
 NODE_PORT = 30080
@@ -71,3 +71,29 @@ def test_a_back_end_and_a_service_that_go_leave_no_rules(ipvs: LabCluster) -> No
     again = ipvs.service("more", {"app": "less"}, clusterIP=address)
     assert again == address
     ipvs.until(lambda: set(ipvs.ask(place, 4)) == {"stays"}, 60)
+
+
+@pytest.mark.parametrize("skew_s", [3600.0, -3600.0], ids=["ahead", "behind"])
+def test_a_clock_an_hour_wrong_delays_nothing(ipvs: LabCluster, skew_s: float) -> None:
+    ends_well = ["sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]
+    steady, crashing, later = (
+        f"{name}-{'ahead' if skew_s > 0 else 'behind'}" for name in ("steady", "crashing", "later")
+    )
+    ipvs.create(steady, ends_well)
+    ipvs.until(lambda: ipvs.ready(steady), 120)
+    before = ipvs.container(steady)["containerID"]
+    ipvs.lab.clock_skew(NODE, skew_s)
+    try:
+        ipvs.create(crashing, ["sh", "-c", "sleep 1; exit 1"])
+        ipvs.create(later, ends_well)
+        ipvs.until(lambda: ipvs.ready(later), 120)
+        # the first restart is at once, the second after a back-off, which is counted from an end on the node's clock
+        ipvs.until(lambda: ipvs.container(crashing)["restartCount"] >= 2, 180)
+        for name in (crashing, later):
+            ipvs.delete(name, grace_s=5)
+        ipvs.until(lambda: ipvs.gone(crashing) and ipvs.gone(later), 120)
+        assert ipvs.container(steady)["containerID"] == before
+    finally:
+        ipvs.lab.clock_skew(NODE, -skew_s)
+    ipvs.delete(steady)
+    ipvs.until(lambda: ipvs.gone(steady), 120)
