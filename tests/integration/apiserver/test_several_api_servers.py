@@ -1,0 +1,242 @@
+"""Two API servers on three members of etcd: any process may be killed, nothing is lost and nothing is done twice."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from minik8s_modules.api.errors import AlreadyExists, StatusError
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, LEASE
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.kubeconfig import Access
+from minik8s_modules.runtime.leader import LeaderElector, Token
+from minik8s_modules.store.connection import Connections
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import EtcdServer
+from tests.support.pki import write_kubeconfig
+from tests.support.waiting import until
+
+WRITERS, WRITES = 3, 40
+ADDRESSES = ("192.0.2.1", "192.0.2.2")
+
+
+class Several(NamedTuple):
+    """The processes, and the first server's certificates, which are all the cluster's."""
+
+    members: Sequence[EtcdServer]
+    servers: Sequence[ApiServerProcess]
+
+    def access(self, *order: int) -> Access:
+        """Return the administrator's access that asks the servers in ``order``."""
+        first, urls = self.servers[0], [self.servers[number].url for number in order]
+        ca, cert, key = (path.read_bytes() for path in (first.authority.ca, first.admin.cert, first.admin.key))
+        return Access(urls[0], ca, cert, key, others=tuple(urls[1:]))
+
+    def client(self, *order: int) -> ApiClient:
+        """Return the administrator's client."""
+        return ApiClient.of(self.access(*order))
+
+    def leader(self) -> EtcdServer:
+        """Return the member that leads."""
+        for member in self.members:
+            connections = Connections([member.endpoint], None)
+            status = connections.read(lambda client, _timeout_s: client.status())
+            connections.close()
+            if status.leader is not None and member.peer in status.leader.peer_urls:
+                return member
+        raise AssertionError("no member leads")
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
+    """The cluster; a test starts again what it has killed."""
+    folder = tmp_path_factory.mktemp("several")
+    members = [EtcdServer(folder / f"m{number}") for number in range(3)]
+    cluster = ",".join(f"m{number}={member.peer}" for number, member in enumerate(members))
+    for number, member in enumerate(members):
+        member.arguments += ["--name", f"m{number}", "--initial-cluster", cluster]
+        # on a busy machine the short times of a lone member would make elections without end
+        member.arguments += ["--heartbeat-interval", "100", "--election-timeout", "1000"]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(EtcdServer.start, members))
+    servers = _servers(folder, [member.endpoint for member in members])
+    try:
+        for server in servers:
+            server.start()
+        yield Several(members, servers)
+    finally:
+        for server in servers:
+            server.stop()
+        for member in members:
+            member.stop()
+
+
+def _servers(folder: Path, endpoints: list[str]) -> list[ApiServerProcess]:
+    """Return two servers of one cluster: the second has the first's keys and asks another member first."""
+    first = ApiServerProcess(folder / "a", endpoints[0], advertise_address=ADDRESSES[0], etcd={"endpoints": endpoints})
+    serving, signing = first.authority.issue("second", "apiserver"), first.authority.ca.with_name("sa.key")
+    second = ApiServerProcess(
+        folder / "b",
+        endpoints[1],
+        advertise_address=ADDRESSES[1],
+        etcd={"endpoints": [*endpoints[1:], endpoints[0]]},
+        tls={"cert": str(serving.cert), "key": str(serving.key), "client_ca": str(first.authority.ca)},
+        service_accounts={"signing_key": str(signing)},
+        encryption={"key_ring": str(first.key_ring)},
+    )
+    second.authority, second.admin = first.authority, first.admin
+    second.kubeconfig = write_kubeconfig(folder / "b.kubeconfig", second.url, first.authority.ca, first.admin)
+    return [first, second]
+
+
+class Seen:
+    """Counts what an informer is told of ConfigMaps whose names begin with ``prefix``."""
+
+    def __init__(self, client: ApiClient, prefix: str) -> None:
+        self.created: Counter[str] = Counter()
+        self.changed: list[int] = []
+        self._prefix = prefix
+        self.informer = Informer(client, CONFIG_MAP, "default")
+        self.informer.add_handler(self._told)
+        self.informer.start()
+        assert self.informer.wait_synced(30)
+
+    def _told(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        name = ((new or old) or {})["metadata"]["name"]
+        if name.startswith(self._prefix) and old is None:
+            self.created[name] += 1
+        if name == f"{self._prefix}count" and new is not None:
+            self.changed.append(int(new["data"]["n"]))
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+def insistently(call: Any, *arguments: Any) -> None:
+    """Make a creation until it is there; a lost answer may mean that it is."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            call(*arguments)
+        except AlreadyExists:
+            return
+        except (StatusError, TemporaryError):
+            assert time.monotonic() < end, "no writes for a minute"
+            time.sleep(0.1)
+        else:
+            return
+
+
+def count_up(client: ApiClient, name: str, times: int) -> None:
+    """Raise a number ``times`` times, each on top of what was read: compare-and-swap lets no raise happen twice."""
+    reached = 0
+    end = time.monotonic() + 120
+    while reached < times:
+        try:
+            found = client.get(CONFIG_MAP, name, "default")
+            reached = int(found["data"]["n"])
+            if reached < times:
+                client.update(CONFIG_MAP, {**found, "data": {"n": str(reached + 1)}})
+        except (StatusError, TemporaryError):
+            assert time.monotonic() < end, f"stuck at {reached}"
+            time.sleep(0.05)
+
+
+def test_writes_go_on_when_the_leader_of_etcd_is_killed(several: Several):
+    client, watcher = several.client(0, 1), several.client(1, 0)
+    insistently(client.create, CONFIG_MAP, config_map("load-count", n="0"))
+    seen = Seen(watcher, "load-")
+    names = [f"load-{writer}-{number}" for writer in range(WRITERS) for number in range(WRITES)]
+    killed = several.leader()
+    with ThreadPoolExecutor(WRITERS + 1) as pool:
+        counting = pool.submit(count_up, client, "load-count", WRITES)
+        writing = [pool.submit(insistently, client.create, CONFIG_MAP, config_map(name)) for name in names]
+        until(lambda: sum(each.done() for each in writing) > WRITES)
+        killed.kill9()
+        for each in (*writing, counting):
+            each.result(180)
+    stored = [each["metadata"]["name"] for each in client.list(CONFIG_MAP, "default").items]
+    assert sorted(name for name in stored if name.startswith("load-")) == sorted([*names, "load-count"])
+    until(lambda: set(names) <= set(seen.created) and WRITES in seen.changed, 60)
+    assert set(seen.created.values()) == {1}
+    assert sorted(seen.changed) == sorted(set(seen.changed))  # no raise was told, or made, twice
+    seen.informer.stop()
+    killed.start()
+
+
+def test_a_watch_goes_on_at_the_other_server_when_its_own_is_killed(several: Several):
+    first, second = several.servers
+    seen = Seen(several.client(0, 1), "watch-")
+    argv = second.kubectl_argv("get", "configmaps", "--watch", "--output=name")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as kubectl:
+        assert kubectl.stdout is not None
+        told: list[str] = []
+        reading = threading.Thread(target=lambda: told.extend(kubectl.stdout or ()), daemon=True)
+        reading.start()
+        writer = several.client(0, 1)
+        for number in range(10):
+            writer.create(CONFIG_MAP, config_map(f"watch-{number}"))
+        until(lambda: len(seen.created) == 10)
+        first.kill9()
+        for number in range(10, 20):
+            insistently(writer.create, CONFIG_MAP, config_map(f"watch-{number}"))
+        until(lambda: len(seen.created) == 20, 60)
+        until(lambda: "configmap/watch-19\n" in told, 60)
+        kubectl.terminate()
+    assert set(seen.created.values()) == {1}
+    assert "watch-19" in second.kubectl("get", "configmaps", "--output=name").stdout
+    seen.informer.stop()
+    first.start()
+
+
+def addresses(client: ApiClient) -> list[str]:
+    subsets = client.get(ENDPOINTS, "kubernetes", "default")["subsets"]
+    return [address["ip"] for address in subsets[0]["addresses"]]
+
+
+def test_pods_are_sent_to_the_servers_that_live(several: Several):
+    first, client = several.servers[0], several.client(1)
+    until(lambda: addresses(client) == [*ADDRESSES], 60)
+    first.kill9()
+    until(lambda: addresses(client) == [ADDRESSES[1]], 60)
+    first.start()
+    until(lambda: addresses(client) == [*ADDRESSES], 60)
+    assert first.stop() == 0
+    assert addresses(client) == [ADDRESSES[1]]  # who ends politely says so
+    first.start()
+
+
+def test_who_leads_goes_on_leading_when_its_api_server_dies(several: Several):
+    first, stop, tokens = several.servers[0], threading.Event(), []
+    elector = LeaderElector(several.client(0, 1), "test-job", identity="me")
+
+    def lead(token: Token, lost: threading.Event) -> None:
+        tokens.append(token)
+        lost.wait()
+
+    leading = threading.Thread(target=elector.run, args=(stop, lead), daemon=True)
+    leading.start()
+    until(lambda: tokens)
+    first.kill9()
+    client = several.client(1)
+    before = renewed(client)
+    until(lambda: renewed(client) != before, 60)
+    stop.set()
+    leading.join(30)
+    assert len(tokens) == 1
+    first.start()
+
+
+def renewed(client: ApiClient) -> str:
+    return str(client.get(LEASE, "test-job", "kube-system")["spec"]["renewTime"])
