@@ -86,6 +86,5 @@ def _trouble(signer: str, request: str) -> str:
     subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject  # validation has read it before
     names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     groups = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    if len(names) != 1 or not names[0].startswith("system:node:") or groups != ["system:nodes"]:
-        return "the subject must be CN=system:node:NAME, O=system:nodes"
-    return ""
+    is_node = len(names) == 1 and names[0].startswith("system:node:") and names[0] != "system:node:"
+    return "" if is_node and groups == ["system:nodes"] else "the subject must be CN=system:node:NAME, O=system:nodes"

@@ -51,15 +51,50 @@ def test_a_node_reads_what_its_pods_name(node: Node):
     assert node.code("GET", f"{path('secrets')}?fieldSelector=metadata.name=other") == 403
 
 
-def test_lists_of_pods_and_nodes_must_select_its_own(node: Node):
+def test_lists_of_pods_must_select_its_own(node: Node):
     listed = node("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={node.name}")
     assert [each["metadata"]["name"] for each in listed.json["items"]] == ["mine"]
     assert node.code("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={node.stranger}") == 403
     assert node.code("GET", f"/api/v1/pods?fieldSelector=spec.nodeName!={node.name}") == 403
     assert node.code("GET", "/api/v1/pods") == 403
-    assert node.code("GET", f"/api/v1/nodes?fieldSelector=metadata.name={node.name}") == 200
-    assert node.code("GET", f"/api/v1/nodes/{node.stranger}") == 403
-    assert node.code("GET", "/api/v1/services") == 200
+    for read in ("nodes", f"nodes/{node.stranger}", "services", "dns"):  # its overlay and its rules lead there
+        assert node.code("GET", f"/api/v1/{read}") == 200
+
+
+def test_a_node_reads_the_certificates_of_hosts_and_no_other_secrets(node: Node):
+    space = f"/apis/networking.k8s.io/v1/namespaces/{node.namespace.name}/ingresses"
+    secret = node.namespace.path("secrets", "other")
+    assert node.code("GET", secret) == 403
+    spec = {"tls": [{"secretName": "other", "hosts": ["a.test"]}], "rules": [{"host": f"{node.namespace.name}.test"}]}
+    assert node.server.request("POST", space, {"metadata": {"name": "tls"}, "spec": spec}).code == 201
+    assert node.code("GET", secret) == 200
+    node.server.request("DELETE", f"{space}/tls")
+
+
+def test_a_node_gives_back_its_own_range_of_addresses(node: Node):
+    path = "/apis/minik8s.io/v1/podcidrs"
+    number = int(node.namespace.name[2:], 16) % 250
+
+    def claim(part: int, owner: str) -> tuple[str, int]:
+        name, cidr = f"10.{part}.{number}.0-24", f"10.{part}.{number}.0/24"
+        return name, node.code("POST", path, {"metadata": {"name": name}, "spec": {"cidr": cidr, "nodeName": owner}})
+
+    (mine, own), (_, foreign) = claim(77, node.name), claim(78, node.stranger)
+    assert (own, foreign) == (201, 403)
+    others = f"10.79.{number}.0-24"
+    spec = {"cidr": f"10.79.{number}.0/24", "nodeName": node.stranger}
+    node.server.request("POST", path, {"metadata": {"name": others}, "spec": spec})
+    assert node.code("DELETE", f"{path}/{others}") == 403
+    assert node.code("DELETE", f"{path}/{mine}") == 200
+    node.server.request("DELETE", f"{path}/{others}")
+
+
+def test_a_node_holds_the_lease_of_its_own_reconciler(node: Node):
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    assert node.code("POST", leases, {"metadata": {"name": f"minik8s-reconciler-node.{node.name}"}}) == 201
+    assert node.code("POST", leases, {"metadata": {"name": f"minik8s-reconciler-node.{node.stranger}"}}) == 403
+    assert node.code("POST", leases, {"metadata": {"name": "minik8s-reconciler-default"}}) == 403
+    assert node.code("DELETE", f"{leases}/minik8s-reconciler-node.{node.name}") == 200
 
 
 def patched(node: Node, path: str, change: Any) -> Answer:
@@ -79,7 +114,10 @@ def test_a_node_reports_itself_and_its_pods_only(node: Node):
         assert (told.code, label in told.json["message"]) == (403, True)
     taints = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     assert "is not allowed to modify taints" in patched(node, own, taints).json["message"]
-    assert node.code("DELETE", own) == 403
+    pressure = {"spec": {"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}}
+    assert patched(node, own, pressure).code == 200
+    assert node.code("DELETE", f"/api/v1/nodes/{node.stranger}") == 403
+    assert node.code("DELETE", own) == 200
 
 
 def test_a_node_makes_no_pods_and_ends_only_its_own(node: Node):
