@@ -9,15 +9,6 @@ short_description: Facts of a node for its registration
 description:
   - Returns what a Node object holds of its machine, and where the node stands (fencing token, document digests).
   - Changes nothing, except that a machine without C(/etc/machine-id) is given an id under O(state_dir) once.
-options:
-  state_dir:
-    description: Directory of what survives a boot.
-    type: path
-    default: /var/lib/minik8s
-  docker_socket:
-    description: Unix socket of the node's Docker daemon.
-    type: path
-    default: /var/run/docker.sock
 attributes:
   check_mode:
     description: Returns the same facts; a machine id that would be made is not kept.
@@ -28,6 +19,7 @@ attributes:
   idempotent:
     description: Facts are only read.
     support: full
+extends_documentation_fragment: [minik8s_node.state, minik8s_node.docker]
 author: minik8s
 """
 
@@ -53,10 +45,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.docker import Docker
 from ansible.module_utils.minik8s.facts import gather
 from ansible.module_utils.minik8s.faults import NodeFault
+from ansible.module_utils.minik8s.paths import DOCKER_SOCKET, STATE_DIR
 
 ARGUMENTS = {
-    "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
-    "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+    **STATE_DIR,
+    **DOCKER_SOCKET,
 }
 
 

@@ -33,18 +33,6 @@ options:
       - Fencing token, epoch and revision. A node that has seen a newer one answers RV(fenced) and changes nothing.
     type: list
     elements: int
-  state_dir:
-    description: Directory of what survives a boot.
-    type: path
-    default: /var/lib/minik8s
-  run_dir:
-    description: Directory of what does not survive a boot.
-    type: path
-    default: /run/minik8s
-  docker_socket:
-    description: Unix socket of the node's Docker daemon.
-    type: path
-    default: /var/run/docker.sock
 attributes:
   check_mode:
     description: Looks, and removes nothing.
@@ -55,6 +43,7 @@ attributes:
   idempotent:
     description: What is gone is not removed again.
     support: full
+extends_documentation_fragment: [minik8s_node.state, minik8s_node.run, minik8s_node.docker]
 author: minik8s
 """
 
@@ -103,6 +92,7 @@ from ansible.module_utils.minik8s.docker import Docker
 from ansible.module_utils.minik8s.faults import NodeFault
 from ansible.module_utils.minik8s.fencing import hold_node, is_fenced
 from ansible.module_utils.minik8s.garbage import Collected, Wanted, collect
+from ansible.module_utils.minik8s.paths import PLACES
 
 NOTHING = Collected([], [], 0, {}, unfinished=False)
 
@@ -112,9 +102,7 @@ ARGUMENTS = {
     "images": {"type": "list", "elements": "dict", "default": []},
     "to_free_bytes": {"type": "int", "default": 0},
     "token": {"type": "list", "elements": "int", "no_log": False},
-    "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
-    "run_dir": {"type": "path", "default": "/run/minik8s"},
-    "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+    **PLACES,
 }
 
 

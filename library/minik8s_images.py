@@ -12,10 +12,6 @@ description:
   - Imports each declared image into Docker unless one with the same content is there.
   - The content is the program's bytes and the recipe; it stands in the image's label C(minik8s.io/content).
 options:
-  docker_socket:
-    description: Socket of the Docker daemon.
-    type: path
-    default: /var/run/docker.sock
   busybox:
     description: A statically linked busybox.
     type: path
@@ -40,6 +36,7 @@ attributes:
   check_mode: {description: Says which images would be built., support: full}
   diff_mode: {description: Shows the content digests., support: full}
   idempotent: {description: An image with the same content is left alone., support: full}
+extends_documentation_fragment: [minik8s_node.docker]
 author: the minik8s authors
 """
 
@@ -69,6 +66,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.docker import Docker, DockerError
 from ansible.module_utils.minik8s.images import LABEL, Recipe, archive, changes, import_image, plan_images
+from ansible.module_utils.minik8s.paths import DOCKER_SOCKET
 
 SPEC = {
     "name": {"type": "str", "required": True},
@@ -122,7 +120,7 @@ def main() -> None:
     """Observe, plan, apply, report."""
     module = AnsibleModule(
         argument_spec={
-            "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+            **DOCKER_SOCKET,
             "busybox": {"type": "path", "default": "/bin/busybox"},
             "images": {"type": "list", "elements": "dict", "required": True, "options": SPEC},
         },

@@ -11,61 +11,10 @@ description:
     O(state_dir), from which they return after a boot.
   - Values are in no result, diff or message.
 options:
-  node:
-    description: Name of the node. Only state that carries this name is looked at or changed.
-    type: str
-    required: true
-  mode:
-    description:
-      - With V(full), O(entries) is the whole declared set; what is not in it is removed.
-      - With V(delta), O(upsert) and O(delete) change the set whose digest is O(base); only their keys are looked at.
-    type: str
-    choices: [full, delta]
-    default: full
-  entries:
-    description: The whole declared set, by key. Required with O(mode=full).
-    type: dict
-  base:
-    description: Digest of the set a delta builds on. Another one on the node answers RV(base_mismatch).
-    type: str
-  upsert:
-    description: Entries a delta adds or replaces, by key.
-    type: dict
-  delete:
-    description: Keys a delta removes.
-    type: list
-    elements: str
-  token:
-    description:
-      - Fencing token, epoch and revision. A node that has seen a newer one answers RV(fenced) and changes nothing.
-      - Left out (a run by hand), only the node's lock is taken.
-    type: list
-    elements: int
-  state_dir:
-    description: Directory of what survives a boot (token, last declared sets, pods' files).
-    type: path
-    default: /var/lib/minik8s
-  run_dir:
-    description: Directory of what does not survive a boot (secret values, stop markers).
-    type: path
-    default: /run/minik8s
-  docker_socket:
-    description: Unix socket of the node's Docker daemon.
-    type: path
-    default: /var/run/docker.sock
   blob:
     description: 'Values of the secrets, as base64 of JSON C({"<namespace>/<name>": {"<key>": "<base64>"}}).'
     type: str
-attributes:
-  check_mode:
-    description: Reports the same steps and diff, and changes nothing.
-    support: full
-  diff_mode:
-    description: The diff shows, for each key that differs, what is and what will be. Secret values are never in it.
-    support: full
-  idempotent:
-    description: A second run finds nothing to do, unless a key's error or RV(due) says otherwise.
-    support: full
+extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
 author: minik8s
 """
 

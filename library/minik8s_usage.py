@@ -23,18 +23,6 @@ options:
     type: list
     elements: str
     default: []
-  state_dir:
-    description: Directory of what survives a boot.
-    type: path
-    default: /var/lib/minik8s
-  run_dir:
-    description: Directory of what does not survive a boot.
-    type: path
-    default: /run/minik8s
-  docker_socket:
-    description: Unix socket of the node's Docker daemon.
-    type: path
-    default: /var/run/docker.sock
 attributes:
   check_mode:
     description: Counts the same.
@@ -45,6 +33,7 @@ attributes:
   idempotent:
     description: Bytes are only counted.
     support: full
+extends_documentation_fragment: [minik8s_node.state, minik8s_node.run, minik8s_node.docker]
 author: minik8s
 """
 
@@ -71,15 +60,14 @@ containers:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.docker import Docker
 from ansible.module_utils.minik8s.faults import NodeFault
+from ansible.module_utils.minik8s.paths import PLACES
 from ansible.module_utils.minik8s.usage import containers_used, volumes_used
 
 ARGUMENTS = {
     "node": {"type": "str", "required": True},
     "volumes": {"type": "list", "elements": "str", "default": []},
     "pods": {"type": "list", "elements": "str", "default": []},
-    "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
-    "run_dir": {"type": "path", "default": "/run/minik8s"},
-    "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+    **PLACES,
 }
 
 

@@ -12,9 +12,15 @@ a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from .faults import KeyFault
 
+# Where a module finds what is kept, as part of its argument spec (doc fragments minik8s_node.state, .run and .docker).
+STATE_DIR: dict[str, Any] = {"state_dir": {"type": "path", "default": "/var/lib/minik8s"}}
+RUN_DIR: dict[str, Any] = {"run_dir": {"type": "path", "default": "/run/minik8s"}}
+DOCKER_SOCKET: dict[str, Any] = {"docker_socket": {"type": "path", "default": "/var/run/docker.sock"}}
+PLACES: dict[str, Any] = {**STATE_DIR, **RUN_DIR, **DOCKER_SOCKET}
 NAME_LIMIT = 253  # a DNS subdomain, the longest name Kubernetes allows
 SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
 TMPFS_KINDS = frozenset({SECRET_KIND, "projected"})  # kubelet keeps both in memory

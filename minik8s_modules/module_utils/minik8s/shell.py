@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .faults import NodeFault
+from .paths import PLACES
 from .section import AnySection, Request, context_for, run_pass
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -15,9 +16,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "upsert": {"type": "dict"},
     "delete": {"type": "list", "elements": "str"},
     "token": {"type": "list", "elements": "int", "no_log": False},
-    "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
-    "run_dir": {"type": "path", "default": "/run/minik8s"},
-    "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
+    **PLACES,
 }
 REQUIRED_IF = [("mode", "full", ["entries"]), ("mode", "delta", ["base"])]
 

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.connection.local import DOCUMENTATION as LOCAL_DOCUMENTATION
 from ansible.plugins.connection.local import Connection as LocalConnection
 from ansible.utils.display import Display
 
@@ -23,7 +22,24 @@ except ModuleNotFoundError:  # ansible-playbook in a checkout that is not instal
     sys.path.append(str(Path(__file__).resolve().parents[3]))
     from minik8s_modules.plugins.warm import client, options, payload
 
-DOCUMENTATION = options.extend(LOCAL_DOCUMENTATION, "local", "warm_local", options.WARM)
+DOCUMENTATION = r"""
+name: warm_local
+short_description: The local connection, with modules run by a warm interpreter
+description:
+  - Modules run in forks of one interpreter, which stays for O(warm_idle_s) after its last call. Everything else is as
+    with C(local), whose options it has.
+  - The interpreter is root's, by one C(sudo) where the user is not; tasks need no C(become).
+author: the minik8s authors
+extends_documentation_fragment: [minik8s_warm, minik8s_warm.local, connection_pipelining]
+"""
+
+EXAMPLES = r"""
+# hosts.yml: the machine itself is a node
+all:
+  hosts:
+    node1:
+      ansible_connection: warm_local
+"""
 START_TIMEOUT_S = 30
 display = Display()
 

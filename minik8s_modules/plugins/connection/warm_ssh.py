@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.connection.ssh import DOCUMENTATION as SSH_DOCUMENTATION
 from ansible.plugins.connection.ssh import Connection as SshConnection
 from ansible.utils.display import Display
 
@@ -30,7 +29,35 @@ except ModuleNotFoundError:  # ansible-playbook in a checkout that is not instal
     sys.path.append(str(Path(__file__).resolve().parents[3]))
     from minik8s_modules.plugins.warm import client, options, payload
 
-DOCUMENTATION = options.extend(SSH_DOCUMENTATION, "ssh", "warm_ssh", {**options.WARM, **options.SSH})
+DOCUMENTATION = r"""
+name: warm_ssh
+short_description: The ssh connection, with modules run by a warm interpreter on the node
+description:
+  - Modules run in forks of one interpreter, which stays for O(warm_idle_s) after its last call and is reached through
+    the connection's own master. Everything else is as with C(ssh), whose options it has.
+  - The interpreter is root's, by one C(sudo) where the login user is not; tasks need no C(become).
+  - An unknown or changed host key ends the connection, whatever the user's configuration says.
+author: the minik8s authors
+options:
+  warm_known_hosts:
+    description: File of pinned host keys, used instead of the user's and the system's.
+    type: path
+    env: [{name: MINIK8S_KNOWN_HOSTS}]
+    vars: [{name: minik8s_known_hosts}]
+extends_documentation_fragment: [minik8s_warm, minik8s_warm.ssh, connection_pipelining]
+"""
+
+EXAMPLES = r"""
+# hosts.yml, as the installation writes it
+all:
+  hosts:
+    worker1:
+      ansible_connection: warm_ssh
+      ansible_host: 192.0.2.21
+      ansible_user: minik8s-node
+      ansible_ssh_private_key_file: /var/lib/minik8s-node/.ssh/id_ed25519
+      minik8s_known_hosts: /etc/minik8s/inventory/known_hosts
+"""
 FORWARD_TIMEOUT_S = 10
 display = Display()
 

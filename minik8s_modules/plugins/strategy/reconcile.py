@@ -46,6 +46,18 @@ description:
 version_added: "0.1"
 author: minik8s
 """
+
+EXAMPLES = """
+# With MINIK8S_ITEM_SOCKET=/run/items.sock, ansible-playbook -i hosts.yml of:
+- name: Reconcile nodes
+  hosts: all
+  gather_facts: false
+  strategy: reconcile
+  tasks:
+    - name: network
+      minik8s_network:
+        node: "{{ inventory_hostname }}"
+"""
 MAX_RESULT_BYTES = 16 << 20  # of one section; a node's report of 1,000 containers is below 1 MB
 display = Display()
 

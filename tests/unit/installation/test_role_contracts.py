@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,11 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (REPOSITORY / "roles").iterdir())
+
+
+# They act on a cluster that runs, not on a machine: tests/machines has them.
+OF_CLUSTERS = {"node_add", "node_remove", "upgrade"}
+JINJA = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 def load(role: str, place: str) -> Any:
@@ -34,6 +41,55 @@ def test_a_described_default_is_the_real_one(role: str) -> None:
     # A computed default is described in words, or by what it comes out as.
     plain = {name: value for name, value in stated.items() if "{{" not in str(defaults[name])}
     assert plain == {name: defaults[name] for name in plain}
+
+
+def texts(data: Any) -> Iterator[str]:
+    """Yield every text in parsed YAML, keys too."""
+    if isinstance(data, dict):
+        data = [*data, *data.values()]
+    if isinstance(data, list):
+        for entry in data:
+            yield from texts(entry)
+    elif isinstance(data, str):
+        yield data
+
+
+def defined(data: Any) -> set[str]:
+    """Return the names that tasks give values to: registered, set, of blocks, loops and includes."""
+    if isinstance(data, list):
+        return set[str]().union(*map(defined, data))
+    if not isinstance(data, dict):
+        return set()
+    own = {data[key] for key in ("register", "loop_var", "index_var") if isinstance(data.get(key), str)}
+    given = [data[key] for key in ("vars", "ansible.builtin.set_fact") if isinstance(data.get(key), dict)]
+    return own.union(*map(set, given), *map(defined, data.values()))
+
+
+def variables_of(role: str) -> set[str]:
+    """Return all names that a role declares or gives values to."""
+    declared = {*load(role, "defaults/main.yml"), *load(role, "vars/main.yml")}
+    files = (REPOSITORY / "roles" / role / "tasks").glob("*.yml")
+    return declared.union(*(defined(yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files))
+
+
+def test_every_variable_that_a_role_uses_is_declared_by_the_role_it_is_named_after() -> None:
+    plays = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in (REPOSITORY / "playbooks").glob("*.yml")]
+    known = set[str]().union(*map(variables_of, ROLES), *map(defined, plays))
+    known |= {path.stem for path in (REPOSITORY / "library").iterdir()}
+    named = re.compile(rf"(?<![\w./-])({'|'.join(ROLES)})_[a-z0-9_]+\b(?![/(=.-])")
+    for file in sorted((REPOSITORY / "roles").glob("*/*/*.yml")):
+        if file.parent.name in {"tasks", "vars", "defaults"}:
+            for text in texts(yaml.safe_load(file.read_text(encoding="utf-8"))):
+                used = {found.group() for part in JINJA.findall(text) for found in named.finditer(part)}
+                assert used <= known, f"{file}: {text}"
+
+
+def test_every_role_has_a_scenario_of_molecule() -> None:
+    scenarios = {path.parent.name for path in (REPOSITORY / "tests" / "molecule").glob("*/molecule.yml")}
+    roles = {*ROLES} - OF_CLUSTERS
+    assert {*roles, "cluster", "default", "lab"} <= scenarios
+    for role in roles:
+        assert (REPOSITORY / "tests" / "molecule" / role / "verify.yml").exists(), role
 
 
 def daemons_of(tasks: Any) -> set[str]:
