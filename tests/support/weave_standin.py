@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Stands in for the command ``weave`` where none can run: the documented words, effects and answers, for tests.
+
+State lies in the folder ``WEAVE_STATE`` of the environment: ``targets``, and ``addresses`` by container. An address is
+the next of 10.32.0.0/12; the pod's end is ``ethwe``, the machine's the bridge ``weave``. ``WEAVE_STATE/broken`` has
+every command fail with its text, as an absent router does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+STATE = Path(os.environ.get("WEAVE_STATE", "."))
+RANGE, LENGTH = "10.32.0.", 12
+
+
+def run(*argv: str) -> str:
+    """Run a command that must succeed."""
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def load(name: str) -> dict[str, str]:
+    """Return a kept table."""
+    path = STATE / name
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def keep(name: str, table: dict[str, str]) -> None:
+    """Keep a table."""
+    (STATE / name).write_text(json.dumps(table))
+
+
+def give(whose: str) -> str:
+    """Return the address of a container, a new one if it has none."""
+    table = load("addresses")
+    if whose not in table:
+        table[whose] = next(ip for ip in (f"{RANGE}{n}" for n in range(1, 255)) if ip not in table.values())
+        keep("addresses", table)
+    return table[whose]
+
+
+def expose() -> str:
+    """Give the machine an address."""
+    ip = give("weave:expose")
+    subprocess.run(["ip", "link", "add", "weave", "type", "bridge"], capture_output=True, check=False)
+    run("ip", "link", "set", "weave", "up")
+    run("ip", "addr", "replace", f"{ip}/{LENGTH}", "dev", "weave")
+    return ip
+
+
+def attach(container: str) -> str:
+    """Plug a container in."""
+    pid = run("docker", "inspect", "-f", "{{.State.Pid}}", container)
+    ip, outer = give(container), f"vethwl{pid}"
+    inside = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip")
+    found = subprocess.run([*inside, "link", "show", "ethwe"], capture_output=True, check=False)
+    if found.returncode:
+        run("ip", "link", "add", outer, "type", "veth", "peer", "name", "ethwe", "netns", f"/proc/{pid}/ns/net")
+        run("ip", "link", "set", outer, "master", "weave", "up")
+    run(*inside, "link", "set", "ethwe", "up")
+    run(*inside, "addr", "replace", f"{ip}/{LENGTH}", "dev", "ethwe")
+    return ip
+
+
+def detach(container: str) -> str:
+    """Unplug it; nothing is printed when it was not plugged in."""
+    pid = run("docker", "inspect", "-f", "{{.State.Pid}}", container)
+    table = load("addresses")
+    ip = table.pop(container, "")
+    keep("addresses", table)
+    if pid != "0":
+        inside = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip")
+        subprocess.run([*inside, "link", "del", "ethwe"], capture_output=True, check=False)
+    return ip
+
+
+def main() -> int:
+    """Do what the words say."""
+    with (STATE / "calls").open("a") as calls:
+        fcntl.flock(calls, fcntl.LOCK_EX)  # the tables are read and written as a whole
+        calls.write(" ".join(sys.argv[1:]) + "\n")
+        return obey(*sys.argv[1:])
+
+
+def obey(command: str = "", *words: str) -> int:
+    """Carry out one command."""
+    if (STATE / "broken").exists():
+        sys.stderr.write((STATE / "broken").read_text())
+        return 1
+    targets = load("targets")
+    if command == "connect":
+        keep("targets", targets | dict.fromkeys(words, ""))
+    elif command == "forget":
+        keep("targets", {name: "" for name in targets if name not in words})
+    elif [command, *words] == ["status", "targets"]:
+        print("\n".join(targets))
+    elif command == "expose" and not words:
+        print(expose())
+    elif command in {"attach", "detach"} and len(words) == 1:
+        print({"attach": attach, "detach": detach}[command](words[0]))
+    else:
+        sys.stderr.write("Usage: weave attach|detach|connect|forget|expose|status targets\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
