@@ -33,7 +33,9 @@ from .services_wire import NETFILTER, Wire
 PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
 CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS = "cluster_ips", "endpoints", "node_ports", "node_endpoints"
 NEAR_PORTS, NEAR_ENDPOINTS = "near_ports", "near_endpoints"
-AFFINITY = "affinity"
+AFFINITY, NEAR_AFFINITY = "affinity", "near_affinity"
+PICKED_BY = {AFFINITY: (ENDPOINTS, NODE_ENDPOINTS), NEAR_AFFINITY: (NEAR_ENDPOINTS,)}
+"""The maps that numbers remembered for clients are numbers of."""
 MAPS = (CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS, NEAR_PORTS, NEAR_ENDPOINTS)
 VERDICTS = (CLUSTER_IPS, NODE_PORTS, NEAR_PORTS)
 MASQUERADE_BIT = 0x4000
@@ -187,7 +189,7 @@ def script(table: str, node: str, chains: Mapping[str, list[str]], pods: str) ->
         NODE_ENDPOINTS: f"typeof {pick};",
         NEAR_PORTS: "type inet_proto . inet_service : verdict;",
         NEAR_ENDPOINTS: f"typeof {pick};",
-        AFFINITY: f"type ipv4_addr . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;",
+        **dict.fromkeys(PICKED_BY, f"type ipv4_addr . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;"),
     }
     lines = [head_of(table, node), *(f"add map ip {table} {name} {{ {body} }}" for name, body in maps.items())]
     lines += loops_text(table, pods)
@@ -208,7 +210,8 @@ def pick_messages(table: str, chain: str) -> list[bytes]:
     near = NEAR_ENDPOINTS if kind == "near" else NODE_ENDPOINTS
     endpoints, register = (ENDPOINTS, 9) if kind == "count" else (near, 10)
     pick = wire_words.Pick(endpoints, register, count, MASQUERADE_BIT if kind == "port" else 0)
-    return wire_words.chain_messages(table, chain, wire_words.pick_rules(pick, AFFINITY, sticky_s))
+    affinity = NEAR_AFFINITY if kind == "near" else AFFINITY
+    return wire_words.chain_messages(table, chain, wire_words.pick_rules(pick, affinity, sticky_s))
 
 
 def _parts(chain: str) -> tuple[str, int, int]:
@@ -280,24 +283,31 @@ class Nftables:
 
     def _remembered(self, delete: Iterable[Rule], add: Iterable[Rule]) -> list[bytes]:
         """Return what keeps clients with their endpoints when those get other numbers, and frees them of lost ones."""
-        old, new = dict[bytes, dict[bytes, bytes]](), dict[bytes, dict[bytes, bytes]]()
-        for rule in delete:
-            if rule.table in (ENDPOINTS, NODE_ENDPOINTS):
-                old.setdefault(rule.key[:-4], {})[rule.key[-4:]] = rule.value
-        if not old:
-            return []
-        for rule in add:
-            if rule.table in (ENDPOINTS, NODE_ENDPOINTS):
-                new.setdefault(rule.key[:-4], {})[rule.value] = rule.key[-4:]
+        asked = list[bytes]()
+        for affinity, tables in PICKED_BY.items():
+            old, new = dict[bytes, dict[bytes, bytes]](), dict[bytes, dict[bytes, bytes]]()
+            for rule in delete:
+                if rule.table in tables:
+                    old.setdefault(rule.key[:-4], {})[rule.key[-4:]] = rule.value
+            for rule in add:
+                if rule.table in tables:
+                    new.setdefault(rule.key[:-4], {})[rule.value] = rule.key[-4:]
+            asked += self._renumbered(affinity, old, new) if old else []
+        return asked
+
+    def _renumbered(
+        self, affinity: str, old: Mapping[bytes, Mapping[bytes, bytes]], new: Mapping[bytes, Mapping[bytes, bytes]]
+    ) -> list[bytes]:
+        """Return the changes of one map of clients; ``old``: endpoints by service and number, ``new``: the reverse."""
         gone, moved = list[bytes](), list[wire_words.Remembered]()
-        for one in wire_words.remembered(self._wire, self._name, AFFINITY):
+        for one in wire_words.remembered(self._wire, self._name, affinity):
             service = one.key[4:] if one.key[4:] in old else one.key[8:]
             place = old.get(service, {}).get(one.number)
             if place is not None:
                 gone.append(one.key)
                 if number := new.get(service, {}).get(place):
                     moved.append(one._replace(number=number))
-        return wire_words.remembering_messages(self._name, AFFINITY, gone, moved)
+        return wire_words.remembering_messages(self._name, affinity, gone, moved)
 
     def tidy(self, rules: Rules) -> None:
         """Remove chains that nothing goes to, given all elements of the maps."""

@@ -91,6 +91,24 @@ def test_clients_stay_with_their_endpoint_until_it_goes(machine: Machine) -> Non
         assert gone not in seen
 
 
+def test_clients_in_the_cluster_stay_with_theirs_at_a_node_port_of_policy_local(machine: Machine) -> None:
+    own = {"node_port": 30081, "node_endpoints": [[PODS["pod3"], 8080]], "keep_source": True, "affinity_s": 600}
+    machine.declare(**{"web:80": entry("100.0.0.2", *PODS, **own)})
+    first = {client: machine.ask(machine.node_ip, 30081, count=10, pod=client) for client in ("", *PODS)}
+    if machine.mode == "ipvs":  # it cannot tell clients in the cluster apart: they get the node's own endpoints
+        assert all(seen == {"pod3": 10} for seen in first.values()), first
+        return
+    assert all(len(seen) == 1 for seen in first.values()), first
+    chosen = {client: next(iter(seen)) for client, seen in first.items()}
+    gone = chosen["pod4"]
+    left = [name for name in PODS if name != gone]
+    machine.declare(**{"web:80": entry("100.0.0.2", *left, **own)})
+    for client, former in chosen.items():
+        seen = machine.ask(machine.node_ip, 30081, count=10, pod=client)
+        assert len(seen) == 1
+        assert (set(seen) == {former}) == (former != gone), (client, former, seen)
+
+
 def test_udp_clients_leave_an_endpoint_that_is_gone(machine: Machine) -> None:
     udp = {"protocol": "UDP", "port": 53}
     machine.declare(**{"dns:53": entry("100.0.0.2", **udp)})
