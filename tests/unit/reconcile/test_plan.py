@@ -99,6 +99,31 @@ def test_a_deletion_shows_what_goes(cluster: Cluster):
     assert running(cluster)
 
 
+def service(**selector: str) -> JsonObject:
+    metadata = {"name": "web", "namespace": "default"}
+    ports = [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    spec = {"type": "ClusterIP", "clusterIP": "100.0.0.7", "ports": ports, "selector": selector}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def test_new_pods_are_behind_their_service_as_if_they_were_ready(cluster: Cluster):
+    web = pod()
+    web["metadata"]["labels"] = {"app": "web"}
+    answer = ask(cluster, ("create", service(app="web")), ("create", web))
+    rules = answer["nodes"][NAME]["diff"]["services"]["after"]
+    assert rules["default/web:80"]["endpoints"] == [["10.244.0.2", 8080]]
+    assert answer["messages"] == ["rules, names and paths are shown as they will be when 1 new pod is ready"]
+
+
+def test_a_pod_that_cannot_start_is_behind_no_service(cluster: Cluster):
+    container = {"name": "app", "image": IMAGE, "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    web = pod(containers=[container])
+    web["metadata"]["labels"] = {"app": "web"}
+    answer = ask(cluster, ("create", service(app="web")), ("create", web))
+    assert "services" not in answer["nodes"][NAME]["diff"], "nftables has no rule of a service without endpoints"
+    assert answer["messages"] == ['Pod default/web: app: CreateContainerConfigError configmap "settings" not found']
+
+
 def test_init_containers_are_shown_with_what_follows_them(cluster: Cluster):
     diff = ask(cluster, ("create", pod(initContainers=[{"name": "one", "image": IMAGE}])))["nodes"][NAME]["diff"]
     states = {key.partition("/")[2]: one["state"] for key, one in diff["containers"]["after"].items()}
