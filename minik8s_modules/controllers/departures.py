@@ -20,7 +20,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.controllers.pod_gc import failed
 from minik8s_modules.controllers.steps import Create, Delete, Patch, Step
 from minik8s_modules.controllers.taking import take_all
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NODE
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def _uid_of(note: JsonObject) -> str:
     return objects.name(note).removeprefix("moved-")
 
 
-class DepartureController:
+class DepartureController(Looping):
     """Empties nodes that leave."""
 
     def __init__(self, context: Context) -> None:
@@ -130,14 +130,6 @@ class DepartureController:
         self._nodes = self._loop.watch(NODE, _leaving_key)
         self._pods = self._loop.reads(POD, BY_NODE)
         self._notes = self._loop.reads(CONTROLLER_REVISION)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Look at one node.
@@ -170,7 +162,7 @@ def fresh(context: Context, pods: Iterable[JsonObject]) -> list[JsonObject]:
     return found
 
 
-class ReturnController:
+class ReturnController(Looping):
     """Makes noted pods anew."""
 
     def __init__(self, context: Context) -> None:
@@ -179,14 +171,6 @@ class ReturnController:
         self._notes = self._loop.watch(CONTROLLER_REVISION, _note_key)
         self._loop.watch(POD, self._gone_key)
         self._nodes = self._loop.watch(NODE, self._staying_keys)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Look at one note.

@@ -23,7 +23,7 @@ from minik8s_modules.controllers.endpoints_of_pods import (
     reference,
 )
 from minik8s_modules.controllers.endpointslices import HEADLESS_LABEL, read_of, selecting
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL, BY_NAMESPACE, selected
 
 MANAGED_BY, MANAGER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
@@ -80,7 +80,7 @@ def _address(service: JsonObject, offer: Offer) -> JsonObject:
     return {**address, "targetRef": reference(offer.pod)}
 
 
-class EndpointsController:
+class EndpointsController(Looping):
     """Keeps the Endpoints of Services that have a selector."""
 
     def __init__(self, context: Context) -> None:
@@ -89,14 +89,6 @@ class EndpointsController:
         self._services = self._loop.watch_own(SERVICE)
         self._pods = self._loop.watch(POD, self._of_pod, BY_NAMESPACE, BY_LABEL)
         self._endpoints = self._loop.watch_own(ENDPOINTS)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Write the Endpoints of one Service.

@@ -27,7 +27,7 @@ from minik8s_modules.controllers.endpoints_of_pods import (
     offers,
     reference,
 )
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL, BY_NAMESPACE, selected
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -225,7 +225,7 @@ def is_mirrored(service: JsonObject | None, endpoints: JsonObject | None) -> boo
     return objects.labels(endpoints).get(SKIP_MIRROR) != "true" and LEADER not in marks
 
 
-class EndpointSliceController:
+class EndpointSliceController(Looping):
     """Keeps the slices of all Services; one key is one Service (or the Endpoints of its name)."""
 
     def __init__(self, context: Context) -> None:
@@ -237,14 +237,6 @@ class EndpointSliceController:
         self._slices = self._loop.watch(ENDPOINT_SLICE, _of_slice, BY_LABEL)
         self._written: dict[Key, int] = {}
         self._told: dict[Key, frozenset[str]] = {}
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Write what one Service lacks.

@@ -24,7 +24,7 @@ from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, NODE, SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.owning import with_condition
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 ACCEPTED, RESOLVED = "Accepted", "ResolvedRefs"
 """Conditions of a DNS object, as Gateway API's routes have them."""
@@ -81,7 +81,7 @@ def _with(conditions: list[JsonObject], kind: str, why: Sequence[Refusal], now: 
     return with_condition(conditions, wanted)
 
 
-class RouteController:
+class RouteController(Looping):
     """Keeps the statuses; of a refusal there is one Event until it is over."""
 
     def __init__(self, context: Context) -> None:
@@ -93,14 +93,6 @@ class RouteController:
         self._services = self._loop.watch(SERVICE, self._of_service)
         self._nodes = self._loop.watch(NODE, _of_node)
         self._told: dict[str, frozenset[Refusal]] = {}
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, _key: Key) -> None:
         """Decide, and write what differs.

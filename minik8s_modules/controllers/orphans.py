@@ -22,7 +22,7 @@ from minik8s_modules.controllers.departures import fresh, note_of
 from minik8s_modules.controllers.pod_gc import failed, take
 from minik8s_modules.controllers.steps import Create, Delete
 from minik8s_modules.controllers.taking import take_all
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NODE
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def decide_orphans(node: JsonObject | None, pods: Iterable[JsonObject], missing_
     return Verdict(found, None)
 
 
-class OrphanController:
+class OrphanController(Looping):
     """Deletes pods whose node is gone."""
 
     def __init__(self, context: Context) -> None:
@@ -59,14 +59,6 @@ class OrphanController:
         self._loop = Loop(context, "orphans", self.sync, workers=1)
         self._nodes = self._loop.watch(NODE, _gone)
         self._pods = self._loop.watch(POD, self._bound_to_nothing, BY_NODE)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Judge the pods of one node.

@@ -21,7 +21,7 @@ from minik8s_modules.api.pod_cidrs import ASSIGNED, QUARANTINED, claim_name, cla
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.controllers.steps import Again, Create, Delete, Step, Tell, WriteStatus
 from minik8s_modules.controllers.taking import take_all
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NODE
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
 
@@ -101,7 +101,7 @@ def _in_phase(claim: JsonObject, phase: str, message: str) -> list[Step]:
     return [] if objects.status(claim) == status else [WriteStatus(POD_CIDR, claim, status)]
 
 
-class PodCidrController:
+class PodCidrController(Looping):
     """Keeps the claims; gives ranges of ``cluster_cidr`` to Nodes that lack one, where it is not empty."""
 
     def __init__(self, context: Context, cluster_cidr: str = "") -> None:
@@ -111,14 +111,6 @@ class PodCidrController:
         self._nodes = self._loop.watch(NODE, _node_key)
         self._claims = self._loop.watch(POD_CIDR, _claim_key, BY_NODE)
         self._addresses = self._loop.watch(POD_ADDRESS, self._address_key, BY_NODE)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Look at one node.

@@ -20,7 +20,7 @@ from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers import pods as podlib
 from minik8s_modules.controllers.owning import without_condition
 from minik8s_modules.controllers.steps import Delete, Patch, Step
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NODE
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def is_out_of_service(node: JsonObject) -> bool:
     return not ready and any(taint.get("key") == OUT_OF_SERVICE for taint in objects.spec(node).get("taints") or [])
 
 
-class PodGc:
+class PodGc(Looping):
     """Collects pods."""
 
     def __init__(self, context: Context, terminated_pods: int = TERMINATED_PODS) -> None:
@@ -104,14 +104,6 @@ class PodGc:
         self._pods = self._loop.reads(POD, BY_NODE)
         self._nodes = self._loop.watch(NODE, _out_of_service_now)
         self._pods.add_handler(self._pod_changed)
-
-    def start(self) -> None:
-        """Begin when pods and nodes are known; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, _key: Key) -> None:
         """Look at all pods.

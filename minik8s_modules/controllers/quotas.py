@@ -20,7 +20,7 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers import pods as podlib
 from minik8s_modules.controllers.collector import collected_kinds
 from minik8s_modules.controllers.steps import Again, Step, WriteStatus
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NAMESPACE
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def frees(kind: Kind, old: JsonObject, new: JsonObject | None) -> bool:
     return kind in _WHOLE and objects.spec(old) != objects.spec(new)
 
 
-class QuotaController:
+class QuotaController(Looping):
     """Keeps the status of ResourceQuotas."""
 
     def __init__(self, context: Context) -> None:
@@ -71,14 +71,6 @@ class QuotaController:
         self._copies[RESOURCE_QUOTA] = self._quotas
         for kind, informer in self._copies.items():
             informer.add_handler(functools.partial(self._changed, kind))
-
-    def start(self) -> None:
-        """Begin when the quotas are known; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Count for one quota.

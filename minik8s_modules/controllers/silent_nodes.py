@@ -20,7 +20,7 @@ from minik8s_modules.controllers import pods as podlib
 from minik8s_modules.controllers.acting import Acting, Owner
 from minik8s_modules.controllers.owning import without_condition
 from minik8s_modules.controllers.steps import Again, Patch, Step
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.expectations import Expectations
 from minik8s_modules.runtime.informers import BY_NODE
 
@@ -64,7 +64,7 @@ def _unready(pod: JsonObject, now: datetime) -> Patch:
     return Patch(POD, pod, {"status": {"conditions": [*others, condition]}}, subresource="status")
 
 
-class SilentNodeController:
+class SilentNodeController(Looping):
     """Watches which nodes are ready, and the pods of those that are not."""
 
     def __init__(self, context: Context) -> None:
@@ -75,14 +75,6 @@ class SilentNodeController:
         self._nodes = self._loop.watch(NODE, self._if_it_matters)
         self._pods = self._loop.watch(POD, self._of_pod, BY_NODE)
         self._acting = Acting(context, Expectations(context.informers, context.clock), self._loop.add_after)
-
-    def start(self) -> None:
-        """Begin when nodes and pods are known; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Look at one node; a key without a name is all of them.

@@ -22,7 +22,7 @@ from minik8s_modules.controllers.acting import Acting, Owner
 from minik8s_modules.controllers.owning import without_condition
 from minik8s_modules.controllers.steps import Again, Delete, Patch, Step, Tell
 from minik8s_modules.controllers.taints import NO_EXECUTE
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.expectations import Expectations
 from minik8s_modules.runtime.informers import BY_NODE
 
@@ -96,7 +96,7 @@ def _marked(pod: JsonObject, now: datetime) -> Patch:
     return Patch(POD, pod, {"status": {"conditions": [*others, condition]}}, subresource="status")
 
 
-class TaintEvictionController:
+class TaintEvictionController(Looping):
     """Evicts by taints."""
 
     def __init__(self, context: Context) -> None:
@@ -108,14 +108,6 @@ class TaintEvictionController:
         self._pods = self._loop.watch(POD, self._of_pod, BY_NODE)
         self._nodes.add_handler(self._node_changed)
         self._acting = Acting(context, Expectations(context.informers, context.clock), self._loop.add_after)
-
-    def start(self) -> None:
-        """Begin when nodes and pods are known; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Look at one pod, or queue all pods of a node, whose key has no namespace.

@@ -19,7 +19,7 @@ from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.steps import Again, Patch, Step, Tell
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 NO_EXECUTE = "NoExecute"
@@ -116,7 +116,7 @@ def _halted_zones(nodes: Iterable[JsonObject]) -> set[tuple[str, ...]]:
 _ALL = Key("", "all")
 
 
-class TaintController:
+class TaintController(Looping):
     """Keeps the taints of all nodes."""
 
     def __init__(self, context: Context) -> None:
@@ -125,14 +125,6 @@ class TaintController:
         self._tainted_at_s: float | None = None
         self._loop = Loop(context, "taints", self.sync, workers=1)
         self._nodes = self._loop.watch(NODE, _if_it_matters)
-
-    def start(self) -> None:
-        """Begin when the nodes are known; returns at once."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._loop.stop()
 
     def sync(self, key: Key) -> None:
         """Look at all nodes.

@@ -170,6 +170,20 @@ class Loop:
             self._workers.start()
 
 
+class Looping:
+    """What lives as long as its loop: a controller makes one in ``_loop`` and has nothing else to start."""
+
+    _loop: Loop
+
+    def start(self) -> None:
+        """Begin when the copies are complete; returns at once."""
+        self._loop.start()
+
+    def stop(self) -> None:
+        """End; waits for the syncs under way."""
+        self._loop.stop()
+
+
 def own_keys(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
     """Return the key of the object that changed."""
     return [objects.key(obj) for obj in (new if new is not None else old,) if obj is not None]

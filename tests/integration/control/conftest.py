@@ -19,6 +19,7 @@ from minik8s_modules.store.etcd import EtcdStore
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.pki import write_kubeconfig
+from tests.support.playing import PlayingNode
 
 IDENTITIES = {
     "scheduler": "system:kube-scheduler",
@@ -133,3 +134,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer) -> Itera
     yield cluster
     cluster.admin.close()
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster) -> Iterator[Daemon]:
+    """Yield the controllers, running."""
+    daemon = cluster.daemon("controllers").start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def scheduler(cluster: Cluster) -> Iterator[Daemon]:
+    """Yield the scheduler, running."""
+    daemon = cluster.daemon("scheduler").start()
+    yield daemon
+    daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Iterator[PlayingNode]:
+    """Yield what plays the nodes of pods."""
+    node = PlayingNode(cluster.admin).start()
+    yield node
+    node.stop()

@@ -21,20 +21,6 @@ PATIENCE_S = 40.0
 
 
 @pytest.fixture(scope="module")
-def daemon(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("controllers").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
-def scheduler(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("scheduler").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
 def node(cluster: Cluster) -> Iterator[PlayingNode]:
     node = PlayingNode(cluster.admin, ready_s=0.1).start()
     yield node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,20 +15,6 @@ from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import PlayingNode
 
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def daemon(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("controllers").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
-def node(cluster: Cluster) -> Iterator[PlayingNode]:
-    node = PlayingNode(cluster.admin).start()
-    yield node
-    node.stop()
 
 
 def workload(kind: str, name: str, space: str, **spec: Any) -> dict[str, Any]:

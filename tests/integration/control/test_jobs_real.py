@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,20 +21,6 @@ from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import ENDS, PlayingNode
 
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def daemon(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("controllers").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
-def node(cluster: Cluster) -> Iterator[PlayingNode]:
-    node = PlayingNode(cluster.admin).start()
-    yield node
-    node.stop()
 
 
 def job(name: str, space: str, ends: str = "Succeeded", **spec: Any) -> dict[str, Any]:

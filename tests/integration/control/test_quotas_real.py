@@ -21,13 +21,6 @@ PATIENCE_S = 40.0
 
 
 @pytest.fixture(scope="module")
-def daemon(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("controllers").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer, cluster: Cluster) -> Iterator[ApiClient]:
     """A client of another API server on the same etcd."""
     server = ApiServerProcess(tmp_path_factory.mktemp("second") / "api", etcd.endpoint).start()

@@ -17,13 +17,6 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 @pytest.fixture(scope="module")
-def daemon(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("controllers").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
 def playing(cluster: Cluster) -> Iterator[PlayingNode]:
     node = PlayingNode(cluster.admin).start()
     yield node

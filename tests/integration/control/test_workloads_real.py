@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,20 +14,6 @@ from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import STUCK, PlayingNode
 
 PATIENCE_S = 40.0
-
-
-@pytest.fixture(scope="module")
-def daemon(cluster: Cluster) -> Iterator[Daemon]:
-    daemon = cluster.daemon("controllers").start()
-    yield daemon
-    daemon.stop()
-
-
-@pytest.fixture(scope="module")
-def node(cluster: Cluster) -> Iterator[PlayingNode]:
-    node = PlayingNode(cluster.admin).start()
-    yield node
-    node.stop()
 
 
 def workload(kind: str, name: str, space: str, replicas: int = 3, **spec: Any) -> dict[str, Any]:
