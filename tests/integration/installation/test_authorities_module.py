@@ -24,7 +24,7 @@ with patch_module_args(json.load(sys.stdin)):
 """
 
 
-def run(name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+def run(name: str, /, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
     """Run a module and return its result."""
     utils = LIBRARY.parent / "minik8s_modules" / "module_utils"
     argv = [sys.executable, "-c", RUN, str(LIBRARY), str(utils), name]

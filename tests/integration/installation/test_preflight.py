@@ -27,11 +27,13 @@ def book(tmp_path: Path) -> Path:
     return path
 
 
-def run(book: Path, *nodes: str, **variables: object) -> tuple[int, str, set[str]]:
+def run(book: Path, *nodes: str, etcd: dict[str, None] | None = None, **variables: object) -> tuple[int, str, set[str]]:
     """Install nothing on machines that are all this one; return code, words, and the machines that were touched."""
     local = {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3", **variables}
     control: dict[str, object] = {"vars": {"preflight_control_plane_ports": []}, "hosts": {"control1": None}}
     groups = {"control_plane": control, "nodes": {"hosts": dict.fromkeys(nodes)}}
+    if etcd:
+        groups["etcd"] = {"hosts": etcd}
     inventory = book.with_name("hosts.yml")
     inventory.write_text(yaml.safe_dump({"all": {"vars": local, "children": groups}}))
     argv = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(book)]
@@ -57,3 +59,9 @@ def test_a_value_that_a_later_role_refuses_stops_all_machines(book: Path) -> Non
     assert (code, touched) == (2, set())
     assert "value of control_plane_drift must be one of: normal, fast, got: often" in words
     assert "argument 'minik8s_cadvisor_port' is of type str" in words
+
+
+def test_an_even_number_of_members_of_etcd_stops_all_machines(book: Path) -> None:
+    code, words, touched = run(book, "control1", etcd={"control1": None, "control2": None})
+    assert (code, touched) == (2, set())
+    assert "etcd gets 2 members (control1, control2): they must be odd in number" in words
