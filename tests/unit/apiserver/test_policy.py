@@ -203,6 +203,30 @@ def test_ranges_of_pod_addresses_are_claimed_by_those_who_give_them_and_freed_by
         assert not access.allowed(who, Attributes("delete", "minik8s.io", "podcidrs", "", "10.244.1.0-24"))
 
 
+def test_tokens_of_newcomers_are_claimed_by_the_signer_and_settings_shared_by_the_reconciler(
+    backend: Backend, access: Access
+):
+    ensure_policy(backend)
+    signer, reconciler = User("system:minik8s:certificates", ()), User("system:minik8s:reconciler", ())
+    token = Attributes("update", "", "secrets", "kube-system", "bootstrap-token-abcdef")
+    assert access.allowed(signer, token)
+    assert not access.allowed(signer, token._replace(namespace="default"))
+    assert not access.allowed(signer, token._replace(verb="list"))
+    shared = Attributes("update", "", "configmaps", "kube-system", "minik8s-nodes")
+    assert access.allowed(reconciler, shared)
+    assert not access.allowed(reconciler, shared._replace(name="minik8s-cluster"))
+    kind = Attributes("create", "certificates.k8s.io", "certificatesigningrequests/nodeclient")
+    assert access.allowed(User("system:bootstrap:abcdef", ("system:bootstrappers",)), kind)
+    node = User("system:node:n1", ("system:nodes",))
+    assert not access.allowed(node, kind)
+    for own in ("selfnodeclient", "selfnodeserver"):
+        assert access.allowed(node, kind._replace(resource=f"certificatesigningrequests/{own}"))
+    info = Attributes("get", "", "configmaps", "kube-public", "cluster-info")
+    nobody = User("system:anonymous", ("system:unauthenticated",))
+    assert access.allowed(nobody, info)
+    assert not access.allowed(nobody, info._replace(name="kube-root-ca.crt"))
+
+
 def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
     default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
     added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
