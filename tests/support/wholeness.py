@@ -106,7 +106,7 @@ def containers(node: str, seen: JsonObject) -> list[Container]:
             node,
             one["id"],
             one["labels"].get(LABEL + "pod-uid", ""),
-            one["labels"].get(LABEL + "container", ""),
+            "" if one["labels"].get(LABEL + "type") == "sandbox" else one["labels"].get(LABEL + "container", ""),
             int(one["labels"].get(LABEL + "attempt", -1)),
             one["state"] in {"running", "paused", "restarting"},
             one["started"],

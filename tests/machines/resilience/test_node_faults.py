@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Iterator
 
 from tests.support import backdoor, standing
 from tests.support.labcluster import LabCluster
@@ -113,14 +111,10 @@ def test_a_restarted_docker_keeps_its_containers_running(cluster: LabCluster) ->
         assert before <= running(cluster, HERE)
 
 
-def test_a_reboot_in_the_middle_of_a_rollout(cluster: LabCluster) -> None:
-    """Orderly, then without a goodbye."""
+def test_a_power_cut_in_the_middle_of_a_rollout(cluster: LabCluster) -> None:
+    """A machine that goes without a goodbye and boots again gets what the rollout had for it."""
     begin(cluster)
     with backdoor.Sampler(cluster):
-        roll(cluster)
-        cluster.lab.reboot(THERE)
-        cluster.until(lambda: rolled(cluster, 4), CHANGED_S)
-        finish(cluster, 4)
         roll(cluster)
         cluster.lab.power_cut(THERE)
         cluster.lab.start(THERE)
@@ -133,23 +127,19 @@ def kill_all(cluster: LabCluster) -> None:
     cluster.on("control1", ["sh", "-c", "systemctl kill --signal=KILL 'minik8s-*.service'"])
 
 
-@pytest.mark.parametrize("change", [roll, lambda cluster: scale(cluster, 8), lambda cluster: scale(cluster, 2)])
-def test_a_control_plane_killed_in_the_middle_of_a_change(
-    cluster: LabCluster, change: Callable[[LabCluster], None]
-) -> None:
-    """The daemons that come back go on where the others were, with nothing made twice."""
+def test_a_control_plane_killed_in_the_middle_of_a_change(cluster: LabCluster) -> None:
+    """The daemons that come back go on where the others were, with nothing made twice, and leave the rest alone."""
     begin(cluster)
-    untouched = standing.deployment("untouched", 2, standing.server_spec())
-    cluster.apply(untouched)
+    cluster.apply(standing.deployment("untouched", 2, standing.server_spec()))
     cluster.until(lambda: standing.all_ready(cluster, 2, "app=untouched"))
     before = of_app(cluster, "untouched")
     with backdoor.Sampler(cluster):
-        change(cluster)
-        time.sleep(0.5)  # somewhere in the middle: any moment is a fair one
-        kill_all(cluster)
-        wanted = cluster.until(lambda: cluster.get("deployment", "web", "-n", standing.NAMESPACE))["spec"]["replicas"]
-        cluster.until(lambda: rolled(cluster, wanted), CHANGED_S)
-        finish(cluster, wanted + 2)
+        for change, replicas in ((roll, 4), (lambda cluster: scale(cluster, 7), 7)):
+            change(cluster)
+            time.sleep(0.5)  # somewhere in the middle: any moment is a fair one
+            kill_all(cluster)
+            cluster.until(lambda replicas=replicas: rolled(cluster, replicas), CHANGED_S)  # type: ignore[misc]  # mypy cannot infer the default
+            finish(cluster, replicas + 2)
     assert of_app(cluster, "untouched") == before
 
 

@@ -239,9 +239,10 @@ RESIDENTS = {
 SFTP = "sh -c /usr/lib/openssh/sftp-server"  # sshd starts it by a shell
 
 
-def test_a_worker_shows_no_process_of_ours(stood: Standing) -> None:
+def test_a_worker_shows_no_process_of_ours(cluster: LabCluster) -> None:
     """All processes of a worker are of known programs, a minute after its last change and from then on."""
-    cluster = stood.cluster
+    cluster.apply(standing.service("web"), standing.pod("web", standing.server_spec(HERE)))
+    cluster.until(lambda: standing.all_ready(cluster, 1))
     wait_for("a worker shows no process of ours", lambda: not strangers(cluster), QUIET_S)
     for _ in range(5):
         assert not (found := strangers(cluster)), found
