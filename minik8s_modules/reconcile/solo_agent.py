@@ -7,11 +7,13 @@ started anew, which no container notices.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -287,13 +289,14 @@ class Agent:
         while not self._clock.wait(stop, UPKEEP_S):
             try:
                 with _client(self.home) as api:
-                    self._keep(api, stop)
+                    self.keep(api, stop)
             except Stopped:
                 return
             except (TemporaryError, StatusError, ConfigurationError) as error:
                 log.warning("certificates and settings were not looked at: %s", error)
 
-    def _keep(self, api: ApiClient, stop: threading.Event) -> None:
+    def keep(self, api: ApiClient, stop: threading.Event) -> None:
+        """Renew what is old, read what may have changed. Raises as the API does, and as ``joining.obtain``."""
         now = self._clock.now()
         good = client_validity(self.home.path("kubeconfig"))
         if good is None or good.renewal_due(now):
@@ -321,18 +324,10 @@ class Agent:
         self.home.write("serving.pem", certificate.decode() + request.key)
 
 
-class _client:  # noqa: N801 - a function in its use
-    """An ApiClient as the node, closed at the end."""
-
-    def __init__(self, home: Home) -> None:
-        access = load_kubeconfig(home.path("kubeconfig"))
-        self._api = ApiClient.of(access, user_agent=AGENT, timeout_s=TIMEOUT_S)
-
-    def __enter__(self) -> ApiClient:
-        return self._api
-
-    def __exit__(self, *_: object) -> None:
-        self._api.close()
+def _client(home: Home) -> AbstractContextManager[ApiClient]:
+    """Return a client as the node, which is closed at the end."""
+    access = load_kubeconfig(home.path("kubeconfig"))
+    return contextlib.closing(ApiClient.of(access, user_agent=AGENT, timeout_s=TIMEOUT_S))
 
 
 def _refusable(call: Callable[[], Any]) -> None:
