@@ -14,8 +14,7 @@ import yaml
 
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
 from minik8s_modules.api.objects import JsonObject
-from tests.support.apiserver import ApiServerProcess
-from tests.support.etcd import EtcdServer
+from tests.support.apiserver import ApiServerProcess, own_server
 from tests.unit.api import samples
 
 POD = """
@@ -30,11 +29,8 @@ spec:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
-    etcd = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
-    api = ApiServerProcess(tmp_path_factory.mktemp("api"), etcd.endpoint).start()
-    yield api
-    api.stop()
-    etcd.stop()
+    with own_server(tmp_path_factory.mktemp("server")) as api:
+        yield api
 
 
 class Kubectl:

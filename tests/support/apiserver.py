@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ import psutil
 import yaml
 
 from minik8s_modules.apiserver.keys import key_ring, write_new
-from tests.support.etcd import free_port
+from tests.support.etcd import EtcdServer, free_port
 from tests.support.kubectl import kubectl_path
 from tests.support.pki import Authority, Certificate, write_kubeconfig
 
@@ -204,3 +205,15 @@ class ApiServerProcess:
         told = f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}\n{self.log.read_text()[-3000:]}"
         assert not check or done.returncode == 0, told
         return done
+
+
+@contextlib.contextmanager
+def own_server(folder: Path, **overrides: Any) -> Iterator[ApiServerProcess]:
+    """Run an API server on an etcd of its own; ``overrides`` are keys of its configuration."""
+    etcd = EtcdServer(folder / "etcd").start()
+    api = ApiServerProcess(folder / "api", etcd.endpoint, **overrides)
+    try:
+        yield api.start()
+    finally:
+        api.stop()
+        etcd.stop()

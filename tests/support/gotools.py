@@ -1,23 +1,21 @@
 """Programs in Go, built once from the Go module proxy into ``.cache``, at versions named here.
 
 Each is built in a module of its own that requires nothing else, so with the versions its authors chose; checksums are
-those of Go's checksum database. ``go`` is this machine's from 1.24 on, else Debian trixie's, unpacked and not
-installed. Helm and stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second.
+those of Go's checksum database. ``go`` is the one that builds CoreDNS (``roles/coredns/files/build.py``). Helm and
+stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.clients import CACHE, locked, partial, run
-from tests.support.debian import unpack
 
-OLDEST = (1, 24)
+BUILDER = Path(__file__).resolve().parents[2] / "roles" / "coredns" / "files"
+FIND = "import build; build.cache().mkdir(parents=True, exist_ok=True); print(build.find_go(''))"
 
 
 class Tool(NamedTuple):
@@ -74,31 +72,9 @@ def _build(wanted: Tool, work: Path, output: Path) -> None:
 
 
 def _go() -> Path:
-    found = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if found and _version(Path(found)) >= OLDEST:
-        return Path(found)
-    root = CACHE / "go-1.24"
-    with locked(root) as missing:
-        if missing:
-            with tempfile.TemporaryDirectory(prefix="golang-") as folder:
-                work = Path(folder)
-                work.chmod(0o755)
-                tree = unpack("trixie", ["golang-1.24-go", "golang-1.24-src"], work)
-                _assemble(tree, partial(root))
-            partial(root).replace(root)
-    return root / "bin" / "go"
-
-
-def _assemble(tree: Path, target: Path) -> None:
-    """Join Debian's two halves, which refer to each other by absolute links, to one GOROOT."""
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(tree / "usr/share/go-1.24", target, symlinks=False, ignore_dangling_symlinks=True)
-    shutil.copytree(tree / "usr/lib/go-1.24", target, symlinks=False, ignore_dangling_symlinks=True, dirs_exist_ok=True)
-
-
-def _version(go: Path) -> tuple[int, int]:
-    found = re.search(r"go(\d+)\.(\d+)", run([str(go), "version"]))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    """Return a Go that is new enough, found or fetched as for CoreDNS."""
+    with locked(CACHE / "go-found"):
+        return Path(run([sys.executable, "-c", FIND], cwd=BUILDER).strip())
 
 
 if __name__ == "__main__":

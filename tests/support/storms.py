@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from minik8s_modules.api.kinds import EVENT, Kind
-from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import EVENT, POD, Kind
+from minik8s_modules.base.clock import SystemClock, rfc3339
+from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.runtime.controller import Context
@@ -26,6 +31,31 @@ class Controller(Protocol):
 
     def stop(self) -> None:
         """End."""
+
+
+class Readier:
+    """Plays the nodes: makes pods ready, in a thread of its own."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.01):
+            for pod in self._api.list(POD).items:
+                if objects.status(pod) or objects.is_deleting(pod):
+                    continue
+                ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(SystemClock().now())}
+                body = {"status": {"phase": "Running", "conditions": [ready]}}
+                with contextlib.suppress(StatusError, TemporaryError):
+                    self._api.patch(POD, objects.name(pod), objects.namespace(pod), body, subresource="status")
 
 
 class StormyApi(FakeApi):

@@ -1,4 +1,4 @@
-"""The installed cluster, and a namespace of its own for each module."""
+"""A namespace of the installed cluster for each module."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
-from tests.support.installed import KUBECONFIG, Installed
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Installed]:
-    if not KUBECONFIG.exists():
-        pytest.fail(f"{KUBECONFIG} does not exist: run `make cluster` first")
-    made = Installed()
-    made.until(made.whole, 30, "the cluster is not whole before the test")
-    yield made
-    made.close()
+from tests.support.installed import Installed
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from minik8s_modules.cli.main import main
-from tests.support.apiserver import ApiServerProcess
-from tests.support.etcd import EtcdServer
+from tests.support.apiserver import ApiServerProcess, own_server
 
 
 class Done(NamedTuple):
@@ -31,13 +30,8 @@ class Done(NamedTuple):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     """A running API server."""
-    etcd = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
-    api = ApiServerProcess(tmp_path_factory.mktemp("api"), etcd.endpoint)
-    try:
-        yield api.start()
-    finally:
-        api.stop()
-        etcd.stop()
+    with own_server(tmp_path_factory.mktemp("server")) as api:
+        yield api
 
 
 class Cli:

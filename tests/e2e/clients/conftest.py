@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.apiserver import ApiServerProcess
-from tests.support.etcd import EtcdServer
+from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.installed import Installed
 
 
@@ -23,11 +22,8 @@ class Running(NamedTuple):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
-    etcd = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
-    api = ApiServerProcess(tmp_path_factory.mktemp("api"), etcd.endpoint).start()
-    yield api
-    api.stop()
-    etcd.stop()
+    with own_server(tmp_path_factory.mktemp("server")) as api:
+        yield api
 
 
 @pytest.fixture

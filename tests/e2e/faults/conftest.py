@@ -1,4 +1,4 @@
-"""The installed cluster for fault tests, and a namespace whose end must leave nothing behind."""
+"""For fault tests: a namespace whose end must leave nothing behind."""
 
 from __future__ import annotations
 
@@ -9,20 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
-from tests.support.installed import KUBECONFIG, Installed
+from tests.support.installed import Installed
 from tests.support.orphans import added, descriptors, leaking, lost, picture, settled
 
 SETTLES_S = 15.0  # what ends by itself after the last pod has gone: sandboxes' devices, written files
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Installed]:
-    if not KUBECONFIG.exists():
-        pytest.fail(f"{KUBECONFIG} does not exist: run `make cluster` first")
-    made = Installed()
-    made.until(made.whole, 30, "the cluster is not whole before the test")
-    yield made
-    made.close()
 
 
 @pytest.fixture

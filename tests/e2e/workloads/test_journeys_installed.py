@@ -9,17 +9,7 @@ import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
 from tests.support import journeys
-from tests.support.installed import KUBECONFIG, Installed
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Installed]:
-    if not KUBECONFIG.exists():
-        pytest.fail(f"{KUBECONFIG} does not exist: run `make cluster` first")
-    made = Installed()
-    made.until(made.whole, 30, "the cluster is not whole before the test")
-    yield made
-    made.close()
+from tests.support.installed import Installed
 
 
 @pytest.fixture

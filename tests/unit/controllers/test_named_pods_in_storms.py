@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,16 +9,13 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, POD, STATEFUL_SET, Kind
-from minik8s_modules.base.clock import SystemClock, rfc3339
-from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.daemon_pods import node_of
 from minik8s_modules.controllers.daemonsets import DaemonSetController
 from minik8s_modules.controllers.pods import is_ready
 from minik8s_modules.controllers.statefulsets import StatefulSetController
-from tests.support.storms import Manager, StormyApi
+from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
@@ -31,33 +27,6 @@ WORKLOADS: dict[Kind, dict[str, Any]] = {
     STATEFUL_SET: {"updateStrategy": STATE_ROLL, "replicas": COPIES, "serviceName": "peers"},
 }
 MOST_MISSING = {DAEMON_SET: 2, STATEFUL_SET: 1}
-
-
-class Readier:
-    """Makes pods ready."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self._api = api
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._over.set()
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        while not self._over.wait(0.01):
-            for pod in self._api.list(POD).items:
-                if objects.status(pod):
-                    continue
-                ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(SystemClock().now())}
-                status = {"status": {"phase": "Running", "conditions": [ready]}}
-                try:
-                    self._api.patch(POD, objects.name(pod), SPACE, status, subresource="status")
-                except (StatusError, TemporaryError):
-                    continue
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,14 +10,13 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET, Kind
-from minik8s_modules.base.clock import SystemClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers import revisions
 from minik8s_modules.controllers.deployments import DeploymentController
 from minik8s_modules.controllers.pods import is_active, is_ready
 from minik8s_modules.controllers.replicasets import ReplicaSetController
-from tests.support.storms import Manager, StormyApi
+from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
@@ -45,37 +43,6 @@ class CountedApi(StormyApi):
                 self.least_ready = min(self.least_ready, sum(map(is_ready, active)))
 
 
-class Node:
-    """Makes pods ready, as an informer's handler of its own thread."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self._api = api
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._over.set()
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        while not self._over.wait(0.01):
-            for pod in self._api.list(POD).items:
-                if not objects.status(pod) and not objects.is_deleting(pod):
-                    ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(SystemClock().now())}
-                    try:
-                        self._api.patch(
-                            POD,
-                            objects.name(pod),
-                            SPACE,
-                            {"status": {"phase": "Running", "conditions": [ready]}},
-                            subresource="status",
-                        )
-                    except (StatusError, TemporaryError):
-                        continue
-
-
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> CountedApi:
     return CountedApi(getattr(request, "param", 1))
@@ -83,11 +50,11 @@ def api(request: pytest.FixtureRequest) -> CountedApi:
 
 @pytest.fixture
 def manager(api: CountedApi) -> Iterator[Manager]:
-    manager, node = Manager(api, ReplicaSetController, DeploymentController), Node(api)
+    manager, readier = Manager(api, ReplicaSetController, DeploymentController), Readier(api)
     manager.start()
     yield manager
     api.stormy = False
-    node.stop()
+    readier.stop()
     manager.stop()
 
 
