@@ -38,6 +38,10 @@ def cluster(installed: LabCluster) -> Iterator[LabCluster]:
     """The cluster, whole before and after the test; what a test made in the namespace goes with it."""
     assert_whole(installed)
     yield installed
+    for machine in (*installed.control, *installed.workers):  # where a test has failed half-way
+        installed.lab.start(machine)
+        installed.lab.rejoin(machine)
+    installed.until(installed.ready_nodes)
     installed.kubectl("delete", "ingresses,services,deployments,statefulsets,pods", "--all", "-n", standing.NAMESPACE)
     installed.until(lambda: not standing.pods(installed), told="the test's pods do not end")
     assert_whole(installed)

@@ -71,11 +71,12 @@ def ask(address: str, port: int, host: str = "") -> str:
 
 
 class Standing(NamedTuple):
-    """The cluster with the pods of these tests, by name: their uids; and the service ``away`` as the API has it."""
+    """The cluster; by pods' names their uids; the service ``away`` as the API has it; what clients counted before."""
 
     cluster: LabCluster
     uids: dict[str, str]
     away: JsonObject
+    begun: dict[str, standing.Tally]
 
     def app(self, pod: str) -> Container:
         """Return the newest container of a pod, asked of its node's Docker through SSH: no API is needed."""
@@ -87,9 +88,10 @@ class Standing(NamedTuple):
         raise AssertionError(f"no container of pod {pod} anywhere")
 
     def tally(self, pod: str) -> standing.Tally:
-        """Return what a client has counted."""
-        app = self.app(pod)
-        return standing.tally(self.cluster, app.node, app.id)
+        """Return what a client has counted since the beginning."""
+        app, before = self.app(pod), self.begun.get(pod, standing.Tally(0, 0, ""))
+        now = standing.tally(self.cluster, app.node, app.id)
+        return standing.Tally(now.good - before.good, now.bad - before.bad, now.last)
 
     def identities(self) -> dict[str, set[tuple[str, str]]]:
         """Return of each node the ids of running containers, with their starts."""
@@ -116,7 +118,11 @@ def stood(cluster: LabCluster) -> Standing:
     assert_whole(cluster)
     cluster.until(lambda: ask(cluster.address(HERE), 80, HOST).startswith("steady-"))
     names = {one["metadata"]["name"]: one["metadata"]["uid"] for one in standing.pods(cluster)}
-    return Standing(cluster, names, cluster.get("service", "away", "-n", standing.NAMESPACE))
+    made = Standing(cluster, names, cluster.get("service", "away", "-n", standing.NAMESPACE), {})
+    for client in ("near", "far"):
+        wait_for(f"{client} is answered", lambda client=client: made.tally(client).good > 5, 60)  # type: ignore[misc]  # mypy cannot infer the default
+        made.begun[client] = made.tally(client)
+    return made
 
 
 def kill(cluster: LabCluster, one: Container) -> None:
