@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Packs what an air-gapped machine of the control plane needs into a cache, once; prints where as JSON.
 
+    bundle.py --repository DIR
     bundle.py --repository DIR --cache DIR --prefix DIR --python X.Y [--wheels DIR]
 
-Two archives, each unpacked below the prefix: ``requirements`` is a virtual environment with the locked requirements,
-``project`` is our own package in it, with playbooks and modules in ``share``. Both are made by pip in a virtual
-environment here; its path is then exchanged for the one it will have, and its files are compiled for that path.
+The first form prints what tells these sources from others. The second makes two archives, each unpacked below the
+prefix: ``requirements`` is a virtual environment with the locked requirements, ``project`` is our own package in it,
+with playbooks and modules in ``share``. Both are made by pip in a virtual environment here; its path is then exchanged
+for the one it will have, and its files are compiled for that path.
 """
 
 from __future__ import annotations
@@ -121,6 +123,7 @@ def pack(tree: Path, target: Path) -> None:
     def root(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
         member.uname = member.gname = "root"
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
         return member
 
     partial = target.with_suffix(".part")
@@ -134,11 +137,14 @@ def main() -> None:
     """Make what is missing; print the paths."""
     parser = argparse.ArgumentParser(description="Pack the control plane's programs into a cache.")
     parser.add_argument("--repository", required=True, help="the sources")
-    parser.add_argument("--cache", required=True, help="the folder that keeps the archives")
-    parser.add_argument("--prefix", required=True, help="the folder that the archives will be unpacked to")
-    parser.add_argument("--python", required=True, help="version of the other machine's /usr/bin/python3, as 3.11")
+    parser.add_argument("--cache", default="", help="the folder that keeps the archives")
+    parser.add_argument("--prefix", default="", help="the folder that the archives will be unpacked to")
+    parser.add_argument("--python", default="", help="version of the other machine's /usr/bin/python3, as 3.11")
     parser.add_argument("--wheels", default="", help="folder with wheels of the requirements; none asks pip's index")
     given = parser.parse_args()
+    if not given.cache:
+        sys.stdout.write(digest(Path(given.repository), SOURCES) + "\n")
+        return
     told = (given.prefix, given.python)
     names = {
         "requirements": digest(Path(given.repository), ["requirements.txt"], *told),
