@@ -78,6 +78,7 @@ class LabCluster:
         memory_mib: Of a UML machine.
         control_is_node: Whether machines of the control plane are nodes as well; None: where there are no workers.
         spare: Further machines, switched on and in no group: to be added later. They are called spare1...
+        beside: Folders of ``inventory/`` that are read beside the written inventory, and win.
         install: Whether entering installs the cluster; else ``install`` does.
     """
 
@@ -93,6 +94,7 @@ class LabCluster:
         memory_mib: int | None = None,
         control_is_node: bool | None = None,
         spare: int = 0,
+        beside: Sequence[str] = (),
         install: bool = True,
     ) -> None:
         self.lab = Lab(name)
@@ -106,6 +108,7 @@ class LabCluster:
         self.host_variables = {name: dict(given) for name, given in (host_variables or {}).items()}
         self.folder = self.lab.folder / "cluster"
         self.inventory = self.folder / "inventory"
+        self._beside = [REPOSITORY / "inventory" / folder for folder in beside]
         self._install = install
 
     # --- its life
@@ -176,7 +179,8 @@ class LabCluster:
             CommandFailed: A task failed, or a machine was not reached; ``words`` is the whole output.
         """
         path = Path(playbook) if "/" in playbook else REPOSITORY / "playbooks" / playbook
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory), str(path)]
+        argv = [str(Path(sys.executable).with_name("ansible-playbook"))]
+        argv += [word for folder in (self.inventory, *self._beside) for word in ("-i", str(folder))] + [str(path)]
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = {**inherited, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
         begun = time.monotonic()
