@@ -37,8 +37,18 @@ ONCE = (*DAEMONS, "etcd", "apiserver worker", "play")
 POLL_S = 0.05
 
 
+def is_here(process: psutil.Process) -> bool:
+    """Return whether a process is this machine's own, not one of a lab machine in namespaces of this kernel."""
+    try:
+        return Path(f"/proc/{process.pid}/ns/pid").readlink() == Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return False
+
+
 def part_of(process: psutil.Process) -> str:
     """Return which part of the cluster a process plays, "" for none."""
+    if not is_here(process):
+        return ""
     argv = process.cmdline()
     words = " ".join(argv[:3])
     for name in DAEMONS:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.installed import Installed
+from tests.support.installed import Installed, is_here
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "web.yml"
 
@@ -43,7 +43,7 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
         assert step in planned.stdout, planned.stdout
 
     cluster.kubectl("apply", *given)
-    assert cluster.minik8s("-n", namespace, "rollout", "status", "deployment/web").returncode == 0
+    assert cluster.minik8s("rollout", "status", "deployment/web", "-n", namespace).returncode == 0
     pods = set(cluster.pods(namespace))
     cluster.until(lambda: _get(host)[1] in pods, 30)
     assert {_get(host)[1] for _ in range(40)} == pods
@@ -66,11 +66,10 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
 
 
 def test_names_are_not_served_by_root() -> None:
-    def here(process: psutil.Process) -> bool:
+    def serves(process: psutil.Process) -> bool:
         try:
-            same = Path(f"/proc/{process.pid}/ns/pid").readlink() == Path("/proc/self/ns/pid").readlink()
-            return same and "-conf=/var/lib/minik8s/dns/Corefile" in process.cmdline()
-        except (OSError, psutil.Error):
+            return is_here(process) and "-conf=/var/lib/minik8s/dns/Corefile" in process.cmdline()
+        except psutil.Error:
             return False
 
-    assert [one.username() for one in psutil.process_iter() if here(one)] == ["minik8s-dns"]
+    assert [one.username() for one in psutil.process_iter() if serves(one)] == ["minik8s-dns"]
