@@ -3,7 +3,9 @@
 One VXLAN device. A peer's pods are routed to the first address of the peer's range, which is nobody's; a permanent
 neighbour gives it a MAC that is computed from the peer's name, and the FDB entry of that MAC is the peer's machine. So
 each side knows all it needs from the declaration alone. With ``direct``, a peer in the same network as this machine is
-routed to without a tunnel. Routes leave from the gateway's address: it is one that the peer can route back to.
+routed to without a tunnel. Routes leave from the gateway's address: it is one that the peer can route back to. The
+device has it as well, for masquerading takes an address of the device that a packet leaves by: of a device without one
+it takes any of the machine's, and the answer to that would not come back through the tunnel.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from .faults import KeyFault
+from .netlink import Address
 from .network_bridge import BridgeDriver, Observed, alias_of, check_range
 from .overlay_links import PROTOCOL, OverlayNetlink, OverlayRoute, Tunnel
 from .schema import FLAG, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
@@ -89,6 +92,7 @@ class VxlanDriver(BridgeDriver):
             **super().declared(node, entry, observed),
             "underlay": _needed(entry),
             "vxlan": _told(overlay["device"], entry["mtu"], _tunnel(node, overlay), alias_of(node)),
+            "end": f"{entry['gateway']}/32",
             "forwarding": _lines(f"{way.mac} at {way.machine}" for way in hops),
             "neighbours": _lines(f"{way.hop} is {way.mac}" for way in hops),
             "routes": _lines(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found),
@@ -106,6 +110,11 @@ class VxlanDriver(BridgeDriver):
             **super().found(node, entry, observed),
             "underlay": _needed(entry) if fits else seen,
             "vxlan": told,
+            "end": _lines(
+                f"{each.ip}/{each.prefix_length}"
+                for each in observed.addresses
+                if link and each.ifindex == link.ifindex
+            ),
             "forwarding": _lines(f"{mac} at {machine}" for mac, machine in overlay.forwarding),
             "neighbours": _lines(f"{hop} is {mac}" for hop, mac in overlay.neighbours),
             "routes": _lines(
@@ -120,6 +129,7 @@ class VxlanDriver(BridgeDriver):
         mending: dict[str, Callable[[Context, Mapping[str, Any], OverlayNetlink], None]] = {
             "underlay": _refuse_underlay,
             "vxlan": _mend_vxlan,
+            "end": _mend_end,
             "forwarding": _mend_forwarding,
             "neighbours": _mend_neighbours,
             "routes": _mend_routes,
@@ -227,6 +237,17 @@ def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetl
         link = netlink.link(name)
     context.checkpoint("set overlay")
     netlink.set_link(link.ifindex if link else 0, up=True, mtu=entry["mtu"], alias=mark)
+
+
+def _mend_end(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    index, _ways, _underlay_seen = _seen(entry, netlink)
+    wanted = Address(index, entry["gateway"], 32)
+    for other in netlink.addresses():
+        if other.ifindex == index and other != wanted:
+            context.checkpoint("delete end")
+            netlink.delete_address(other)
+    context.checkpoint("add end")
+    netlink.add_address(wanted)
 
 
 def _seen(entry: Mapping[str, Any], netlink: OverlayNetlink) -> tuple[int, list[Way], Underlay]:

@@ -23,7 +23,7 @@ from minik8s_modules.module_utils.minik8s.section import Request, context_for, r
 given = json.load(sys.stdin)
 check = given.pop("check")
 request = Request(given.pop("node"), docker_socket="/none", **given)
-print(json.dumps(run_pass(Network(), request, context_for(request), check=check)))
+print(json.dumps(run_pass(Network(), request, context_for(request, budget_s=60.0), check=check)))
 """
 
 
@@ -138,6 +138,8 @@ def test_pods_of_two_nodes_reach_each_other_and_an_empty_set_leaves_nothing(mach
     assert two.reaches("10.77.1.7") == "yes"
     assert one.reaches("10.77.2.7", from_pod=False) == "yes"
     assert "10.77.2.0/24 via 10.77.2.0 dev mk8t-vx" in one.inside("ip", "route")
+    # what is masqueraded into the tunnel leaves from an address that the other side routes back into it
+    assert "inet 10.77.1.1/32" in one.inside("ip", "addr", "show", "dev", "mk8t-vx")
     command("ip", "-n", one.netns, "link", "del", "pod")
     assert one.run({})["changed"]
     assert one.traces() == before
@@ -173,6 +175,8 @@ HARMS = {
     "bridge fdb del MAC dev mk8t-vx dst 192.0.2.2 self": "forwarding",
     "bridge fdb add 02:00:00:00:00:01 dev mk8t-vx dst 192.0.2.99 self": "forwarding",
     "ip neigh del 10.77.2.0 dev mk8t-vx": "neighbours",
+    "ip addr flush dev mk8t-vx": "end",
+    "ip addr add 10.99.0.1/32 dev mk8t-vx": "end",
     "ip route del 10.77.2.0/24": "routes",
     "ip addr flush dev mk8t-br": "address",
 }

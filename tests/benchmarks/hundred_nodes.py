@@ -1,0 +1,196 @@
+"""A hundred nodes by name that are all this machine: ``python -m tests.benchmarks.hundred_nodes``, some four minutes.
+
+First the executor alone: each name has a folder of its own, and one file in it (section ``volumes``) is what changes.
+One item a node at once, as a changed object of all of them causes; counted from the first submission to the last
+answer, CPU by side: here (runner, play, workers) and on the node (warm interpreter, modules).
+
+Then a whole cluster that has these nodes and nothing to do. The range of its pods has room for one node only, so the
+others have no network of their own to quarrel about. CPU by process in a window without observations; the observation
+that each node has every five minutes is asked of all at once by annotation, and its cost spread over the 300 s.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import NODE
+from minik8s_modules.reconcile.items import SectionRequest, WorkItem
+from minik8s_modules.reconcile.runner import PLAYBOOK
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.service_reach import cpu_s
+from tests.integration.executor.conftest import LOCAL, Lab, peer_pid, wait_for
+from tests.integration.reconcile.conftest import Cluster
+from tests.support.node import SOCKET
+
+COUNT, CHANGES = 100, 3
+REACHED_S, ITEM_CPU_MS, IDLE_PERCENT = 10.0, 50.0, 15.0
+OBSERVED_EVERY_S, WINDOW_S, SETTLED_S, GIVE_UP_S = 300.0, 60.0, 10.0, 600.0
+UID = "00000000-0000-4000-8000-000000000001"
+JsonObject = dict[str, Any]
+
+
+def requests(folder: Path, text: str) -> SectionRequest:
+    """Return the section of a node whose file holds ``text``."""
+    data = base64.b64encode(text.encode()).decode()
+    entry = {"kind": "configMap", "files": {"text": {"data": data, "mode": 420}}}
+    return SectionRequest(
+        {"entries": {f"{UID}/config": entry}, "state_dir": str(folder / "s"), "run_dir": str(folder / "r")}
+    )
+
+
+def change(lab: Lab, text: str) -> float:
+    """Change the file of every node; return the seconds until the last has answered."""
+    begun, items = time.perf_counter(), []
+    for node in lab.nodes:
+        section = requests(lab.files / node, text)
+        items.append(WorkItem(uuid.uuid4().hex, node, check=False, token=(1, 1), sections={"volumes": section}))
+        lab.runner.submit(items[-1])
+    outcomes = [lab.outcome(item.id, GIVE_UP_S) for item in items]
+    spent_s = time.perf_counter() - begun
+    bad = [one for one in outcomes if one.status != "ok" or one.sections["volumes"]["errors"]]
+    assert not bad, bad[:1]
+    for node in lab.nodes:
+        (found,) = (lab.files / node / "s").glob("pods/*/volumes/config/text")
+        assert found.read_text() == text, node
+    return spent_s
+
+
+def side_s(lab: Lab) -> tuple[float, float]:
+    """Return the CPU seconds so far of the controller's side and of the node's."""
+    here = sum(psutil.Process().cpu_times()[:2]) + cpu_s(lab.play.pid)
+    return here, cpu_s(lab.interpreter())
+
+
+def executor() -> Iterator[Figure]:
+    """Yield the figures of changes."""
+    lab = Lab({f"h{number:03d}": LOCAL for number in range(COUNT)}, playbook=PLAYBOOK, forks=8)
+    try:
+        lab.runner.start()
+        change(lab, "warm")
+        before = side_s(lab)
+        spent = [change(lab, f"change {number}") for number in range(CHANGES)]
+        after = side_s(lab)
+    finally:
+        lab.close()
+    here_ms, there_ms = ((new - old) * 1000 / CHANGES / COUNT for new, old in zip(after, before, strict=True))
+    told = f"{COUNT} names, one file each, n={CHANGES}; load {os.getloadavg()[0]:.1f}"
+    yield Figure(f"a change reaches {COUNT} nodes, p50", statistics.median(spent), "s", REACHED_S, told)
+    yield Figure("of it CPU of the controller's side, an item", here_ms, "ms", ITEM_CPU_MS, "runner, play, workers")
+    yield Figure("of it CPU of the node's side, an item", there_ms, "ms", None, "warm interpreter, modules")
+
+
+class Hundred(Cluster):
+    """A whole cluster whose inventory has a hundred names."""
+
+    def _configs(self) -> dict[str, JsonObject]:
+        found = super()._configs()
+        hosts = {}
+        for number in range(COUNT):
+            name = f"{self.node.name}-{number:03d}" if number else self.node.name
+            place = self.folder / "nodes" / name
+            hosts[name] = {
+                "ansible_connection": "warm_local",
+                "minik8s_state_dir": str(place / "s") if number else self.node.state_dir,
+                "minik8s_run_dir": str(place / "r") if number else self.node.run_dir,
+                "minik8s_docker_socket": SOCKET,
+            }
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        return found
+
+    def nodes_ready(self) -> int:
+        """Return how many nodes are Ready."""
+        nodes = self.admin.list(NODE).items
+        return sum((objects.condition(node, "Ready") or {}).get("status") == "True" for node in nodes)
+
+    def spent(self) -> dict[str, float]:
+        """Return the CPU seconds so far by part; those of the nodes are the warm interpreters'."""
+        found = {room: cpu_s(one.process.pid) for room, one in self.daemons.items() if one.process}
+        warm = [pid for path in (self.folder / "w").glob("*.sock") if (pid := peer_pid(path))]
+        found |= {"apiserver": cpu_s(self.server.pid), "nodes": sum(cpu_s(pid) for pid in warm)}
+        return found | {"etcd": cpu_s(self.etcd.pid)}
+
+    def observe(self) -> None:
+        """Have every node observed."""
+        mark = {"metadata": {"annotations": {"minik8s.io/observe": uuid.uuid4().hex}}}
+        for node in self.admin.list(NODE).items:
+            self.admin.patch(NODE, objects.name(node), "", mark)
+
+    def calm(self) -> None:
+        """Wait until the reconciler has nothing to do: for some seconds it takes next to no time."""
+        process, end = self.daemons["reconcile"].process, time.monotonic() + GIVE_UP_S
+        assert process is not None
+        while time.monotonic() < end:
+            before = cpu_s(process.pid)
+            time.sleep(SETTLED_S)
+            if cpu_s(process.pid) - before < SETTLED_S * 0.05:
+                return
+        raise AssertionError("the reconciler does not come to rest")
+
+
+def whole() -> Iterator[Figure]:
+    """Yield the figures of an idle cluster."""
+    folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    cluster = Hundred(folder)
+    try:
+        cluster.start()
+        wait_for(lambda: cluster.nodes_ready() == COUNT, f"{COUNT} nodes Ready", GIVE_UP_S)
+        cluster.calm()
+        rest = spent_in(cluster, WINDOW_S)
+        before = cluster.spent()
+        cluster.observe()
+        time.sleep(SETTLED_S)
+        cluster.calm()
+        took_s = cluster.spent()
+        observed = {part: took_s[part] - before.get(part, 0.0) for part in took_s}
+    finally:
+        cluster.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    yield from _figures(rest, observed)
+
+
+def spent_in(cluster: Hundred, window_s: float) -> dict[str, float]:
+    """Return the share of a core, in percent, that each part takes in a window."""
+    before, begun = cluster.spent(), time.monotonic()
+    time.sleep(window_s)
+    after, spent_s = cluster.spent(), time.monotonic() - begun
+    return {part: (after[part] - before.get(part, 0.0)) / spent_s * 100 for part in after}
+
+
+def _figures(rest: dict[str, float], observed: dict[str, float]) -> Iterator[Figure]:
+    spread = {part: cpu / OBSERVED_EVERY_S * 100 for part, cpu in observed.items()}
+    whole_percent = sum(rest.values()) + sum(spread.values())
+    told = f"{COUNT} names; window {WINDOW_S:g} s; load {os.getloadavg()[0]:.1f}"
+    yield Figure(f"idle with {COUNT} nodes: CPU", whole_percent, "% of a core", IDLE_PERCENT, told)
+    for part in sorted(rest, key=lambda part: -(rest[part] + spread.get(part, 0.0))):
+        told = f"of it {spread.get(part, 0.0):.2f} by the observation every {OBSERVED_EVERY_S:g} s"
+        value = rest[part] + spread.get(part, 0.0)
+        yield Figure(f"idle with {COUNT} nodes: of it {part}", value, "% of a core", None, told)
+
+
+def measure() -> Iterator[Figure]:
+    """Yield all figures."""
+    yield from executor()
+    yield from whole()
+
+
+def main() -> None:
+    """Measure and print."""
+    for figure in measure():
+        print(figure.line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Pods of different machines: the overlay vxlan and services (S-07) on a cluster of lab machines.
+
+Two workers, each with a pod behind the service of the original's manifests (port 800, node port 30080) and a client.
+The machine of the control plane is no node: what it sees of pods is what the outside sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.errors import LabError
+from tests.support import standing
+from tests.support.labcluster import LabCluster
+
+JsonObject = dict[str, Any]
+PORT, SERVICE_PORT, NODE_PORT = 1024, 800, 30080
+MTU, HEADERS = 1450, 28
+BIG = 4 << 20
+ENOUGH = 12
+"""Requests of which all going to one of two pods is a chance of 1 in 2048."""
+SERVER = (
+    'trap "exit 0" TERM; mkdir -p /tmp/w; hostname >/tmp/w/index.html; '
+    f"dd if=/dev/zero of=/tmp/w/big bs=1M count={BIG >> 20}; httpd -f -p {PORT} -h /tmp/w & wait"
+)
+IDLE = 'trap "exit 0" TERM; sleep 100000 & wait'
+LISTEN = """
+import socket
+with socket.create_server(("", {port})) as server:
+    server.settimeout(60)
+    print(server.accept()[1][0])
+"""
+WORKERS = ("worker1", "worker2")
+BOTH = {"web1", "web2"}
+OVERLAY, BRIDGE = "mk8s-vx0", "mk8s-br0"
+
+
+class Overlaid:
+    """The cluster, with short words for what is asked here."""
+
+    def __init__(self, cluster: LabCluster) -> None:
+        self.cluster = cluster
+        for number, worker in enumerate(WORKERS, 1):
+            cluster.apply(pod(f"web{number}", worker, SERVER, app="nginx"), pod(f"client{number}", worker, IDLE))
+        cluster.apply(SERVICE)
+        names = [f"{kind}{number}" for kind in ("web", "client") for number in (1, 2)]
+        cluster.until(lambda: all(cluster.ready(name) for name in names), 300, "the pods are not ready")
+        found = {one["metadata"]["name"]: one for one in cluster.get("pods")["items"]}
+        self.ips = {name: str(found[name]["status"]["podIP"]) for name in names}
+        self.service = str(cluster.get("service", "nginx-service")["spec"]["clusterIP"])
+        cluster.until(lambda: self.spread(f"{self.service}:{SERVICE_PORT}", "worker1"), 120, "the service is not there")
+
+    def fetch(self, place: str, at: str, path: str = "") -> str:
+        """Return what a URL answers a machine or a pod."""
+        url = f"http://{at}/{path}"
+        if place in self.ips:
+            return self.cluster.inside(place, "timeout", "20", "wget", "-q", "-O", "-", url).strip()
+        return self.cluster.on(place, ["curl", "-sS", "--fail", "--max-time", "20", url]).strip()
+
+    def spread(self, at: str, place: str) -> bool:
+        """Return whether both pods answer a machine or a pod, and each request is answered."""
+        return {self.fetch(place, at) for _ in range(ENOUGH)} == BOTH
+
+    def within(self, name: str, *argv: str) -> str:
+        """Run a command of a pod's machine in the pod's network."""
+        worker = f"worker{name[-1]}"
+        found = ["docker", "ps", "--quiet", "--filter", f"label=minik8s.io/pod-name={name}"]
+        container = self.cluster.on(worker, [*found, "--filter", "label=minik8s.io/type=sandbox"]).strip()
+        pid = self.cluster.on(worker, ["docker", "inspect", "--format", "{{.State.Pid}}", container]).strip()
+        return self.cluster.on(worker, ["nsenter", f"--net=/proc/{pid}/ns/net", *argv], timeout_s=120)
+
+    def reach_each_other(self) -> bool:
+        """Return whether pods of both machines reach each other's, with packets of the whole mtu."""
+        size = str(MTU - HEADERS)
+        for name, target in (("client1", "web2"), ("client2", "web1")):
+            self.within(name, "ping", "-M", "do", "-c", "1", "-W", "5", "-s", size, self.ips[target])
+        return True
+
+    def observe(self, worker: str) -> None:
+        """Have the reconciler look at a whole node, as ``minik8s drift --heal`` does."""
+        self.cluster.kubectl("annotate", "--overwrite", "node", worker, f"minik8s.io/observe={uuid.uuid4().hex}")
+
+    def ways(self, worker: str) -> str:
+        """Return a worker's forwarding table and routes of the overlay."""
+        fdb = self.cluster.on(worker, ["bridge", "fdb", "show", "dev", OVERLAY])
+        return fdb + self.cluster.on(worker, ["ip", "route"])
+
+
+def pod(name: str, node: str, script: str, **labels: str) -> JsonObject:
+    """Return a pod of busybox on a node."""
+    spec = standing.pod_spec(["sh", "-c", script], node, automountServiceAccountToken=False)
+    metadata = {"name": name, "namespace": "default", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+# the original's service/service1.yaml
+SERVICE: JsonObject = {
+    "kind": "Service",
+    "apiVersion": "v1",
+    "metadata": {"name": "nginx-service"},
+    "spec": {
+        "type": "NodePort",
+        "ports": [{"port": SERVICE_PORT, "targetPort": PORT, "nodePort": NODE_PORT}],
+        "selector": {"app": "nginx"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def overlaid() -> Iterator[Overlaid]:
+    kept = os.environ.get("MINIK8S_STANDING", "")  # a lab to use again, and to keep
+    cluster = LabCluster(kept or f"o{uuid.uuid4().hex[:7]}", control=1, workers=2)
+    try:
+        cluster.up()
+        if not cluster.kubeconfig.exists():
+            cluster.install()
+        yield Overlaid(cluster)
+    finally:
+        if not kept:
+            cluster.close()
+
+
+def test_a_service_is_reached_from_every_place_and_spreads_over_both_machines(overlaid: Overlaid) -> None:
+    cluster_ip = f"{overlaid.service}:{SERVICE_PORT}"
+    for place in (*WORKERS, "client1", "client2", "web1", "web2"):
+        assert overlaid.spread(cluster_ip, place), place
+    for worker in WORKERS:
+        node_port = f"{overlaid.cluster.address(worker)}:{NODE_PORT}"
+        for place in ("control1", *WORKERS, "client1", "client2"):
+            assert overlaid.spread(node_port, place), (place, node_port)
+
+
+def test_pods_and_machines_reach_pods_of_the_other_machine(overlaid: Overlaid) -> None:
+    for place, name in (("client1", "web2"), ("client2", "web1"), ("worker1", "web2"), ("worker2", "web1")):
+        assert overlaid.fetch(place, f"{overlaid.ips[name]}:{PORT}") == name, (place, name)
+
+
+def test_what_leaves_the_cluster_has_its_nodes_address(overlaid: Overlaid) -> None:
+    cluster = overlaid.cluster
+    address = cluster.address("control1")
+    for number, worker in enumerate(WORKERS, 1):
+        port = 20000 + number
+        shown = f"/tmp/heard-{port}"
+        listen = f"python3 -c {shlex.quote(LISTEN.format(port=port))} >{shown} 2>&1 &"
+        cluster.on("control1", ["sh", "-c", listen])
+        cluster.until(lambda at=port: cluster.on("control1", ["ss", "-Hltn", f"sport = :{at}"]).strip(), 30)  # type: ignore[misc]
+        cluster.inside(f"client{number}", "sh", "-c", f"nc -w 10 {address} {port} </dev/null")
+        heard = cluster.until(lambda at=shown: cluster.on("control1", ["cat", at]).strip(), 30)  # type: ignore[misc]
+        assert heard == cluster.address(worker)
+
+
+def test_large_packets_pass_whole_and_nothing_gets_lost_on_the_way(overlaid: Overlaid) -> None:
+    assert overlaid.reach_each_other()
+    assert f"mtu {MTU}" in overlaid.within("client1", "ip", "link", "show", "dev", "eth0")
+    targets = [f"{overlaid.service}:{SERVICE_PORT}", *(f"{overlaid.ips[name]}:{PORT}" for name in ("web1", "web2"))]
+    for name in ("client1", "client2"):
+        for target in targets:
+            took = overlaid.cluster.inside(name, "sh", "-c", f"timeout 60 wget -q -O - http://{target}/big | wc -c")
+            assert int(took) == BIG, (name, target)
+    for worker in WORKERS:
+        at = f"http://{overlaid.cluster.address(worker)}:{NODE_PORT}/big"
+        assert int(overlaid.cluster.on("control1", ["sh", "-c", f"curl -sS --max-time 50 {at} | wc -c"])) == BIG
+
+
+def test_a_machine_that_comes_or_goes_changes_its_own_ways_only(overlaid: Overlaid) -> None:
+    cluster = overlaid.cluster
+    argv = ["ping", "-i", "0.2", "-w", "60", "-q", overlaid.ips["web2"]]
+    before = overlaid.ways("worker1")
+    cidr, address = "10.244.250.0/24", "198.51.100.7"
+    background = f"nsenter_out=/tmp/pinged; {shlex.join(argv)} >$nsenter_out 2>&1 &"
+    overlaid.within("client1", "sh", "-c", background)
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "far"}}
+    cluster.apply({**node, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
+    told = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": address}]}})
+    cluster.kubectl("patch", "node", "far", "--subresource=status", "--type=merge", "--patch", told)
+    cluster.until(lambda: all(word in overlaid.ways("worker1") for word in (address, cidr)), 180)
+    cluster.kubectl("delete", "node", "far")
+    cluster.until(lambda: overlaid.ways("worker1") == before, 180, "the ways to the node stay")
+    found = cluster.until(
+        lambda: "packet loss" in (text := cluster.on("worker1", ["cat", "/tmp/pinged"])) and text, 120
+    )
+    assert " 0% packet loss" in found, found
+
+
+FORGET = f"bridge fdb show dev {OVERLAY} | while read -r mac _; do bridge fdb del $mac dev {OVERLAY}; done"
+HARMS = {
+    "the overlay's device": ["ip", "link", "del", OVERLAY],
+    "the overlay's device is down": ["ip", "link", "set", OVERLAY, "down"],
+    "where the other machine is": ["sh", "-c", FORGET],
+    "the route": ["ip", "route", "flush", "dev", OVERLAY],
+    "the bridge": ["ip", "link", "del", BRIDGE],
+    "the bridge's address": ["ip", "addr", "flush", "dev", BRIDGE],
+}
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_what_somebody_breaks_is_seen_and_healed(overlaid: Overlaid, what: str) -> None:
+    overlaid.cluster.on("worker1", HARMS[what])
+    overlaid.observe("worker1")
+    overlaid.cluster.until(lambda: harmless(overlaid), 180, f"{what} is not healed")
+
+
+def harmless(overlaid: Overlaid) -> bool:
+    """Return whether pods reach each other; a ping that fails is a command that does."""
+    try:
+        return overlaid.reach_each_other()
+    except LabError:
+        return False
+
+
+def test_entries_of_others_go_from_our_device_and_stay_elsewhere(overlaid: Overlaid) -> None:
+    cluster = overlaid.cluster
+    foreign = ["02:00:00:00:00:99", "dev", OVERLAY, "dst", "203.0.113.9", "self"]
+    cluster.on("worker1", ["bridge", "fdb", "append", *foreign])
+    via = cluster.address("worker2")
+    cluster.on("worker1", ["ip", "route", "add", "203.0.113.0/24", "via", via])
+    overlaid.observe("worker1")
+    cluster.until(lambda: "203.0.113.9" not in overlaid.ways("worker1"), 180)
+    assert f"203.0.113.0/24 via {via}" in overlaid.ways("worker1")
+    cluster.on("worker1", ["ip", "route", "del", "203.0.113.0/24"])
+    assert overlaid.reach_each_other()
+
+
+def test_neighbours_need_no_tunnel_where_direct_ways_are_asked_for(overlaid: Overlaid) -> None:
+    cluster = overlaid.cluster
+    direct = {f"via {cluster.address(other)} dev" for other in WORKERS}
+
+    def ways() -> bool:
+        return all(any(way in overlaid.ways(worker) for way in direct) for worker in WORKERS)
+
+    for value, wanted in (("true", True), ("false", False)):
+        words = f"s/^( *direct: ).*/\\1{value}/"
+        cluster.on("control1", ["sed", "-i", "-E", words, "/etc/minik8s/reconciler.yml"])
+        cluster.on("control1", ["systemctl", "restart", "minik8s-reconciler"])
+        cluster.until(lambda wanted=wanted: ways() is wanted, 300, "the ways do not change")  # type: ignore[misc]
+        cluster.until(lambda: harmless(overlaid), 180, "pods do not reach each other")
+    assert overlaid.spread(f"{overlaid.service}:{SERVICE_PORT}", "client1")
