@@ -11,7 +11,10 @@ description:
     (table C(ip minik8s_pods) of nftables), and accepts forwarding of the bridge where Docker's policy drops it.
   - With the driver C(vxlan) also the ways to the pods of the other nodes - a VXLAN device, its forwarding table, next
     hops and routes, all computed from the declared peers; nothing is learned. With C(direct), peers in the same network
-    are routed to without a tunnel.
+    are routed to without a tunnel. Entries of others in the device's tables go, other routes are left alone.
+  - With the driver C(cni) it looks whether the node has a valid network of plugins; with C(weave) it has the machine
+    take part in Weave Net and connects it to the declared peers. Peers that somebody else connected are left alone.
+    Pods are attached by M(minik8s_sandboxes), which calls these programs.
   - Removes all of that, except forwarding itself, when the network is no longer declared.
 extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
 author: minik8s
@@ -51,6 +54,32 @@ EXAMPLES = r"""
             worker-2:
               cidr: 10.244.1.0/24
               address: 192.0.2.22
+
+- name: Pods of a node have the network of its first valid CNI configuration
+  minik8s_network:
+    node: worker-1
+    entries:
+      pod-network:
+        driver: cni
+        bridge: mk8s-br0
+        cluster_cidr: 10.22.0.0/16
+        mtu: 1500
+        cni:
+          conf_dir: /etc/cni/net.d
+          bin_dirs: [/opt/cni/bin, /usr/lib/cni]
+
+- name: Pods of a node are in Weave Net
+  minik8s_network:
+    node: worker-1
+    entries:
+      pod-network:
+        driver: weave
+        bridge: mk8s-br0
+        cluster_cidr: 10.32.0.0/12
+        mtu: 1376
+        weave:
+          command: weave
+          peers: [192.0.2.22]
 """
 
 RETURN = r"""

@@ -9,6 +9,8 @@ short_description: Pause containers of a node's pods, with their network
 description:
   - Makes the pause container of every declared pod, attaches it to the node's bridge, and gives it its address.
   - Link, address and route are compared with the kernel and healed. Pods that are not declared are removed.
+  - With C(plugin), the pod is attached by CNI plugins or by Weave Net, which give the address. What was attached
+    is kept in C(state_dir) until it is detached, and detached with the configuration it was attached with.
   - Writes the pod's /etc/hosts and /etc/resolv.conf, limits the pod's cgroup, and leads ports of the node to the pod.
   - Containers and links of another node's name are never touched.
 extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
