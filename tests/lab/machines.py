@@ -6,6 +6,7 @@ same way as a whole one, and stopping a stopped one does nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ from tests.lab.records import LabRecord, Names, NodeRecord
 END_TIMEOUT_S = 20
 POLL_S = 0.03
 CONSOLE_LINES = 15
+# Each native node's systemd, Docker and names take some ten of them, all of the host's root; the kernel gives 128.
+INSTANCES, NEEDED = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Machine(Remains):
             return
         self.settle(self.cut_power())
         self.write_plan()
+        allow_instances()
         self.host.spawn_supervisor(self.own, self.places.project)
 
     def write_plan(self) -> None:
@@ -148,6 +152,16 @@ class Machine(Remains):
         """Return the last lines of the node's console."""
         text = (self.own / "console.log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
+
+
+def allow_instances() -> None:
+    """Let the host have enough inotify instances for many nodes: without one, systemd ends with 255 while it boots.
+
+    It is a limit of the whole machine, only ever raised; where it cannot be written, it stays as it is.
+    """
+    with contextlib.suppress(OSError):
+        if int(INSTANCES.read_text(encoding="ascii")) < NEEDED:
+            INSTANCES.write_text(f"{NEEDED}\n", encoding="ascii")
 
 
 def has_own_disk() -> bool:

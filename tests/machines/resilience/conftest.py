@@ -42,6 +42,10 @@ def cluster(installed: LabCluster) -> Iterator[LabCluster]:
         installed.lab.start(machine)
         installed.lab.rejoin(machine)
     installed.until(installed.ready_nodes)
-    installed.kubectl("delete", "ingresses,services,deployments,statefulsets,pods", "--all", "-n", standing.NAMESPACE)
+    for kinds in (
+        "ingresses,services,deployments,statefulsets",
+        "pods",
+    ):  # with their pods, which are not replaced then
+        installed.kubectl("delete", kinds, "--all", "--cascade=foreground", "-n", standing.NAMESPACE, timeout_s=300)
     installed.until(lambda: not standing.pods(installed), told="the test's pods do not end")
     assert_whole(installed)
