@@ -261,14 +261,16 @@ def strangers(cluster: LabCluster) -> list[str]:
     rows = [line.split(None, 2) for line in listed.splitlines()]
     parents = {pid: parent for pid, parent, _ in rows}
     words = {pid: args for pid, _, args in rows}
-    found = []
-    for pid, args in words.items():
-        above = [words.get(one, "") for one in ancestors(pid, parents)]
-        ours = args.startswith("ps -eo") or any(one.startswith("ps -eo") for one in above)
-        in_container = any("containerd-shim" in one for one in above)
-        if not ours and not in_container and args.split()[0] not in RESIDENTS and args != SFTP:
-            found.append(args)
-    return found
+    asking = {pid for pid, args in words.items() if args.startswith("ps -eo")}
+    asking |= {one for pid in asking for one in ancestors(pid, parents)}
+    return [
+        args
+        for pid, args in words.items()
+        if pid not in asking
+        and args.split()[0] not in RESIDENTS
+        and args != SFTP
+        and not any("containerd-shim" in words.get(one, "") for one in ancestors(pid, parents))
+    ]
 
 
 def ancestors(pid: str, parents: dict[str, str]) -> list[str]:
