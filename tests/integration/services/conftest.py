@@ -109,7 +109,7 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(folder)
     try:
         made.start()
-        made.until(made.registered, 60)
+        made.until(made.registered, 180)
         yield made
     finally:
         made.close()
