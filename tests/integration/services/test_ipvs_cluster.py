@@ -80,20 +80,20 @@ def test_a_clock_an_hour_wrong_delays_nothing(ipvs: LabCluster, skew_s: float) -
         f"{name}-{'ahead' if skew_s > 0 else 'behind'}" for name in ("steady", "crashing", "later")
     )
     ipvs.create(steady, ends_well)
-    ipvs.until(lambda: ipvs.ready(steady), 120)
+    ipvs.until(lambda: ipvs.ready(steady), 300)
     before = ipvs.container(steady)["containerID"]
     ipvs.lab.clock_skew(NODE, skew_s)
     try:
         ipvs.create(crashing, ["sh", "-c", "sleep 1; exit 1"])
         ipvs.create(later, ends_well)
-        ipvs.until(lambda: ipvs.ready(later), 120)
+        ipvs.until(lambda: ipvs.ready(later), 300)
         # the first restart is at once, the second after a back-off, which is counted from an end on the node's clock
-        ipvs.until(lambda: ipvs.container(crashing)["restartCount"] >= 2, 180)
+        ipvs.until(lambda: ipvs.container(crashing)["restartCount"] >= 2, 400)
         for name in (crashing, later):
             ipvs.delete(name, grace_s=5)
-        ipvs.until(lambda: ipvs.gone(crashing) and ipvs.gone(later), 120)
+        ipvs.until(lambda: ipvs.gone(crashing) and ipvs.gone(later), 300)
         assert ipvs.container(steady)["containerID"] == before
     finally:
         ipvs.lab.clock_skew(NODE, -skew_s)
     ipvs.delete(steady)
-    ipvs.until(lambda: ipvs.gone(steady), 120)
+    ipvs.until(lambda: ipvs.gone(steady), 300)
