@@ -1,0 +1,109 @@
+"""A lab machine that reconciles itself: prepared by a playbook, joined with a token, reached over the overlay, left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.machines.membership.members import HOME, Members
+from tests.support import standing
+from tests.support.labcluster import REPOSITORY
+
+NAME, UNIT = "spare1", "minik8s-alone"
+FILE = (REPOSITORY / "examples" / "node.yml").read_text(encoding="utf-8")
+
+
+class Alone:
+    """The machine and its reconciler, a unit of systemd that is not started at boot."""
+
+    def __init__(self, members: Members) -> None:
+        self.members, self.cluster = members, members.cluster
+
+    @contextlib.contextmanager
+    def grouped(self) -> Iterator[None]:
+        """Have the machine in the group reconcilers of the inventory, for a while."""
+        inventory = self.cluster.inventory / "reconcilers.yml"
+        hosts = {NAME: {"ansible_host": self.cluster.address(NAME)}}
+        inventory.write_text(json.dumps({"reconcilers": {"hosts": hosts}}), encoding="utf-8")
+        try:
+            yield
+        finally:
+            inventory.unlink()
+
+    def prepare(self) -> None:
+        """Run the playbook, and write the node's file."""
+        with self.grouped():
+            self.cluster.play("reconciler.yml")
+        self.cluster.on(NAME, ["tee", "/root/node.yml"], text=FILE)
+
+    def join_command(self) -> list[str]:
+        """Return a new command of the control plane, for this machine."""
+        words = self.cluster.on(self.cluster.control[0], ["minik8s", "token", "create", "--print-join-command"]).split()
+        words[words.index("NAME")] = NAME
+        words[words.index("node.yml")] = "/root/node.yml"
+        return words
+
+    def start(self, words: list[str]) -> None:
+        """Start it, as a unit, so that it outlives our ssh."""
+        self.cluster.on(NAME, ["systemctl", "reset-failed"])
+        self.cluster.on(NAME, ["systemd-run", f"--unit={UNIT}", "--property=KillMode=mixed",
+                               "--property=TimeoutStopSec=180", *words])  # fmt: skip
+
+    def log(self) -> str:
+        """Return what it has said."""
+        return self.cluster.on(NAME, ["journalctl", "--no-pager", "--lines=60", f"--unit={UNIT}"])
+
+    def is_ready(self) -> bool:
+        """Return whether its Node is Ready."""
+        return NAME in self.cluster.ready_nodes()
+
+    def until_ready(self) -> None:
+        """Wait for it; on failure show its log."""
+        try:
+            self.cluster.until(self.is_ready, 300)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from error
+
+
+@pytest.fixture(scope="module")
+def alone(members: Members) -> Iterator[Alone]:
+    made = Alone(members)
+    members.leave(NAME)
+    made.prepare()
+    made.start(made.join_command())
+    try:
+        made.until_ready()
+        yield made
+    finally:
+        made.cluster.on(NAME, ["sh", "-c", f"systemctl stop {UNIT}; true"], timeout_s=240)
+        with made.grouped():
+            made.cluster.play("reset.yml", "--limit", NAME)
+
+
+def test_its_pods_reach_others_over_the_overlay_and_are_reached(alone: Alone):
+    cluster = alone.cluster
+    node = cluster.get("node", NAME)
+    assert node["metadata"]["labels"]["disk"] == "ssd"
+    assert {"type": "InternalIP", "address": cluster.address(NAME)} in node["status"]["addresses"]
+    places = {"there": NAME, "here": HOME}
+    pods = [standing.pod(name, standing.pod_spec(["sleep", "3600"], node)) for name, node in places.items()]
+    cluster.apply(standing.namespace(), *pods)
+    for name in places:
+        cluster.until(partial(cluster.ready, name, standing.NAMESPACE), 240)
+    address = cluster.get("pod", "there", "-n", standing.NAMESPACE)["status"]["podIP"]
+    assert "1 packets received" in cluster.inside("here", "ping", "-c1", "-W5", address, namespace=standing.NAMESPACE)
+    assert cluster.inside("there", "hostname", namespace=standing.NAMESPACE).strip() == "there"
+
+
+def test_a_clean_stop_leaves_no_node_and_nothing_on_the_machine(alone: Alone):
+    cluster = alone.cluster
+    cluster.on(NAME, ["systemctl", "stop", UNIT], timeout_s=240)
+    assert alone.members.node(NAME) is None, alone.log()
+    assert alone.members.ranges(NAME) == {}
+    left = cluster.on(NAME, ["sh", "-c", "docker ps -aq --filter label=minik8s.io/node; ip -o link | grep mk8s; true"])
+    assert left == ""
+    cluster.until(lambda: "there" not in cluster.kubectl("get", "pods", "-n", standing.NAMESPACE, "-o", "name"))
