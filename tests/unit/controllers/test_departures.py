@@ -187,12 +187,13 @@ def made(api: FakeApi, told: JsonObject) -> str:
 
 
 @pytest.mark.usefixtures("running")
-def test_s_19_a_node_departs(api: FakeApi):
+def test_s_19_a_node_departs(api: FakeApi, context: Context):
     leaving = node({})
     assert leaving is not None
     api.create(NODE, leaving)
     before = made(api, {"name": "original", "original": True})
     made(api, {"name": "bare"})
+    until(lambda: len(context.informers.of(POD).list()) == 2)
     api.patch(NODE, "n1", "", {"metadata": {"annotations": {LEAVING: "departed"}}})
     until(lambda: not api.list(NODE).items)
     until(lambda: uid_of(api, "original") not in {"", before})
@@ -218,10 +219,11 @@ def test_s_19_a_node_is_deleted(api: FakeApi, clock: FakeClock, context: Context
 
 
 @pytest.mark.usefixtures("running")
-def test_a_drain_that_is_called_off_leaves_no_note(api: FakeApi):
+def test_a_drain_that_is_called_off_leaves_no_note(api: FakeApi, context: Context):
     leaving = node({"leaving": "asked", "unschedulable": True})
     assert leaving is not None
     made(api, {"name": "original", "original": True})
+    until(lambda: len(context.informers.of(POD).list()) == 1)
     api.create(NODE, leaving)
     until(lambda: api.get(NODE, "n1")["metadata"]["annotations"].get(LEAVING) == "ready")
     assert len(api.list(CONTROLLER_REVISION).items) == 1
