@@ -58,6 +58,7 @@ class NodeState:
         self.errors: dict[str, JsonObject] = {}
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
+        self._asked_meanwhile = False
         self.relist_wanted = False
         self.facts_wanted = True
         self.facts_at_s = 0.0
@@ -106,8 +107,9 @@ class NodeState:
         }
 
     def observe_fully(self) -> None:
-        """Have the next item observe the whole node."""
+        """Have the next item observe the whole node; one that is at work may have looked already."""
         self._full_at_s = 0.0
+        self._asked_meanwhile = self.sent is not None
 
     def on_return(self) -> None:
         """The node answers again: what failed while it did not is no reason to wait."""
@@ -151,6 +153,7 @@ class NodeState:
     def on_outcome(self, outcome: Outcome, now: datetime, now_s: float, happened: Happened) -> set[str]:
         """Take over what became of the item; return the UIDs of pods it tells something about."""
         sent, self.sent = self.sent, None
+        asked, self._asked_meanwhile = self._asked_meanwhile, False
         if sent is None:
             return set()
         touched: set[str] = set()
@@ -169,7 +172,7 @@ class NodeState:
             and len(sent.requests) == len(SECTIONS)
             and all(one.keys is None for one in sent.requests.values())
         ):
-            self._full_at_s = now_s + self._full_every_s()
+            self._full_at_s = 0.0 if asked else now_s + self._full_every_s()
             self.relist_wanted = True
         return touched
 
