@@ -21,7 +21,6 @@ from minik8s_modules.controllers.pod_gc import failed
 from minik8s_modules.controllers.steps import Create, Delete, Patch, Step
 from minik8s_modules.controllers.taking import take_all
 from minik8s_modules.runtime.controller import Context, Loop, Looping
-from minik8s_modules.runtime.informers import BY_NODE
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +127,6 @@ class DepartureController(Looping):
         self._context = context
         self._loop = Loop(context, "departures", self.sync, workers=1)
         self._nodes = self._loop.watch(NODE, _leaving_key)
-        self._pods = self._loop.reads(POD, BY_NODE)
         self._notes = self._loop.reads(CONTROLLER_REVISION)
 
     def sync(self, key: Key) -> None:
@@ -143,7 +141,9 @@ class DepartureController(Looping):
         except NotFound:
             return
         noted = {_uid_of(each) for each in self._notes.list() if _is_note(each)}
-        pods = fresh(self._context, self._pods.by_index(BY_NODE, key.name))
+        # as stored: a copy may lack a pod bound a moment ago, and does lack what kubectl remembers of it
+        stored = self._context.client.list(POD).items if leaving(node) else []
+        pods = [pod for pod in stored if objects.spec(pod).get("nodeName") == key.name]
         steps = decide_leaving(node, pods, noted, self._context.clock.now())
         if steps:
             log.info("node %s is leaving (%s): %d steps", key.name, leaving(node), len(steps))
