@@ -57,8 +57,9 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s import pod_cgroup
+from ansible.module_utils.minik8s import netfilter, pod_cgroup
 from ansible.module_utils.minik8s.docker import Docker, DockerError
+from ansible.module_utils.minik8s.faults import KeyFault
 from ansible.module_utils.minik8s.images import LABEL
 from ansible.module_utils.minik8s.remains import Remain, cgroups, links, mounts, plan_removal, processes, tables
 
@@ -79,6 +80,12 @@ def docker_remains(docker: Docker, node: str) -> list[Remain]:
     return []
 
 
+def rules(node: str) -> list[Remain]:
+    """Return the rules that let the node's pods pass Docker's FORWARD policy."""
+    found = netfilter.forwards(node) or {}
+    return [Remain("rule", rule, bridge) for bridge, passing in found.items() for rule in passing]
+
+
 def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
     """Return everything that is left."""
     listing = ""
@@ -91,6 +98,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
         *cgroups(module.params["node"]),
         *links(),
         *tables(listing),
+        *rules(module.params["node"]),
         *mounts(table, module.params["directories"]),
     ]
 
@@ -119,6 +127,8 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         docker.remove(item.id)
     elif item.kind == "cgroup":
         pod_cgroup.remove(module.params["node"], item.id)
+    elif item.kind == "rule":
+        netfilter.set_forwards([item.id], [])
     elif item.kind == "image":
         with contextlib.suppress(DockerError):
             docker.call("DELETE", f"/images/{item.id}")
@@ -142,7 +152,7 @@ def main() -> None:
         try:
             for step in steps:
                 remove(module, docker, step)
-        except (OSError, DockerError) as error:
+        except (OSError, DockerError, KeyFault) as error:
             module.fail_json(msg=f"cannot remove everything: {error}")
     lines = "".join(f"{step.kind} {step.id} {step.detail}".rstrip() + "\n" for step in steps)
     removed = [step._asdict() for step in steps]

@@ -18,7 +18,7 @@ from .pod_cgroup import left_over
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd")
 # the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
-_ORDER = ("process", "container", "cgroup", "image", "link", "table", "mount")
+_ORDER = ("process", "container", "cgroup", "image", "link", "table", "rule", "mount")
 
 
 class Remain(NamedTuple):
