@@ -14,6 +14,7 @@ from minik8s_modules.module_utils.minik8s import (
     labels,
     netfilter,
     network_bridge,
+    sandbox_plan,
     sandboxes,
     secrets,
     volumes,
@@ -206,7 +207,7 @@ def test_plan_sandbox(case: dict[str, Any]) -> None:
         if found["state"] == "running":
             attachments[number] = right._replace(**{name: found[name] for name in right._fields if name in found})
     stray = Link(9, "mk8s-4ab1c2d3", "veth", 0, True, 1500, "")  # noqa: FBT003  (a record as the kernel gives it)
-    observed = sandboxes.Observed(
+    observed = sandbox_plan.Observed(
         {UID: containers} if containers else {}, attachments, {UID: [stray]} if case.get("stray") else {}
     )
     entries = {UID: entry} if case.get("declared", True) else {}
