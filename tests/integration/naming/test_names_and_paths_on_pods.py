@@ -92,7 +92,7 @@ def test_a_dns_object_leads_paths_of_a_host_to_services(cluster: Cluster) -> Non
     assert cluster.inside("client", "sh", "-c", script).stdout.strip() == "web"
 
 
-def test_of_two_objects_with_one_host_the_second_is_refused_with_the_firsts_name(cluster: Cluster) -> None:
+def test_of_two_objects_with_one_host_the_second_is_refused_with_its_name(cluster: Cluster) -> None:
     cluster.until(lambda: has_place(cluster.admin.get(DNS, "shop", "default")), 30)
     with pytest.raises(BadRequest, match=r"host shop.example.test conflicts with existing host of DNS default/shop"):
         cluster.admin.create(DNS, dns("second", "shop.example.test", web="again"))
