@@ -25,7 +25,7 @@ TOGETHER = {
 }
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before the plugin puts groups into names
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each test its group, and order groups by what they take."""
     if config.getoption("dist", "no") != "loadgroup" and not hasattr(config, "workerinput"):
