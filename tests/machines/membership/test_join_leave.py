@@ -40,7 +40,7 @@ def test_a_machine_joins_takes_pods_and_leaves_without_a_failed_request(served: 
     cluster.apply(standing.deployment("far", 2, standing.server_spec(SPARE)), standing.service("far"))
     cluster.until(lambda: standing.ready_on(cluster, "app=far", SPARE) == 2)
     url = f"http://{served.address('far')}/"
-    cluster.until(lambda: cluster.inside("client", "wget", "-q", "-T", "5", "-O", "-", url, namespace=NAMESPACE))
+    cluster.until(lambda: cluster.inside("client", "timeout", "5", "wget", "-q", "-O", "-", url, namespace=NAMESPACE))
     cluster.kubectl("delete", "deployment,service", "far", "-n", NAMESPACE)
     # the servers are spread anew, so that the machine that leaves has some of them
     cluster.kubectl("rollout", "restart", f"deployment/{WEB}", "-n", NAMESPACE)
