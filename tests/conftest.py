@@ -1,16 +1,18 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
-Says as well which tests follow each other when two processes share them (`--dist loadgroup`): those of one group stay
+Says as well which tests follow each other when two processes share them (`--dist loadscope`): those of one group stay
 in one process. Groups that take long come first, so that both processes end at about the same time.
 """
 
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import ansible.module_utils
 import ansible.modules
 import pytest
+import xdist.remote
+from xdist.scheduler import LoadScopeScheduling
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = PurePosixPath(__file__).parent.parent
 ansible.modules.__path__.append(str(REPOSITORY / "library"))
 ansible.module_utils.__path__.append(str(REPOSITORY / "minik8s_modules" / "module_utils"))
 # labs, the shared Docker and the installed cluster carry one test at a time each; others need only their module's own
@@ -25,20 +27,27 @@ TOGETHER = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before the plugin puts groups into names
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its group, and order groups by what they take."""
-    if config.getoption("dist", "no") != "loadgroup" and not hasattr(config, "workerinput"):
-        return
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each process a group at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: xdist.remote.Producer) -> Groups:
+    """Return the scheduler of `make test`."""
+    return Groups(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order tests by their groups: those that take long come first."""
     order = [*TOGETHER, "integration", "unit"]
-    groups = {item: _group(item.path.relative_to(REPOSITORY / "tests")) for item in items}
-    items.sort(key=lambda item: order.index(groups[item].partition(":")[0]))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups[item]))
+    items.sort(key=lambda item: order.index(group_of(item.nodeid).partition(":")[0]))
 
 
-def _group(path: Path) -> str:
-    """Return the group of the test module at ``path`` below tests/: its own, but for those of ``TOGETHER``."""
+def group_of(nodeid: str) -> str:
+    """Return the group of a test: its module, but for those of ``TOGETHER``."""
+    path = PurePosixPath(nodeid.partition("::")[0]).relative_to("tests")
     for group, folders in TOGETHER.items():
         if any(path.is_relative_to(folder) for folder in folders):
             return group
