@@ -27,7 +27,7 @@ install -m 600 -o admin -g admin /root/.ssh/authorized_keys /home/admin/.ssh/aut
 echo 'admin ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/admin
 """
 # What an installation might leave: files, users, devices, rules, units, processes, images. Left out is what machines
-# write by themselves, Docker's own, which stays (/etc/cni is containerd's), and the cache of kubectl's user.
+# write by themselves, Docker's own, which stays (/etc/cni is made by containerd).
 SEEN = r"""
 find /etc /opt /usr /var/lib /var/log /var/spool /run /root /home -xdev \
     \( -path /var/lib/docker -o -path /var/lib/containerd -o -path /var/log/journal -o -path '/run/systemd' \
@@ -35,7 +35,7 @@ find /etc /opt /usr /var/lib /var/log /var/spool /run /root /home -xdev \
        -o -path /run/sudo -o -path /var/lib/sudo -o -path /var/lib/systemd -o -path /var/lib/apt \
        -o -path /var/lib/dpkg -o -path /run/lock -o -path '*/.ansible' -o -name __pycache__ -o -name '*-' \
        -o -name docker.pid -o -path /etc/docker -o -path /run/xtables.lock -o -path /run/netns \
-       -o -path /etc/cni -o -path /root/.kube \) -prune -o -print
+       -o -path /etc/cni \) -prune -o -print
 getent passwd | cut -d: -f1; getent group | cut -d: -f1
 ip -o link | cut -d' ' -f2 | grep -v docker0; ip route | grep -v docker0; nft list tables | grep minik8s
 systemctl list-unit-files --no-legend --no-pager 'minik8s*'
