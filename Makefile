@@ -65,8 +65,9 @@ test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster
 	$(PYTEST) tests/e2e --junitxml=.cache/junit-e2e.xml
 
 .PHONY: test-long
-test-long: $(VENV)/dev.lock ## 1,000 pods in waves of 50: nothing stays behind, nothing grows
+test-long: $(VENV)/dev.lock ## 1,000 pods in waves of 50: nothing stays behind, nothing grows; services serve an hour without a control plane
 	MINIK8S_WAVES=20 MINIK8S_WAVE_PODS=50 $(PYTEST) tests/integration/reconcile/test_waves.py -s
+	MINIK8S_SERVING_S=3600 $(PYTEST) tests/machines/resilience/test_static_stability.py -s
 
 .PHONY: skips
 skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that tests/SKIPS.md does not list
