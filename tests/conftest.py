@@ -1,7 +1,7 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
-Says as well which tests follow each other when two processes share them (`--dist loadscope`): those of one group stay
-in one process. Groups that take long come first, so that both processes end at about the same time.
+Says as well which tests follow each other when processes share them (`--dist loadscope`): those of one group stay
+in one process. Groups that take long come first, so that the processes end at about the same time.
 """
 
 from pathlib import PurePosixPath
@@ -15,13 +15,16 @@ from xdist.scheduler import LoadScopeScheduling
 REPOSITORY = PurePosixPath(__file__).parent.parent
 ansible.modules.__path__.append(str(REPOSITORY / "library"))
 ansible.module_utils.__path__.append(str(REPOSITORY / "minik8s_modules" / "module_utils"))
-# labs, the shared Docker and the installed cluster carry one test at a time each; others need only their module's own
+# A cluster, the shared Docker and a lab carry one test at a time each; others need only their module's own.
 TOGETHER = {
-    "machines": ["machines"],
     "docker": [
         f"integration/{room}"
         for room in ("executor", "reconcile", "streams", "library", "services", "gateway", "naming", "ansible")
     ],
+    "resilience": ["machines/resilience"],
+    "membership": ["machines/membership"],
+    "control_planes": ["machines/test_control_planes.py"],
+    "machines": ["machines"],
     "installed": ["e2e"],
     "lab": ["integration/lab"],
 }
