@@ -83,8 +83,8 @@ molecule-%:
 		$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $*
 
 .PHONY: bench
-bench: $(VENV)/dev.lock ## Measure the installed cluster and write BENCHMARKS.md
-	$(BIN)/python -m tests.benchmarks
+bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and write BENCHMARKS.md; ONLY="joining overlay": these groups
+	$(BIN)/python -m tests.benchmarks $(ONLY)
 
 .PHONY: lock
 lock: ## Write requirements.txt and requirements-dev.txt anew from pyproject.toml

@@ -1,21 +1,24 @@
 """``make bench``: measures every bar on the installed cluster and on private servers, and writes BENCHMARKS.md.
 
-About twelve minutes on a calm machine with two cores, some of them for a lab of two machines. Rows that compare are
-measured in turn with what they are compared with; CPU is the processes' own; the load stands beside each row, since
-walls depend on it. Store and API server share nothing with the installed cluster: they are measured while that is idle.
-``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two.
+About twenty minutes on a calm machine with two cores, some of them for labs of machines. Rows that compare are
+measured in turn with what they are compared with; CPU is the processes' own; load and time stand beside each row, since
+walls depend on the load. Store and API server share nothing with the installed cluster: they are measured while that is
+idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two. Groups are measured one after the
+other (``make bench ONLY="joining overlay"``: these alone) and kept in .cache/benchmarks.json, so one that fails, or is
+stopped, takes nothing from the others; BENCHMARKS.md is written after each.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +31,7 @@ from tests.benchmarks import (
     executor,
     hundred_nodes,
     idle,
+    joining,
     lifecycle,
     naming,
     overlay,
@@ -42,7 +46,8 @@ from tests.benchmarks import (
 from tests.benchmarks.figures import Figure, load
 from tests.support.node import TestNode
 
-TARGET = Path(__file__).resolve().parents[2] / "BENCHMARKS.md"
+REPOSITORY = Path(__file__).resolve().parents[2]
+TARGET, KEPT = REPOSITORY / "BENCHMARKS.md", REPOSITORY / ".cache" / "benchmarks.json"
 SINGLES, BURSTS = 21, 3
 HEAD = """\
 # Benchmarks
@@ -54,14 +59,14 @@ by raw calls on the same Docker, in turn, so that both meet the same load. CPU i
 
 ## Bars
 
-| bar | limit | value | met or missed | load | how |
-|---|---|---|---|---|---|
+| bar | limit | value | met or missed | load | measured | how |
+|---|---|---|---|---|---|---|
 {bars}
 
 ## Other figures
 
-| figure | value | load | how |
-|---|---|---|---|
+| figure | value | load | measured | how |
+|---|---|---|---|---|
 {others}
 """
 
@@ -83,10 +88,11 @@ class Measured(Protocol):
 
 
 class Row(NamedTuple):
-    """A figure and the load average while it was measured."""
+    """A figure, the load average while it was measured, and when that was."""
 
     figure: Figure
     load: float
+    when: str
 
 
 def rows(measure: Callable[[], Iterable[Measured]], of: str = "") -> list[Row]:
@@ -97,7 +103,7 @@ def rows(measure: Callable[[], Iterable[Measured]], of: str = "") -> list[Row]:
     mean = (before + load()) / 2
     for figure in found:
         print(figure.line(), flush=True)
-    return [Row(figure, mean) for figure in found]
+    return [Row(figure, mean, f"{datetime.now(UTC):%m-%d %H:%M}") for figure in found]
 
 
 def _figure(of: str, found: Measured) -> Figure:
@@ -105,25 +111,58 @@ def _figure(of: str, found: Measured) -> Figure:
     return Figure(of + found.name, found.value, found.unit, bar, getattr(found, "told", ""))
 
 
-def measure_all(idle_s: float) -> list[Row]:
-    """Return all rows."""
+def spine(idle_s: float) -> list[Row]:
+    """Return the rows of pods, store and API server, and of the idle cluster."""
     with pods.place() as (bench, node):
         single = rows(lambda: pods.singles(bench, node, SINGLES))
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
         life = [*rows(lifecycle.measure, "life: "), *rows(probes.measure, "probes: "), *rows(streams.measure)]
         with ThreadPoolExecutor(1) as pool:
             calm = pool.submit(calm_rows, bench, node, idle_s)
-            private = [
-                *rows(store.measure, "store: "),
-                *rows(apiserver.measure, "API server: "),
-                *rows(applying.measure),
-            ]
-            idled = calm.result()
-    nodes = [*rows(executor.measure, "executor: "), *rows(services.measure, "services: ")]
-    nodes += [*rows(service_reach.measure, "services: "), *rows(naming.measure, "names: ")]
-    nodes += rows(controllers.measure)
-    nodes += [*rows(overlay.measure), *rows(hundred_nodes.measure), *rows(remote_start.measure)]
-    return [*single, *burst, *life, *nodes, *private, *idled]
+            private = [*rows(store.measure, "store: "), *rows(apiserver.measure, "API server: ")]
+            private += rows(applying.measure)
+            return [*single, *burst, *life, *private, *calm.result()]
+
+
+GROUPS: Mapping[str, Callable[[float], list[Row]]] = {
+    "spine": spine,
+    "executor": lambda _: rows(executor.measure, "executor: "),
+    "services": lambda _: rows(services.measure, "services: "),
+    "reach": lambda _: rows(service_reach.measure, "services: "),
+    "names": lambda _: rows(naming.measure, "names: "),
+    "controllers": lambda _: rows(controllers.measure),
+    "overlay": lambda _: rows(overlay.measure),
+    "joining": lambda _: rows(joining.measure),
+    "remote": lambda _: rows(remote_start.measure),
+    "hundred": lambda _: rows(hundred_nodes.measure),
+}
+
+
+def kept() -> dict[str, list[Row]]:
+    """Return the rows that were measured before, by group."""
+    if not KEPT.exists():
+        return {}
+    return {
+        group: [Row(Figure(*figure), load_then, when) for figure, load_then, when in found]
+        for group, found in json.loads(KEPT.read_text(encoding="utf-8")).items()
+    }
+
+
+def measure_groups(names: Iterable[str], idle_s: float, head: str) -> list[str]:
+    """Measure the groups in turn, write after each, and return what failed, a line each."""
+    found, failures = kept(), []
+    for name in names:
+        try:
+            found[name] = GROUPS[name](idle_s)
+        except Exception as error:  # noqa: BLE001  (whatever ends one group, the others are measured)
+            failures.append(f"{name}: {type(error).__name__}: {error}")
+            print(failures[-1], flush=True)
+            continue
+        KEPT.parent.mkdir(exist_ok=True)
+        KEPT.write_text(json.dumps(found), encoding="utf-8")
+        in_order = [row for group in GROUPS for row in found.get(group, [])]
+        TARGET.write_text(document(in_order, head), encoding="utf-8")
+    return failures
 
 
 def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
@@ -160,11 +199,11 @@ def _bar_line(row: Row) -> str:
     figure = row.figure
     limit = f"≤ {figure.bar:g} {figure.unit}".rstrip()
     verdict = figure.verdict if figure.verdict == "met" else f"**{figure.verdict}**"
-    return f"| {figure.name} | {limit} | {_value(figure)} | {verdict} | {row.load:.1f} | {figure.told} |"
+    return f"| {figure.name} | {limit} | {_value(figure)} | {verdict} | {row.load:.1f} | {row.when} | {figure.told} |"
 
 
 def _other_line(row: Row) -> str:
-    return f"| {row.figure.name} | {_value(row.figure)} | {row.load:.1f} | {row.figure.told} |"
+    return f"| {row.figure.name} | {_value(row.figure)} | {row.load:.1f} | {row.when} | {row.figure.told} |"
 
 
 def _value(figure: Figure) -> str:
@@ -176,11 +215,15 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--idle-minutes", type=float, default=idle.WINDOW_S / 60)
-    idle_s = parser.parse_args().idle_minutes * 60
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; none: all")
+    asked = parser.parse_args()
+    if unknown := sorted(set(asked.groups) - set(GROUPS)):
+        parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made is removed"))
-    head = machine()
-    TARGET.write_text(document(measure_all(idle_s), head), encoding="utf-8")
+    failures = measure_groups(asked.groups or GROUPS, asked.idle_minutes * 60, machine())
     print(f"written to {TARGET.name}")
+    if failures:
+        sys.exit("not measured:\n" + "\n".join(failures))
 
 
 if __name__ == "__main__":
