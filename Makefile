@@ -75,7 +75,7 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 
 .PHONY: molecule
 molecule: $(VENV)/dev.lock ## A scenario of tests/molecule a role, and the whole cluster, on lab machines; SCENARIO=etcd: one
-	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+	$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target \
 		$(addprefix molecule-,$(or $(SCENARIO),$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml))))))
 
 molecule-%:
