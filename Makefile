@@ -38,7 +38,10 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 .PHONY: test
 test: lint ## All tests, three at a time: unit, integration (root, Docker), end-to-end, machines; lint first; installs the cluster if need be
 	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
-	$(PYTEST) tests --numprocesses 3 --dist loadscope --no-loadscope-reorder --reruns 1 -rR --junitxml=.cache/junit-all.xml
+	@# a short folder: sockets below it may have 107 characters
+	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
+		$(PYTEST) tests --numprocesses 3 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
+		--reruns 1 -rR --junitxml=.cache/junit-all.xml
 
 .PHONY: check
 check: lint test-unit ## What needs neither root nor servers: lint and unit tests
