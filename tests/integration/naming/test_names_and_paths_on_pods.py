@@ -89,7 +89,7 @@ def test_a_dns_object_leads_paths_of_a_host_to_services(cluster: Cluster) -> Non
     assert cluster.get("shop.example.test", "/")[0] == 404
     cluster.until(lambda: cluster.resolve("shop.example.test") == ("NOERROR", [cluster.listen]), 30)
     script = f"wget -qO- http://shop.example.test:{cluster.http_port}/web"
-    assert cluster.inside("client", "sh", "-c", script).stdout.strip() == "web"
+    cluster.until(lambda: cluster.inside("client", "sh", "-c", script).stdout.strip() == "web", 30)
 
 
 def test_of_two_objects_with_one_host_the_second_is_refused_with_its_name(cluster: Cluster) -> None:
