@@ -27,6 +27,8 @@ Happened = Callable[[str, ObservedPod, ObservedPod], None]
 
 ITEM_RETRY = Backoff(initial_s=0.5, maximum_s=30.0)
 KEY_RETRY = Backoff(initial_s=0.5, maximum_s=30.0)
+SETTLE_S = 30.0
+"""A node that is back is observed once more after this: what starts there later than sshd, as Docker, changes rules."""
 FRESH_S = 3.0
 """A list of the gateway may be this much older than what a module just told."""
 _ANSWERED_BY_DECISION = frozenset({"RunContainerError", "ImageMissing"})
@@ -59,6 +61,7 @@ class NodeState:
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
         self._asked_meanwhile = False
+        self._was_observed = self._back = False
         self.relist_wanted = False
         self.facts_wanted = True
         self.facts_at_s = 0.0
@@ -113,7 +116,7 @@ class NodeState:
 
     def on_return(self) -> None:
         """The node answers again: what failed while it did not is no reason to wait."""
-        self._item_failures, self._retry_at_s = 0, 0.0
+        self._item_failures, self._retry_at_s, self._back = 0, 0.0, self._was_observed
         self.observe_fully()
 
     def confirmed(self) -> dict[str, Confirmed | None]:
@@ -172,7 +175,8 @@ class NodeState:
             and len(sent.requests) == len(SECTIONS)
             and all(one.keys is None for one in sent.requests.values())
         ):
-            self._full_at_s = 0.0 if asked else now_s + self._full_every_s()
+            self._full_at_s = 0.0 if asked else now_s + (SETTLE_S if self._back else self._full_every_s())
+            self._back, self._was_observed = asked and self._back, True
             self.relist_wanted = True
         return touched
 

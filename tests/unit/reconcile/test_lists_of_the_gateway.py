@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from minik8s_modules.reconcile.items import SECTIONS, Outcome
-from minik8s_modules.reconcile.nodestate import FRESH_S, NodeState, Sent
+from minik8s_modules.reconcile.nodestate import FRESH_S, SETTLE_S, NodeState, Sent
 from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.values import NodeDocument
 
@@ -78,3 +78,15 @@ def test_a_node_that_answers_again_gets_its_item_at_once_whatever_failed_meanwhi
     assert not state.next_item(EMPTY, 801.0)
     state.on_return()
     assert len(state.next_item(EMPTY, 801.0)) == len(SECTIONS)
+
+
+def test_a_node_that_is_back_is_observed_again_once_its_services_have_started():
+    state = NodeState("n", lambda: 300.0)
+    state.on_return()
+    assert observed(state, 0.0)
+    assert state.next_moment_s(NOW, 0.0) == 300.0
+    state.on_return()
+    assert observed(state, 50.0)
+    assert state.next_moment_s(NOW, 50.0) == SETTLE_S
+    assert observed(state, 80.0)
+    assert state.next_moment_s(NOW, 80.0) == 300.0
