@@ -19,9 +19,9 @@ from tests.support.labcluster import CommandFailed, LabCluster, recap
 
 JsonObject = dict[str, Any]
 IMAGE = "minik8s/busybox:1"
-# a user with sudo, whom the key of the lab lets in
+# a user with sudo, whom the key of the lab lets in (one that is locked, not even with a key)
 ADMIN = """
-useradd --create-home --shell /bin/bash admin
+useradd --create-home --shell /bin/bash --password '*' admin
 install -d -m 700 -o admin -g admin /home/admin/.ssh
 install -m 600 -o admin -g admin /root/.ssh/authorized_keys /home/admin/.ssh/authorized_keys
 echo 'admin ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/admin
