@@ -84,7 +84,7 @@ CREATED: Sequence[tuple[str, str, str]] = (
     ("rolebinding x --role=x --serviceaccount=default:x", ".subjects[0].name", "x"),
     ("quota x --hard=pods=2", ".spec.hard.pods", "2"),
     ("poddisruptionbudget x --selector=app=x --min-available=1", ".spec.minAvailable", "1"),
-    ("ingress x --rule=example.com/=x:80", ".spec.rules[0].host", "example.com"),
+    ("ingress x --rule=HOST/=x:80", ".spec.rules[0].host", "HOST"),
     ("service clusterip x --tcp=80:8080", ".spec.ports[0].targetPort", "8080"),
     ("service nodeport y --tcp=80", ".spec.type", "NodePort"),
     ("service externalname z --external-name=example.com", ".spec.externalName", "example.com"),
@@ -94,11 +94,12 @@ CREATED: Sequence[tuple[str, str, str]] = (
 def test_everything_that_create_makes(kubectl: Kubectl):
     made: list[str] = []
     for command, path, value in CREATED:
-        words = command.split()
+        host = f"{kubectl.namespace}.example"  # nobody else may have it
+        words = command.replace("HOST", host).split()
         told = kubectl("create", *words)
         assert re.fullmatch(r"\S+/\w created\n", told), told
         made.append(told.split()[0])
-        assert kubectl.value(path, made[-1]) == value, command
+        assert kubectl.value(path, made[-1]) == value.replace("HOST", host), command
     assert kubectl("describe", *made).count("Name:  ") >= len(made)
     assert kubectl("create", "job", "again", "--from=cronjob/x") == "job.batch/again created\n"
     assert kubectl("create", "token", "x", "--duration=1h").count(".") == 2
