@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from minik8s_modules.api.kinds import KINDS, POD_ADDRESS, Kind
+from minik8s_modules.api.kinds import KINDS, POD_ADDRESS, POD_CIDR, Kind
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.fuzz import mutations
 from tests.integration.fuzz.conftest import TABLE, Client, collection, refusal_faults, stored
@@ -67,6 +67,9 @@ def numbered(base: Base, number: int) -> tuple[str, Base]:
     namespace, name = f"fuzz-{number}", base.obj["metadata"]["name"]
     own = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" if base.kind is POD_ADDRESS else f"{name}-{number}"
     text = json.dumps(base.obj, default=str).replace('"default"', json.dumps(namespace))
+    if base.kind is POD_CIDR:
+        own = f"10.{number >> 8 & 255}.{number & 255}.0-24"
+        text = text.replace(json.dumps(name.replace("-", "/")), json.dumps(own.replace("-", "/")))
     obj = json.loads(text.replace(json.dumps(name), json.dumps(own)))
     return namespace, base._replace(obj=obj)
 
