@@ -28,8 +28,6 @@ from minik8s_modules.controllers.imagined import World
 from minik8s_modules.controllers.orphans import QUARANTINE_S, OrphanController
 from minik8s_modules.controllers.steps import Patch, Step
 from minik8s_modules.runtime.controller import Context
-from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.informers import Informers
 from tests.support import workloads
 from tests.support.waiting import until
 from tests.support.workloads import NOW
@@ -142,24 +140,6 @@ def test_a_pod_is_made_anew_from_what_its_user_wrote():
     assert made["metadata"]["labels"] == {"app": "web"}
     assert not {"uid", "creationTimestamp"} & made["metadata"].keys()
     assert "status" not in made
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def api(clock: FakeClock) -> FakeApi:
-    return FakeApi(clock)
-
-
-@pytest.fixture
-def context(api: FakeApi, clock: FakeClock) -> Iterator[Context]:
-    context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
-    yield context
-    context.informers.stop()
-    context.pool.shutdown()
 
 
 @pytest.fixture

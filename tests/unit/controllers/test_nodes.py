@@ -43,11 +43,6 @@ def test_an_unknown_node_is_not_written_again():
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def api() -> FakeApi:
     return FakeApi()
 

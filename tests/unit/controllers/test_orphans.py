@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,12 +10,9 @@ import pytest
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE, POD
 from minik8s_modules.api.objects import Key, name
-from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.orphans import QUARANTINE_S, OrphanController, decide_orphans
 from minik8s_modules.runtime.controller import Context
-from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.informers import Informers
 from tests.support.waiting import until
 
 
@@ -40,21 +36,8 @@ def test_a_missing_node_without_pods_is_nothing_to_wait_for():
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def api() -> FakeApi:
     return FakeApi()
-
-
-@pytest.fixture
-def context(api: FakeApi, clock: FakeClock) -> Iterator[Context]:
-    context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
-    yield context
-    context.informers.stop()
-    context.pool.shutdown()
 
 
 @pytest.fixture

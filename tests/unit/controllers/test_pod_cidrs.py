@@ -133,16 +133,6 @@ def test_many_threads_never_get_one_range_twice():
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def api(clock: FakeClock) -> FakeApi:
-    return FakeApi(clock)
-
-
-@pytest.fixture
 def controller(api: FakeApi, clock: FakeClock) -> Iterator[PodCidrController]:
     context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
     made = PodCidrController(context, "10.244.0.0/16")

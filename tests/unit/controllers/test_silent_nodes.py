@@ -54,11 +54,6 @@ def api() -> FakeApi:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def controller(api: FakeApi, clock: FakeClock) -> Iterator[SilentNodeController]:
     context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api, clock=clock), clock)
     controller = SilentNodeController(context)

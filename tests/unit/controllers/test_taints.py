@@ -116,11 +116,6 @@ def test_decide_eviction(path: Path):
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def api() -> FakeApi:
     return FakeApi()
 
