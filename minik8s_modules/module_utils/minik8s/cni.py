@@ -14,19 +14,19 @@ import ipaddress
 import json
 import os
 import re
-import subprocess
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from . import network_programs
 from .faults import KeyFault
 from .files import read_bytes
+from .network_programs import SHOWN, Done, printed
 
 ENDINGS = (".conf", ".conflist", ".json")
 VERSIONS = frozenset({"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"})
 WITHOUT_CHECK = frozenset({"0.1.0", "0.2.0", "0.3.0", "0.3.1"})
 """CHECK, and the result that DEL is told, came with 0.4.0."""
 TIMEOUT_S = 20.0  # an address by DHCP takes some seconds; who hangs must not hold the node for ever
-SHOWN = 400
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of networks and plugins (section 1)
 
 
@@ -224,29 +224,18 @@ def _run(command: str, path: str, folders: Sequence[str], call: Call, given: Map
         "CNI_PATH": ":".join(folders),
     }
     told = f"plugin {os.path.basename(path)} of network {given['name']!r}: {command}"
-    text = json.dumps(given)
+    text = network_programs.call(told, [path], environment, TIMEOUT_S, json.dumps(given), _cause)
     try:
-        done = subprocess.run(
-            [path], input=text, env=environment, cwd="/", capture_output=True, text=True, errors="replace",
-            timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise KeyFault("NetworkNotReady", f"{told} gave no answer in {TIMEOUT_S:.0f} s and was killed") from None
-    except OSError as error:
-        raise KeyFault("NetworkNotReady", f"{told} cannot be run: {error}") from error
-    if done.returncode != 0:
-        raise KeyFault("NetworkNotReady", f"{told} failed: {_cause(done)}")
-    try:
-        return json.loads(done.stdout) if done.stdout.strip() else None
+        return json.loads(text) if text.strip() else None
     except ValueError:
-        raise KeyFault("NetworkNotReady", f"{told} answered no JSON: {done.stdout[:SHOWN]}") from None
+        raise KeyFault("NetworkNotReady", f"{told} answered no JSON: {text[:SHOWN]}") from None
 
 
-def _cause(done: subprocess.CompletedProcess[str]) -> str:
+def _cause(done: Done) -> str:
     """Return the error a plugin told (section 5, "Error"), else what it printed."""
     try:
         found = json.loads(done.stdout)
         words = ": ".join(str(found[name]) for name in ("msg", "details") if found.get(name))
     except (ValueError, AttributeError, KeyError):
         words = ""
-    return (words or (done.stderr or done.stdout).strip() or f"exit code {done.returncode}")[:SHOWN]
+    return words or printed(done)

@@ -12,16 +12,15 @@ import ipaddress
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 
+from . import network_programs
 from .faults import KeyFault
 
 INTERFACE = "ethwe"
 DEVICE = "weave"
 """The machine's own end: a bridge."""
 TIMEOUT_S = 30.0
-SHOWN = 400
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]*")
 
 
@@ -78,19 +77,7 @@ class Weave:
                 "NetworkNotReady", f"the command {self._command!r} is not installed on this node (Weave Net)"
             )
         environment = {**os.environ, "DOCKER_HOST": f"unix://{self._docker_socket}"}
-        try:
-            done = subprocess.run(
-                [program, *words], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-                env=environment, timeout=TIMEOUT_S, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise KeyFault("NetworkNotReady", f"{told} gave no answer in {TIMEOUT_S:.0f} s and was killed") from None
-        except OSError as error:
-            raise KeyFault("NetworkNotReady", f"{told} cannot be run: {error}") from error
-        if done.returncode != 0:
-            words_of_it = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[:SHOWN]
-            raise KeyFault("NetworkNotReady", f"{told} failed: {words_of_it}")
-        return done.stdout
+        return network_programs.call(told, [program, *words], environment, TIMEOUT_S)
 
 
 def check_peer(where: str, peer: object) -> None:
