@@ -11,6 +11,8 @@ KUBECTL := /opt/minik8s/bin/kubectl --kubeconfig /etc/minik8s/admin.kubeconfig
 PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i inventory/local
 EXAMPLE := examples/hello.yml
 PYTEST := $(BIN)/pytest
+# the longest first
+SCENARIOS := cluster application $(filter-out cluster application shared,$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml)))))
 
 .PHONY: help
 help: ## Show this list
@@ -78,12 +80,17 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 
 .PHONY: molecule
 molecule: $(VENV)/dev.lock ## A scenario of tests/molecule a role, and the whole cluster, on lab machines; SCENARIO=etcd: one
-	$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target \
-		$(addprefix molecule-,$(or $(SCENARIO),$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml))))))
+	@rm -rf .cache/molecule && mkdir -p .cache/molecule
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(addprefix molecule-,$(or $(SCENARIO),$(SCENARIOS))) \
+		|| { tail -n 100 .cache/molecule/*.failed; echo "failed: $$(basename -s .failed -a .cache/molecule/*.failed | xargs)"; exit 1; }
 
+# What a scenario prints is kept; its end is shown when it fails.
 molecule-%:
-	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH \
-		$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $*
+	@log=.cache/molecule/$*.log; begun=$$SECONDS; said=ok; \
+	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_NOCOLOR=1 NO_COLOR=1 \
+		$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $* >"$$log" 2>&1 \
+		|| { said=FAILED; mv "$$log" "$${log%log}failed"; }; \
+	echo "molecule $*: $$said, $$((SECONDS - begun)) s"; [ $$said = ok ]
 
 .PHONY: bench
 bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and write BENCHMARKS.md; ONLY="joining overlay": these groups

@@ -1,4 +1,4 @@
-"""Clusters on lab machines: each test module has its own, by a fixture of module scope made with ``LabCluster``."""
+"""Clusters on lab machines, made with ``LabCluster``: a test module has its own, or a folder one for its modules."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support import standing
 from tests.support.labcluster import LabCluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def members() -> Iterator[Members]:
     """The cluster; MINIK8S_MEMBERS in the environment names a lab to use again, and to keep."""
     kept = os.environ.get("MINIK8S_MEMBERS", "")

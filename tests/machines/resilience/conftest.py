@@ -16,7 +16,7 @@ from tests.support.wholeness import assert_whole
 HOUSEKEEPING = {"eviction_hard": {"nodefs.available": "5%"}, "eviction_transition_s": 5, "reserved": {}}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installed() -> Iterator[LabCluster]:
     """The cluster; MINIK8S_STANDING in the environment names a lab to use again, and to keep."""
     kept = os.environ.get("MINIK8S_STANDING", "")
