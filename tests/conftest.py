@@ -23,6 +23,7 @@ TOGETHER = {
     ],
     "resilience": ["machines/resilience"],
     "membership": ["machines/membership"],
+    "ipvs": ["machines/test_ipvs_whole.py"],
     "control_planes": ["machines/test_control_planes.py"],
     "machines": ["machines"],
     "installed": ["e2e"],
