@@ -23,10 +23,10 @@ from minik8s_modules.apiserver.identity import CertificateAuthenticator
 from minik8s_modules.apiserver.keyfiles import KeyFiles
 from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.node_access import NodeAuthorizer
-from minik8s_modules.apiserver.plans import HttpsReconcilers
 from minik8s_modules.apiserver.policy import Rbac
 from minik8s_modules.apiserver.presence import Presence
 from minik8s_modules.apiserver.priority import Priority
+from minik8s_modules.apiserver.reconcilers import HttpsReconcilers
 from minik8s_modules.apiserver.resources import Services
 from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.settings import Settings

@@ -5,8 +5,9 @@ those pods name, services and endpoints; lists and watches of nodes and pods mus
 name does not tell (creates) or the object's content decides, admission (``restrict``) looks at it. Differences to
 Kubernetes: a node may run a reconciler of its own (reconcile/solo.py), so it reads namespaces, the other Nodes (its
 overlay leads to them), names and paths with the certificates of Ingresses, holds its own shard's Lease, claims
-PodAddresses, sets its own taints of pressure, and takes its Node away when it leaves. It makes no mirror pods. Source:
-kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
+PodAddresses, sets its own taints of pressure, and takes its Node away when it leaves. Of pods it makes mirrors of its
+static ones only, and no mirror opens it anything: what it names counts for nothing (node_index.py). Source: kubernetes
+``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT
-from minik8s_modules.api.objects import dig, labels, name, spec
-from minik8s_modules.api.pod_references import Reference
+from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
+from minik8s_modules.api.pod_references import MIRROR, Reference, is_mirror, references
 from minik8s_modules.api.rbac import Rule, compiled
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.identity import User
@@ -48,6 +49,7 @@ def _static() -> tuple[Rule, ...]:
             rule("create update patch", "", "events"),
             rule("create update patch", "events.k8s.io", "events"),
             rule(f"{read} create", "", "nodes"),
+            rule("create", "", "pods"),  # mirrors, see _pod_written
             rule(read, "", "dns"),
             rule(read, "networking.k8s.io", "ingresses ingressclasses"),
             rule("get list create", "minik8s.io", "podcidrs"),
@@ -160,6 +162,8 @@ _LABELS = frozenset(
     }
 )  # fmt: skip
 _PRESSURE = frozenset(f"node.kubernetes.io/{what}-pressure" for what in ("memory", "disk", "pid"))
+# what defaulting writes into every pod
+_HARMLESS = frozenset({Reference("serviceaccounts", "default")})
 _LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
@@ -201,9 +205,22 @@ def _is_guarded(key: str) -> bool:
 
 def _pod_written(write: Write, node: str) -> Iterator[str]:
     if write.operation == "create":
-        yield f'node "{node}" can not create pods'
+        yield from _mirror_made(write.new, node)
     elif spec(write.old or {}).get("nodeName") != node:
         yield f'node "{node}" can only change pods with spec.nodeName set to itself'
+
+
+def _mirror_made(pod: JsonObject, node: str) -> Iterator[str]:
+    """Tell what forbids a pod that a node makes: it mirrors what runs there already, and is nobody else's."""
+    if not is_mirror(pod):
+        yield f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
+    if spec(pod).get("nodeName") != node:
+        yield f'node "{node}" can only create pods with spec.nodeName set to itself'
+    if metadata(pod).get("ownerReferences"):
+        yield f'node "{node}" can not create pods with an owner'
+    named = sorted(f"{one.plural}/{one.name}" for one in references(pod) if one not in _HARMLESS)
+    if named:
+        yield f'node "{node}" can not create pods that reference {", ".join(named)}'
 
 
 def _lease_written(write: Write, node: str) -> Iterator[str]:
@@ -227,6 +244,8 @@ def _token_asked(write: Write, node: str) -> Iterator[str]:
     found = write.backend.cache.get(POD.key(write.target.namespace, ref["name"]))
     if found is None or spec(found.object).get("nodeName") != node:
         yield "node requested token bound to a pod scheduled on a different node"
+    elif is_mirror(found.object):
+        yield "node requested token bound to a mirror pod"
 
 
 _CHECKS = {

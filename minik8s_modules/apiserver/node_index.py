@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.pod_references import Reference, references
+from minik8s_modules.api.pod_references import Reference, is_mirror, references
 from minik8s_modules.store.cache import CacheEvent, WatchCache
 from minik8s_modules.store.errors import Expired
 
@@ -83,5 +83,6 @@ class NodeIndex:
 
 
 def _edges(pod: JsonObject) -> frozenset[_Edge]:
-    node = str(spec(pod).get("nodeName") or "")
+    # a node makes the mirrors of its static pods itself, and those take nothing from the API
+    node = "" if is_mirror(pod) else str(spec(pod).get("nodeName") or "")
     return frozenset((node, namespace(pod), one) for one in references(pod)) if node else frozenset()

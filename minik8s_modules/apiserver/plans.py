@@ -5,92 +5,27 @@ validated as create does; an existing one is merged by apply's three-way rule an
 deletion is decided as delete decides it. The operations go to the reconciler of every shard (mutual TLS;
 each writes its address on its Lease as ``minik8s.io/plan-endpoint``), which decide with their own pure
 functions and run their modules in check mode. Their answers are merged; a reconciler that does not answer is
-named in ``status.messages``.
-
-Request to a reconciler: ``POST ENDPOINT/plan`` with ``{"objects": [{"operation", "object"}], "nodes":
-[names]}``. Answer: ``{"nodes": {node: {"diff": {section: {"before", "after"}}, "steps": [...]}}, "messages":
-[], "order": [{"action", "pod", "node", "owner"}]}``; the order in which pods come and go where workloads change.
+named in ``status.messages``. How they are asked: ``reconcilers.py``.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
 
-import orjson
-import urllib3
-from urllib3.util import Timeout
-
-from minik8s_modules.api import objects, strategy
+from minik8s_modules.api import strategy
 from minik8s_modules.api.apply import next_object
 from minik8s_modules.api.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
-from minik8s_modules.api.kinds import KINDS, LEASE, NAMESPACE, NODE, Kind
+from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE, Kind
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.apiserver import incoming, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.settings import TlsFiles
+from minik8s_modules.apiserver.reconcilers import Reconcilers, ask_all
 from minik8s_modules.apiserver.target import Target
-
-log = logging.getLogger(__name__)
-
-ENDPOINT = "minik8s.io/plan-endpoint"
-# below the deadline of a request (server.py), so that the answer still gets out
-ANSWER_S = 45.0
-CONNECT_S = 5.0
-_SHARDS_AT_ONCE = 16
 
 _NAMESPACE = (NAMESPACE.api_version, NAMESPACE.kind)
 Operation = Callable[[JsonObject], JsonObject | None]
-
-
-class Endpoint(NamedTuple):
-    """A reconciler as its Lease names it."""
-
-    lease: str
-    url: str
-
-
-class Reconcilers(Protocol):
-    """How reconcilers are asked."""
-
-    def ask(self, endpoint: Endpoint, question: JsonObject) -> JsonObject:
-        """Return the reconciler's answer. Raises OSError or ValueError when there is no usable one."""
-
-
-class HttpsReconcilers:
-    """Asks over mutual TLS, with the API server's client certificate."""
-
-    def __init__(self, files: TlsFiles) -> None:
-        self._pool = urllib3.PoolManager(
-            cert_file=str(files.cert),
-            key_file=str(files.key),
-            ca_certs=str(files.ca),
-            cert_reqs="CERT_REQUIRED",
-            retries=False,
-            timeout=Timeout(connect=CONNECT_S, read=ANSWER_S),
-        )
-
-    def ask(self, endpoint: Endpoint, question: JsonObject) -> JsonObject:
-        """Return the reconciler's answer; see ``Reconcilers``."""
-        try:
-            response = self._pool.request(
-                "POST",
-                endpoint.url.rstrip("/") + "/plan",
-                body=orjson.dumps(question),
-                headers={"Content-Type": "application/json"},
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise OSError(str(error)) from error
-        if response.status != 200:  # noqa: PLR2004 - the status
-            raise ValueError(f"it answered {response.status}: {response.data[:300].decode(errors='replace')}")
-        answer = orjson.loads(response.data)
-        if not isinstance(answer, dict) or not isinstance(answer.get("nodes"), dict):
-            raise ValueError("its answer has no map of nodes")  # noqa: TRY004 - bad content, not a bad call
-        return answer
 
 
 def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, options: Options) -> JsonObject:
@@ -114,7 +49,7 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
         nodes, _ = backend.cache.list(NODE.prefix)
         status: JsonObject = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
     else:
-        status = _ask_all(backend, reconcilers, question)
+        status = ask_all(backend.cache, reconcilers, question)
         if not operations:
             status["messages"] += _unseen(backend, question["nodes"], status)
     status["messages"] = [*messages, *status["messages"]]
@@ -176,32 +111,6 @@ def _deleted(backend: Backend, obj: JsonObject, messages: list[str]) -> JsonObje
     return {"operation": operation, "object": _shown(target.kind, decision.obj)}
 
 
-def endpoints(backend: Backend) -> list[Endpoint]:
-    """Return the reconcilers that say where they can be asked."""
-    leases, _ = backend.cache.list(f"{LEASE.prefix}kube-system/")
-    found = [(item.object, objects.annotations(item.object).get(ENDPOINT, "")) for item in leases]
-    return [Endpoint(name(lease), url) for lease, url in found if url.startswith("https://")]
-
-
-def _ask_all(backend: Backend, reconcilers: Reconcilers | None, question: JsonObject) -> JsonObject:
-    shards = endpoints(backend)
-    if reconcilers is None:
-        return _merged([], ["this API server has no client certificate for reconcilers (reconciler_client)"])
-    if not shards:
-        return _merged([], ["no reconciler is running: no Lease in kube-system carries " + ENDPOINT])
-    with ThreadPoolExecutor(max_workers=min(len(shards), _SHARDS_AT_ONCE)) as pool:
-        answers = list(pool.map(lambda shard: _ask(reconcilers, shard, question), shards))
-    return _merged(answers, [])
-
-
-def _ask(reconcilers: Reconcilers, shard: Endpoint, question: JsonObject) -> JsonObject:
-    try:
-        return reconcilers.ask(shard, question)
-    except (OSError, ValueError) as error:
-        log.warning("reconciler %s at %s did not answer a plan: %s", shard.lease, shard.url, error)
-        return {"nodes": {}, "messages": [f"reconciler {shard.lease} at {shard.url} did not answer: {error}"]}
-
-
 def _unseen(backend: Backend, asked: Sequence[str], status: JsonObject) -> list[str]:
     """Return a message for each node whose drift nobody told: no inventory of a running reconciler has it."""
     nodes, _ = backend.cache.list(NODE.prefix)
@@ -212,14 +121,3 @@ def _unseen(backend: Backend, asked: Sequence[str], status: JsonObject) -> list[
         for node in sorted(names & set(asked) if asked else names)
         if node not in status["nodes"] and f"node {node} " not in told
     ]
-
-
-def _merged(answers: Sequence[JsonObject], messages: list[str]) -> JsonObject:
-    nodes: JsonObject = {}
-    told = list(messages)
-    for each in answers:
-        nodes.update(each["nodes"])
-        # shards see the same cluster: what all tell is told once
-        told += [text for text in map(str, each.get("messages") or []) if text not in told]
-    order = next((each["order"] for each in answers if each.get("order")), None)
-    return {"nodes": nodes, "messages": told, **({"order": order} if order else {})}

@@ -49,6 +49,7 @@ from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.negotiation import Form, form
 from minik8s_modules.apiserver.pod_streams import STREAMED
 from minik8s_modules.apiserver.priority import Priority
+from minik8s_modules.apiserver.reconcilers import Reconcilers
 from minik8s_modules.apiserver.selection import select
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.apiserver.tokens import TOKEN_REQUEST, Tokens
@@ -64,7 +65,7 @@ class Services(NamedTuple):
     backend: Backend
     hub: Hub
     access: Access
-    reconcilers: plans.Reconcilers | None = None
+    reconcilers: Reconcilers | None = None
     tokens: Tokens | None = None
     streams: streams.Streams | None = None
     priority: Priority | None = None

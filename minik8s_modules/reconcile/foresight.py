@@ -55,6 +55,7 @@ class Cluster(NamedTuple):
         services: all of them; ``slices`` has those of one by ``<namespace>/<name>``.
         taken: the addresses that no new pod gets; ``address_of`` has a pod's own by its UID.
         imagined: names and paths if the objects of an overlay, and the slices of some Services, were as given.
+        certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
     """
 
     pods: tuple[JsonObject, ...]
@@ -66,6 +67,7 @@ class Cluster(NamedTuple):
     taken: frozenset[str] = frozenset()
     address_of: Callable[[str], str | None] = _unknown
     imagined: Callable[[Overlay, Slices, SecretOf], Named] = _nothing
+    certificates: frozenset[str] = frozenset()
 
 
 class Foreseen(NamedTuple):

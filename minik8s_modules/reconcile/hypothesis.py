@@ -36,10 +36,17 @@ NETWORK_KINDS = frozenset({"Service", "EndpointSlice", "Endpoints", "DNS", "Ingr
 
 
 class Question(NamedTuple):
-    """What to plan; no operations ask for drift, no nodes for all."""
+    """What to plan; no operations ask for drift, no nodes for all.
+
+    Attributes:
+        others: nodes with a reconciler of their own, to which the answer says what to tell them.
+        foretold: what such a node is told (``foretelling.read_foretold``), in place of operations.
+    """
 
     operations: tuple[Operation, ...]
     nodes: frozenset[str]
+    others: frozenset[str] = frozenset()
+    foretold: Any = None
 
 
 class Hypothesis(NamedTuple):
@@ -73,12 +80,18 @@ def parse_question(body: Any) -> Question:
     """
     if not isinstance(body, Mapping) or not isinstance(body.get("objects", []), list):
         raise ValueError('a plan is {"objects": [{"operation", "object"}], "nodes": [names]}')  # noqa: TRY004
-    nodes = body.get("nodes") or ([body["node"]] if body.get("node") else [])
-    if not isinstance(nodes, list) or not all(isinstance(name, str) for name in nodes):
-        raise ValueError("nodes must be a list of names")
     return Question(
-        tuple(_operation(index, one) for index, one in enumerate(body.get("objects") or [])), frozenset(nodes)
+        tuple(_operation(index, one) for index, one in enumerate(body.get("objects") or [])),
+        _names("nodes", body.get("nodes") or ([body["node"]] if body.get("node") else [])),
+        _names("others", body.get("others") or []),
+        body.get("foretold"),
     )
+
+
+def _names(field: str, found: Any) -> frozenset[str]:
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError(f"{field} must be a list of names")
+    return frozenset(found)
 
 
 def _operation(index: int, raw: Any) -> Operation:

@@ -32,6 +32,7 @@ from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
 from minik8s_modules.reconcile.network_settings import network_settings
 from minik8s_modules.reconcile.node_file import declared_of
+from minik8s_modules.reconcile.plan_lists import nowhere
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
@@ -217,6 +218,8 @@ class Leader:
         self._alone: frozenset[str] = frozenset()
         self._looks = 0
         self._service: ShardService | None = None
+        self._is_empty = False
+        """Whether the shard is led and has no nodes."""
 
     def _has_new_hosts(self) -> bool:
         """Return whether there are other hosts to run than before; an unusable inventory is told and waited out."""
@@ -269,7 +272,11 @@ class Leader:
     def plan(self, question: Question) -> JsonObject | None:
         """Return the answer to a plan, None while the shard is not led."""
         service = self._service
-        return service.plan(question) if service is not None else None
+        if service is not None:
+            return service.plan(question)
+        if self._is_empty:
+            return nowhere(self._client, question, self._options.settings, SystemClock())
+        return None
 
     def lead(self, token: Token, lost: threading.Event) -> None:
         """Run the shard until ``lost``, or until a node knows a newer token."""
@@ -286,8 +293,10 @@ class Leader:
         self._names = self._mine()
         if not self._names:
             log.info("shard %s has no nodes yet", options.shard)
+        self._is_empty = not self._names
         while not self._names and not done.wait(_INVENTORY_CHECK_S):
             self._has_new_hosts()  # Ansible has nothing to run on before
+        self._is_empty = False
         if done.is_set():
             return
         service = ShardService(

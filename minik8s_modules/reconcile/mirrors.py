@@ -12,9 +12,10 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
 from minik8s_modules.api.kinds import POD, Kind
+from minik8s_modules.api.pod_references import is_mirror
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, mirror_of, static_uid
+from minik8s_modules.reconcile.static_pods import StaticPods, as_static, merged, mirror_of, static_uid
 
 log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]

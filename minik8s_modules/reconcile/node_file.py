@@ -1,9 +1,10 @@
 """The node's file, ``-c node.yml``: a Node, as the original MiniK8s' ``kubelet -c`` takes it. Pure.
 
-The original reads the labels alone. Here a file may also hold annotations, taints, ``unschedulable`` and addresses
-(``status.address``, the original's field, or ``status.addresses``); the name on the command line is the node's.
-Anything else is refused, since it would do nothing. What it declares goes to the registrar through the key ``nodes`` of
-reconciler.yml (``declared_of``).
+The original reads the labels alone. Here a file may also hold annotations, taints, ``unschedulable``, addresses
+(``status.address``, the original's field, or ``status.addresses``) and ``spec.staticPodPath``, a folder with manifests
+of static pods (the name is kubelet's, ``KubeletConfiguration``); the name on the command line is the node's. Anything
+else is refused, since it would do nothing. What it declares goes to the registrar through the key ``nodes`` of
+reconciler.yml (``declared_of``), the folder to housekeeping (``solo_configs.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ JsonObject = dict[str, Any]
 _FIELDS: Mapping[str, frozenset[str]] = {
     "": frozenset({"apiVersion", "kind", "metadata", "spec", "status"}),
     "metadata": frozenset({"name", "namespace", "labels", "annotations"}),
-    "spec": frozenset({"taints", "unschedulable"}),
+    "spec": frozenset({"taints", "unschedulable", "staticPodPath"}),
     "status": frozenset({"address", "addresses"}),
 }
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -52,10 +53,11 @@ class Declared(NamedTuple):
 
 
 class NodeFile(NamedTuple):
-    """A parsed file; ``name`` is "" where it gives none."""
+    """A parsed file; ``name`` is "" where it gives none, ``manifests`` where it names no folder of static pods."""
 
     name: str
     declared: Declared
+    manifests: str = ""
 
 
 def parse_node_file(text: str, where: str) -> NodeFile:
@@ -81,7 +83,7 @@ def parse_node_file(text: str, where: str) -> NodeFile:
         unschedulable=_flag(parts["spec"].get("unschedulable", False), where),
         addresses=tuple(_addresses(parts["status"], where)),
     )
-    return NodeFile(str(parts["metadata"].get("name") or ""), declared)
+    return NodeFile(str(parts["metadata"].get("name") or ""), declared, _folder(parts["spec"], where))
 
 
 def _part(data: JsonObject, part: str, where: str) -> JsonObject:
@@ -124,6 +126,13 @@ def _taints(found: Any, where: str) -> Iterator[JsonObject]:
 def _flag(found: Any, where: str) -> bool:
     if not isinstance(found, bool):
         raise ConfigurationError(f"{where}: spec.unschedulable must be true or false, not {found!r}")
+    return found
+
+
+def _folder(spec: JsonObject, where: str) -> str:
+    found = spec.get("staticPodPath", "")
+    if not isinstance(found, str) or (found and not found.startswith("/")) or "\0" in found:
+        raise ConfigurationError(f"{where}: spec.staticPodPath must be an absolute path, not {found!r}")
     return found
 
 

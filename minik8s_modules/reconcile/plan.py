@@ -16,19 +16,30 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.changes import Confirmed, Request
 from minik8s_modules.reconcile.desired import assemble
 from minik8s_modules.reconcile.foresight import Cluster, Foreseen, addresses, foresee, with_services
+from minik8s_modules.reconcile.foretelling import Foretold, Reader, foretell, reading
 from minik8s_modules.reconcile.hypothesis import Hypothesis, Question, hypothesis, settled
-from minik8s_modules.reconcile.images import default_policy, normalized, present
 from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import retained_volumes
 from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
-from minik8s_modules.reconcile.plan_requests import deltas, readable, troubles, with_blob
+from minik8s_modules.reconcile.plan_requests import (
+    Answer,
+    awaiting,
+    deltas,
+    joined,
+    normalized_names,
+    obstacles,
+    pull_message,
+    readable,
+    silent,
+    troubles,
+    with_blob,
+)
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
 from minik8s_modules.reconcile.service_links import Links, no_links
@@ -74,11 +85,11 @@ class Present(Protocol):
         """Return the node, or None while it cannot be asked."""
 
 
-class Reader(Protocol):
-    """The part of ``ApiClient`` needed here."""
+class Checking(Protocol):
+    """How nodes are asked."""
 
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
+    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> Outcome:
+        """Return what the node would do."""
 
 
 class Checks:
@@ -147,57 +158,61 @@ class Future(NamedTuple):
 class Planner:
     """Answers questions; thread-safe."""
 
-    def __init__(self, present: Present, reader: Reader, checks: Checks, settings: Settings, clock: Clock) -> None:
+    def __init__(self, present: Present, reader: Reader, checks: Checking, settings: Settings, clock: Clock) -> None:
         self._present = present
         self._reader = reader
         self._checks = checks
         self._settings = settings
         self._clock = clock
 
-    def answer(self, question: Question, cluster: Cluster) -> JsonObject:
-        """Return ``{"nodes": {node: {"diff", "steps"}}, "messages": [...], "order": [...]}``.
+    def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
+        """Return ``{"nodes": {node: {"diff", "steps"}}, "messages": [...], "order": [...], "others": {...}}``.
 
-        ``order`` holds ``{"action": "create|delete", "pod", "node", "owner"}`` where workloads change.
+        ``order`` holds ``{"action": "create|delete", "pod", "node", "owner"}`` where workloads change, ``others`` what
+        the nodes ``question.others`` are to be told. ``told`` is what this shard's node was told itself.
         """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
-            if not question.operations:
-                return _joined(names, pool.map(self._drift_of, names), [])
-            found = hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
-            given = addresses(found.pods, cluster)
+            if told is None and not question.operations:
+                return joined(names, pool.map(self._drift_of, names), [])
+            found = told.found if told is not None else self._hypothesis(question, cluster)
+            given = told.given if told is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
-            future = self._future(found, cluster, given, stuck)
+            seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
+            future = Future(found, given, seen, self._named(found, seen, cluster))
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
-            return _joined(names, answers, [*found.messages, *_awaiting(future.seen)], found.order)
+            answer = joined(names, answers, [*found.messages, *awaiting(seen)], found.order)
+        others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
+        return answer | ({"others": others} if others else {})
 
-    def _future(self, found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck: frozenset[str]) -> Future:
-        seen = foresee(found, cluster, given, stuck)
-        secrets = any(kind == "Secret" for kind, _ in found.overlay)
-        named = None
-        if found.network or seen.services or secrets:
-            named = cluster.imagined(found.network, seen.slices, lambda key: self._secret(key, found))
-        return Future(found, given, seen, named)
+    def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
+        return hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
 
-    def _secret(self, key: str, found: Hypothesis) -> JsonObject | None:
-        if ("Secret", key) in found.overlay:
-            return found.overlay["Secret", key]
-        namespace, _, name = key.partition("/")
-        return self._get(SECRET, name, namespace)
+    def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:
+        secrets = any(kind == SECRET.kind for kind, _ in found.overlay)
+        if not (found.network or seen.services or secrets):
+            return None
+        read = reading(self._reader, found.overlay)
+        return cluster.imagined(found.network, seen.slices, lambda key: read(SECRET.kind, key))
+
+    def _foretold(self, name: str, future: Future, cluster: Cluster) -> JsonObject:
+        found, read = future.found, reading(self._reader, future.found.overlay)
+        return foretell(name, found, future.seen, future.given, cluster.pods, cluster.certificates, read)
 
     def _drift_of(self, name: str) -> Answer:
         basis = self._quiet(name)
-        return _silent(name) if basis is None else self._asked(name, self._drift(basis))
+        return silent(name) if basis is None else self._asked(name, self._drift(basis))
 
     def _effect_of(self, name: str, prospect: Prospect | None, future: Future) -> Answer:
-        answer = _silent(name)
+        answer = silent(name)
         for attempt in range(_TRIES):
             if attempt:  # a real item came between reading and asking
                 self._clock.wait(threading.Event(), 0.1 * attempt)
                 prospect = self._prospect(name, future.found, future.given)
             if prospect is None:
-                return _silent(name)
+                return silent(name)
             requests = self._effect(prospect, future)
             answer = self._asked(name, requests)._replace(before=prospect.told)
             if not answer.outdated:
@@ -242,7 +257,7 @@ class Planner:
             inputs = self._inputs(pod, basis, found, given, told)
             document, decision = settled(pod, basis.observed.get(uid, NOTHING), inputs, self._clock.now())
             decisions[uid] = decision._replace(entries=document)
-            for one, why in _obstacles(decision):
+            for one, why in obstacles(decision):
                 stuck.add(uid)
                 told.append(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}")
         sources = self._secrets(pod for pod in touched.values() if pod)
@@ -293,13 +308,13 @@ class Planner:
         address = None if self._settings.plugin.driver else given.get(uid)
         images = {one["image"] for _, _, one in objects.all_containers(pod)}
         for image in sorted(images):
-            told += _pull_message(pod, image, basis)
+            told += pull_message(pod, image, objects.name(basis.node), basis.images)
         return PodInputs(
             node=basis.node,
-            configmaps=self._referenced(pod, "ConfigMap", found),
-            secrets=self._referenced(pod, "Secret", found),
+            configmaps=self._referenced(pod, CONFIG_MAP.kind, found),
+            secrets=self._referenced(pod, SECRET.kind, found),
             images=basis.images
-            | {one for image in (*images, self._settings.pause_image) for one in _normalized(image)},
+            | {one for image in (*images, self._settings.pause_image) for one in normalized_names(image)},
             pulls={image: PullState(finished_at=now) for image in images},
             address=address,
             errors={},
@@ -312,83 +327,9 @@ class Planner:
         )
 
     def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:
-        known: dict[str, JsonObject] = {}
-        for one in references(pod):
-            key = f"{one.namespace}/{one.name}"
-            if one.kind != kind:
-                continue
-            obj: JsonObject | None
-            if found is not None and (kind, key) in found.overlay:
-                obj = found.overlay[kind, key]
-            else:
-                obj = self._get(CONFIG_MAP if kind == "ConfigMap" else SECRET, one.name, one.namespace)
-            if obj is not None:
-                known[key] = obj
-        return known
-
-    def _get(self, kind: Kind, name: str, namespace: str) -> JsonObject | None:
-        try:
-            return self._reader.get(kind, name, namespace)
-        except NotFound:
-            return None
+        read = reading(self._reader, found.overlay if found is not None else {})
+        keys = (f"{one.namespace}/{one.name}" for one in references(pod) if one.kind == kind)
+        return {key: obj for key in keys if (obj := read(kind, key)) is not None}
 
     def _secrets(self, pods: Iterable[JsonObject]) -> dict[str, JsonObject]:
-        return {key: obj for pod in pods for key, obj in self._referenced(pod, "Secret", None).items()}
-
-
-def _normalized(image: str) -> tuple[str, ...]:
-    try:
-        return (normalized(image),)
-    except ValueError:
-        return ()
-
-
-def _pull_message(pod: JsonObject, image: str, basis: Basis) -> list[str]:
-    policies = {
-        one.get("imagePullPolicy") or default_policy(image)
-        for _, _, one in objects.all_containers(pod)
-        if one["image"] == image
-    }
-    here = any(present(name, basis.images) for name in _normalized(image))
-    if "Always" not in policies and (here or policies == {"Never"}):
-        return []
-    return [f"Pod {objects.key(pod)}: image {image} would be pulled to node {objects.name(basis.node)}"]
-
-
-def _obstacles(decision: PodDecision) -> list[tuple[str, Any]]:
-    usual = {"ContainerCreating", "PodInitializing"}
-    return [(name, why) for name, why in decision.waiting.items() if why.reason not in usual or why.message]
-
-
-class Answer(NamedTuple):
-    """What a node said: a diff with steps (None: nothing), what to tell besides, and whether it knew another base."""
-
-    plan: JsonObject | None
-    told: tuple[str, ...] = ()
-    outdated: bool = False
-    before: tuple[str, ...] = ()
-    """What there was to tell before it was asked."""
-
-
-def _silent(name: str) -> Answer:
-    return Answer(None, (f"node {name} does not answer; what would change there is not known",))
-
-
-def _awaiting(seen: Foreseen) -> list[str]:
-    """Say of how many pods a plan of Services takes for granted that they become ready."""
-    if not seen.awaited:
-        return []
-    pods = "1 new pod is" if len(seen.awaited) == 1 else f"{len(seen.awaited)} new pods are"
-    return [f"rules, names and paths are shown as they will be when {pods} ready"]
-
-
-def _joined(
-    names: Iterable[str], answers: Iterable[Answer], messages: list[str], order: Iterable[JsonObject] = ()
-) -> JsonObject:
-    nodes = {}
-    for name, answer in zip(names, answers, strict=True):
-        messages += (*answer.before, *answer.told)
-        if answer.plan is not None:
-            nodes[name] = answer.plan
-    steps = [*order]
-    return {"nodes": nodes, "messages": messages, **({"order": steps} if steps else {})}
+        return {key: obj for pod in pods for key, obj in self._referenced(pod, SECRET.kind, None).items()}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
 
+from minik8s_modules.api import objects
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.changes import Confirmed, Request
+from minik8s_modules.reconcile.foresight import Foreseen
 from minik8s_modules.reconcile.hypothesis import Hypothesis
+from minik8s_modules.reconcile.images import default_policy, normalized, present
 from minik8s_modules.reconcile.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.values import PodDecision
@@ -75,3 +79,66 @@ def troubles(name: str, outcome: Outcome | None) -> list[str]:
             for key, error in sorted((result.get("errors") or {}).items())
         ]
     return told
+
+
+def normalized_names(image: str) -> tuple[str, ...]:
+    """Return an image's whole name, () where it is none."""
+    try:
+        return (normalized(image),)
+    except ValueError:
+        return ()
+
+
+def pull_message(pod: JsonObject, image: str, node: str, images: AbstractSet[str]) -> list[str]:
+    """Say that a node with ``images`` would pull one more; [] where it would not."""
+    policies = {
+        one.get("imagePullPolicy") or default_policy(image)
+        for _, _, one in objects.all_containers(pod)
+        if one["image"] == image
+    }
+    here = any(present(name, images) for name in normalized_names(image))
+    if "Always" not in policies and (here or policies == {"Never"}):
+        return []
+    return [f"Pod {objects.key(pod)}: image {image} would be pulled to node {node}"]
+
+
+def obstacles(decision: PodDecision) -> list[tuple[str, Any]]:
+    """Return what keeps a pod's containers from running, besides that they are not made yet."""
+    usual = {"ContainerCreating", "PodInitializing"}
+    return [(name, why) for name, why in decision.waiting.items() if why.reason not in usual or why.message]
+
+
+class Answer(NamedTuple):
+    """What a node said: a diff with steps (None: nothing), what to tell besides, and whether it knew another base."""
+
+    plan: JsonObject | None
+    told: tuple[str, ...] = ()
+    outdated: bool = False
+    before: tuple[str, ...] = ()
+    """What there was to tell before it was asked."""
+
+
+def silent(name: str) -> Answer:
+    """Return the answer of a node that gives none."""
+    return Answer(None, (f"node {name} does not answer; what would change there is not known",))
+
+
+def awaiting(seen: Foreseen) -> list[str]:
+    """Say of how many pods a plan of Services takes for granted that they become ready."""
+    if not seen.awaited:
+        return []
+    pods = "1 new pod is" if len(seen.awaited) == 1 else f"{len(seen.awaited)} new pods are"
+    return [f"rules, names and paths are shown as they will be when {pods} ready"]
+
+
+def joined(
+    names: Iterable[str], answers: Iterable[Answer], messages: list[str], order: Iterable[JsonObject] = ()
+) -> JsonObject:
+    """Return the answers of the nodes ``names``, and what there is to tell, as one."""
+    nodes = {}
+    for name, answer in zip(names, answers, strict=True):
+        messages += (*answer.before, *answer.told)
+        if answer.plan is not None:
+            nodes[name] = answer.plan
+    steps = [*order]
+    return {"nodes": nodes, "messages": messages, **({"order": steps} if steps else {})}

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
 from minik8s_modules.api.objects import Key
+from minik8s_modules.api.pod_references import is_mirror
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.foresight import Cluster
+from minik8s_modules.reconcile.foretelling import Reader, Told, read_foretold
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.household import Household
 from minik8s_modules.reconcile.housekeeping import NO_POLICIES, Housekeeper, Policies
@@ -28,14 +30,14 @@ from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
 from minik8s_modules.reconcile.networks import machines
 from minik8s_modules.reconcile.plan import Checks, Planner
+from minik8s_modules.reconcile.plan_lists import listed
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.services_telling import ServiceTeller
 from minik8s_modules.reconcile.shard import Objects, Shard
-from minik8s_modules.reconcile.static_pods import StaticPods, as_static, is_mirror, merged, static_uid
+from minik8s_modules.reconcile.static_pods import StaticPods, as_static, merged, static_uid
 from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.unrolling import workloads
 from minik8s_modules.reconcile.values import Named, Settings, is_meshed
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
@@ -83,6 +85,7 @@ class ShardService:
     ) -> None:
         api, clock = outside.api, outside.clock
         self._outside = outside
+        self._settings = settings
         self._names = tuple(names)
         self._overlaid = is_meshed(settings)
         self._static = StaticPods()
@@ -125,7 +128,6 @@ class ShardService:
         self.shard = shard
         self.loop = Reconciler(shard, self._names, token, clock, full_every_s, on_fenced)
         self._checks = Checks(self.runner, token)
-        self._planner = Planner(self.loop, api, self._checks, settings, clock)
         self._mirrors = Mirrors(api, self._static, self._told, self._told_of, self.loop.look_again, clock)
         self._household = self._make_household(token, policies, full_every_s)
 
@@ -148,20 +150,29 @@ class ShardService:
 
     def plan(self, question: Question) -> JsonObject:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
-        pods, nodes = map(as_static, self._outside.api.list(POD).items), self._outside.api.list(NODE).items
-        known = workloads((each.object for each in question.operations), self._outside.api)
-        cluster = Cluster(
-            tuple(pods),
-            tuple(nodes),
-            self._names,
-            known,
-            tuple(self._services.services()),
-            lambda key: self._services.slices(Key(*key.split("/", 1))),
-            self.shard.addresses.taken(),
-            self.shard.addresses.of,
-            self._named.imagined,
+        if self._settings.own_node:
+            return self._plan_as_told(question)
+        cluster = listed(self._outside.api, question, self._names)._replace(
+            services=tuple(self._services.services()),
+            slices=lambda key: self._services.slices(Key(*key.split("/", 1))),
+            taken=self.shard.addresses.taken(),
+            address_of=self.shard.addresses.of,
+            imagined=self._named.imagined,
         )
-        return self._planner.answer(question, cluster)
+        return self._planner(self._outside.api).answer(question, cluster)
+
+    def _plan_as_told(self, question: Question) -> JsonObject:
+        """Answer for a node with a reconciler of its own; what changes in the cluster it was told (foretelling.py)."""
+        own = Cluster((), (), self._names, imagined=self._named.imagined)
+        if question.foretold is not None:
+            told = read_foretold(question.foretold)
+            return self._planner(Told(told.sources, self._outside.api)).answer(question, own, told)
+        if question.operations:
+            raise ValueError("a node with a reconciler of its own is told what a plan comes to (foretold)")
+        return self._planner(self._outside.api).answer(question, own)
+
+    def _planner(self, reader: Reader) -> Planner:
+        return Planner(self.loop, reader, self._checks, self._settings, self._outside.clock)
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""

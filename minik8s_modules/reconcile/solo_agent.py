@@ -264,7 +264,7 @@ class Agent:
         home.write_yaml("hosts.yml", solo_configs.inventory(machine))
         home.write_yaml("gateway.yml", solo_configs.gateway(machine, given.own))
         shared = self.known_settings()
-        home.write_yaml("reconciler.yml", solo_configs.reconciler(machine, shared, given.own, given.file.declared))
+        home.write_yaml("reconciler.yml", solo_configs.reconciler(machine, shared, given.own, given.file))
 
     def _machine(self) -> Machine:
         given = self._given

@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.reconcile.node_file import Declared
+from minik8s_modules.reconcile.node_file import NodeFile
 from minik8s_modules.reconcile.shared_settings import PARTS, TEXTS
 
 JsonObject = dict[str, Any]
-STREAM_PORT = 6446
-OWN_KEYS = frozenset({*TEXTS, *PARTS, "cluster_dns", "stream_port"})
+STREAM_PORT, PLAN_PORT = 6446, 6445
+_PORTS = frozenset({"stream_port", "plan_port"})
+OWN_KEYS = frozenset({*TEXTS, *PARTS, "cluster_dns", *_PORTS})
+MANIFESTS_EVERY_S = 20
+"""kubelet's fileCheckFrequency: looking costs one small item on this machine alone."""
 
 
 class Machine(NamedTuple):
@@ -40,7 +43,8 @@ def check_own(own: Mapping[str, Any], where: str) -> None:
     unknown = sorted(set(own) - OWN_KEYS)
     if unknown:
         raise ConfigurationError(f"{where}: {unknown[0]} would do nothing; known are {', '.join(sorted(OWN_KEYS))}")
-    Configuration(dict(own), where).number("stream_port", STREAM_PORT)
+    for key in sorted(_PORTS):
+        Configuration(dict(own), where).number(key, 0)
 
 
 def inventory(machine: Machine) -> JsonObject:
@@ -57,7 +61,7 @@ def inventory(machine: Machine) -> JsonObject:
 
 def gateway(machine: Machine, own: Mapping[str, Any]) -> JsonObject:
     """Return gateway.yml."""
-    folder, place = machine.folder, f"{machine.address}:{own.get('stream_port', STREAM_PORT)}"
+    place = f"{machine.address}:{own.get('stream_port', STREAM_PORT)}"
     return {
         **_common(machine),
         "socket": f"{machine.run_dir}/agent/gateway.sock",
@@ -66,11 +70,15 @@ def gateway(machine: Machine, own: Mapping[str, Any]) -> JsonObject:
             "listen": place,
             "advertise": place,
             "server_name": serving_name(machine.node),
-            "cert": f"{folder}/serving.pem",
-            "key": f"{folder}/serving.pem",
-            "client_ca": f"{folder}/ca.crt",
+            **_serving(machine),
         },
     }
+
+
+def _serving(machine: Machine) -> JsonObject:
+    """Return with what the two daemons serve the API servers, and nobody else."""
+    own = f"{machine.folder}/serving.pem"
+    return {"cert": own, "key": own, "client_ca": f"{machine.folder}/ca.crt"}
 
 
 def serving_name(node: str) -> str:
@@ -78,17 +86,21 @@ def serving_name(node: str) -> str:
     return f"{node}.node.minik8s.internal"
 
 
-def reconciler(machine: Machine, shared: Mapping[str, Any], own: Mapping[str, Any], declared: Declared) -> JsonObject:
-    """Return reconciler.yml; what ``own`` says wins over what the cluster does."""
-    chosen = {**shared, **{key: value for key, value in own.items() if key != "stream_port"}}
+def reconciler(machine: Machine, shared: Mapping[str, Any], own: Mapping[str, Any], file: NodeFile) -> JsonObject:
+    """Return reconciler.yml; what ``own`` says wins over what the cluster does, the node's file over both."""
+    chosen = {**shared, **{key: value for key, value in own.items() if key not in _PORTS}}
+    if file.manifests:
+        every = {"manifests_every_s": MANIFESTS_EVERY_S}
+        chosen["housekeeping"] = {**every, **(chosen.get("housekeeping") or {}), "manifests": file.manifests}
     return {
         **_common(machine),
         "gateway_socket": f"{machine.run_dir}/agent/gateway.sock",
         "private_data_dir": f"{machine.run_dir}/agent/runner",
         "project_dir": machine.project_dir,
         "hmac_key_file": f"{machine.folder}/hmac.key",
+        "plan": {"listen": f"{machine.address}:{own.get('plan_port', PLAN_PORT)}", **_serving(machine)},
         **chosen,
-        "nodes": {machine.node: declared.as_json()},
+        "nodes": {machine.node: file.declared.as_json()},
     }
 
 

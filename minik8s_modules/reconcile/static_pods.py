@@ -21,11 +21,12 @@ import yaml
 from minik8s_modules.api import objects, schema
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.pod_references import MIRROR, is_mirror
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
 JsonObject = dict[str, Any]
-MIRROR, SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
+SOURCE = "kubernetes.io/config.source"
 HASH, SEEN = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
 _API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim")
 _DEEPEST = 100
@@ -122,6 +123,8 @@ def _check(pod: JsonObject) -> None:
         sources = [one.get("valueFrom") or {} for one in container.get("env") or []]
         if container.get("envFrom") or any(one.get("configMapKeyRef") or one.get("secretKeyRef") for one in sources):
             causes.append(f"container {container['name']}: static pods take no environment from the API")
+    if objects.spec(pod).get("imagePullSecrets"):
+        causes.append("spec.imagePullSecrets: static pods take no Secrets from the API")
     if objects.spec(pod).get("serviceAccountName") not in {None, "", "default"}:
         causes.append("spec.serviceAccountName: static pods have no account")
     if causes:
@@ -138,11 +141,6 @@ def mirror_of(pod: JsonObject) -> JsonObject:
 def static_uid(pod: Mapping[str, Any]) -> str:
     """Return the UID a pod has for its node: of a mirror its static pod's."""
     return str((objects.dig(pod, "metadata", "annotations") or {}).get(MIRROR) or objects.uid(pod))
-
-
-def is_mirror(pod: Mapping[str, Any]) -> bool:
-    """Return whether the pod only mirrors a static one."""
-    return MIRROR in (objects.dig(pod, "metadata", "annotations") or {})
 
 
 def as_static(pod: JsonObject) -> JsonObject:

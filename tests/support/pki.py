@@ -63,6 +63,7 @@ class Authority:
         *,
         expired: bool = False,
         addresses: tuple[str, ...] = (),
+        names: tuple[str, ...] = ("localhost",),
     ) -> Certificate:
         """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients."""
         names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
@@ -70,7 +71,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName(
             [
-                x509.DNSName("localhost"),
+                *(x509.DNSName(each) for each in names),
                 *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)),
             ]
         )

@@ -102,6 +102,24 @@ def test_a_plan_is_answered_by_the_reconcilers_and_stores_nothing(api: ApiServer
     assert api.request("GET", "/api/v1/namespaces/default/configmaps/c").code == 404
 
 
+def test_a_node_of_its_own_is_known_by_its_certificates_name_whatever_its_lease_says(
+    api: ApiServerProcess, authority: Authority
+):
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    right = Reconciler(authority.issue("right", "n1", names=("n1.node.minik8s.internal",)), authority.ca)
+    wrong = Reconciler(authority.issue("wrong", "n2"), authority.ca)
+    try:
+        for name, url in (("n1", right.url), ("n2", f"{wrong.url}#127.0.0.1")):
+            assert api.request("POST", leases, _lease(f"minik8s-reconciler-node.{name}", url)).code == 201
+        status = api.request("POST", "/apis/minik8s.io/v1/plans", {"spec": {}}).json["status"]
+        assert status["nodes"] == ANSWER["nodes"]
+        assert any("minik8s-reconciler-node.n2" in one and "did not answer" in one for one in status["messages"])
+        assert (len(right.asked), wrong.asked) == (1, [])
+    finally:
+        right.close()
+        wrong.close()
+
+
 def test_only_administrators_may_plan(api: ApiServerProcess):
     client = api.identity("system:minik8s:reconciler")
     assert api.request("POST", "/apis/minik8s.io/v1/plans", {"spec": {}}, client=client).code == 403

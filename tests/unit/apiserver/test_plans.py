@@ -13,7 +13,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import plans, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.plans import Endpoint
+from minik8s_modules.apiserver.reconcilers import ENDPOINT, Endpoint, endpoints
 from minik8s_modules.apiserver.target import Target
 
 
@@ -24,8 +24,9 @@ class RecordedReconcilers:
         self.answers = answers or {}
         self.questions: dict[str, JsonObject] = {}
 
-    def ask(self, endpoint: Endpoint, question: JsonObject) -> JsonObject:
+    def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
         """Return the answer of the endpoint's Lease."""
+        assert within_s > 0
         self.questions[endpoint.lease] = question
         answer = self.answers.get(endpoint.lease, {"nodes": {}, "messages": []})
         if isinstance(answer, Exception):
@@ -39,7 +40,7 @@ def _pod(name: str = "web", **metadata: Any) -> JsonObject:
 
 
 def _lease(backend: Backend, options: Options, name: str) -> None:
-    meta = {"name": name, "annotations": {plans.ENDPOINT: f"https://{name}:1"}}
+    meta = {"name": name, "annotations": {ENDPOINT: f"https://{name}:1"}}
     writing.create(backend, Target(LEASE, "kube-system"), {"metadata": meta, "spec": {}}, options)
 
 
@@ -48,7 +49,7 @@ def _store(backend: Backend, options: Options, kind: Kind, obj: JsonObject) -> N
 
 
 def _operations(backend: Backend, options: Options, **spec: Any) -> list[JsonObject]:
-    if not plans.endpoints(backend):
+    if not endpoints(backend.cache):
         _lease(backend, options, "s0")
     reconcilers = RecordedReconcilers()
     before = backend.cache.revision
@@ -158,4 +159,56 @@ def test_without_a_reconciler_the_plan_says_so(backend: Backend, options: Option
 def test_a_lease_without_an_endpoint_is_nobody(backend: Backend, options: Options):
     writing.create(backend, Target(LEASE, "kube-system"), {"metadata": {"name": "other"}, "spec": {}}, options)
     _store(backend, options, CONFIG_MAP, {"metadata": {"name": "c"}})
-    assert plans.endpoints(backend) == []
+    assert endpoints(backend.cache) == []
+
+
+ALONE = "minik8s-reconciler-node.n1"
+DIFF = {"diff": {"containers": {"before": "", "after": "x"}}, "steps": [{"action": "create"}]}
+
+
+def test_a_node_of_its_own_is_told_its_part_and_nothing_else(backend: Backend, options: Options):
+    for lease in ("s0", ALONE):
+        _lease(backend, options, lease)
+    part: JsonObject = {"pods": {}}
+    reconcilers = RecordedReconcilers({
+        "s0": {"nodes": {"n0": DIFF}, "messages": ["told"], "others": {"n1": part, "n2": {}}},
+        ALONE: {"nodes": {"n0": {"diff": {}, "steps": []}, "n1": DIFF}, "messages": ["told", "more"]},
+    })  # fmt: skip
+    status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
+    # it speaks for itself alone
+    assert status == {"nodes": {"n0": DIFF, "n1": DIFF}, "messages": ["told", "more"]}
+    assert reconcilers.questions["s0"]["others"] == ["n1"]
+    assert reconcilers.questions[ALONE] == {"objects": [], "nodes": ["n1"], "foretold": part}
+
+
+def test_a_node_of_its_own_is_asked_for_its_drift_at_once(backend: Backend, options: Options):
+    for lease in ("s0", ALONE):
+        _lease(backend, options, lease)
+    reconcilers = RecordedReconcilers({ALONE: {"nodes": {"n1": DIFF}, "messages": []}})
+    status = plans.answer(backend, reconcilers, {"spec": {}}, options)["status"]
+    assert status["nodes"] == {"n1": DIFF}
+    assert reconcilers.questions["s0"] == reconcilers.questions[ALONE] == {"objects": [], "nodes": []}
+
+
+def test_a_node_of_its_own_that_is_not_asked_for_hears_nothing(backend: Backend, options: Options):
+    for lease in ("s0", ALONE):
+        _lease(backend, options, lease)
+    reconcilers = RecordedReconcilers()
+    plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()], "nodes": ["n0"]}}, options)
+    assert reconcilers.questions.keys() == {"s0"}
+    assert "others" not in reconcilers.questions["s0"]
+
+
+@pytest.mark.parametrize("answer", [{"nodes": {"n1": []}}, {"nodes": {"n1": {"diff": 1}}}, {"nodes": {}}])
+def test_an_answer_of_a_node_that_is_none_counts_for_nothing(backend: Backend, options: Options, answer: JsonObject):
+    _lease(backend, options, ALONE)
+    status = plans.answer(backend, RecordedReconcilers({ALONE: answer}), {"spec": {}}, options)["status"]
+    assert status["nodes"] == {}
+
+
+def test_without_the_control_planes_reconciler_a_node_of_its_own_cannot_be_told(backend: Backend, options: Options):
+    _lease(backend, options, ALONE)
+    reconcilers = RecordedReconcilers()
+    status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
+    assert status["messages"] == ["node n1: no reconciler of the control plane says what would change there"]
+    assert reconcilers.questions == {}

@@ -83,14 +83,14 @@ class Cluster:
         self.fenced = 0
         self.token = 1
         self.full_every_s = 300.0
+        self.settings = Settings(hmac_key=b"test key")
         self.service: ShardService | None = None
 
     def start(self) -> None:
         """Start a reconciler."""
         outside = Outside(self.api, self._runner, self._make_link, self.clock)
-        settings = Settings(hmac_key=b"test key")
         self.service = ShardService(
-            outside, [NAME], (1, self.token), settings, lambda: self.full_every_s, self._on_fenced
+            outside, [NAME], (1, self.token), self.settings, lambda: self.full_every_s, self._on_fenced
         )
         self.service.start()
 

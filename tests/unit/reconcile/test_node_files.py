@@ -23,6 +23,7 @@ metadata:
 spec: {}
 status: {address: 192.0.2.7}
 """
+BARE = "{apiVersion: v1, kind: Node}"
 MACHINE = Machine(
     "n1", "192.0.2.7", "/state", "/run", "/docker.sock", "/state/agent", "/project", ("https://192.0.2.1:6443",)
 )
@@ -62,8 +63,9 @@ def test_what_cannot_be_used_is_named(text: str, told: str):
 def test_what_is_declared_goes_through_the_reconcilers_file_into_the_node():
     text = "{apiVersion: v1, kind: Node, metadata: {labels: {a: b}, annotations: {c: d}}, spec: {unschedulable: true, "
     text += "taints: [{key: k, effect: NoSchedule}]}, status: {address: 192.0.2.7}}"
-    declared = parse_node_file(text, "f").declared
-    written = solo_configs.reconciler(MACHINE, {"cluster_cidr": "10.1.0.0/16"}, {"bridge": "b"}, declared)
+    file = parse_node_file(text, "f")
+    declared = file.declared
+    written = solo_configs.reconciler(MACHINE, {"cluster_cidr": "10.1.0.0/16"}, {"bridge": "b"}, file)
     assert written["cluster_cidr"] == "10.1.0.0/16"
     assert (written["bridge"], written["shard"]) == ("b", "node.n1")
     assert declared_of(written["nodes"], "f") == {"n1": declared}
@@ -75,6 +77,32 @@ def test_what_is_declared_goes_through_the_reconcilers_file_into_the_node():
     told = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1"}]
     addresses = nodes.addresses(told, declared.addresses)
     assert [one["address"] for one in addresses] == ["192.0.2.7", "n1"]
+
+
+def test_a_folder_of_static_pods_is_looked_at_every_20_seconds_beside_the_clusters_housekeeping():
+    file = parse_node_file("{apiVersion: v1, kind: Node, spec: {staticPodPath: /etc/pods}}", "f")
+    shared = {"housekeeping": {"image_gc": {"high_percent": 90}}}
+    written = solo_configs.reconciler(MACHINE, shared, {}, file)
+    assert written["housekeeping"] == {
+        "image_gc": {"high_percent": 90},
+        "manifests": "/etc/pods",
+        "manifests_every_s": 20,
+    }
+    assert "housekeeping" not in solo_configs.reconciler(MACHINE, {}, {}, file._replace(manifests=""))
+    assert shared == {"housekeeping": {"image_gc": {"high_percent": 90}}}
+
+
+@pytest.mark.parametrize("path", ["etc/pods", "5", "[a]", '"/a\\0b"'])
+def test_a_folder_of_static_pods_is_an_absolute_path(path: str):
+    with pytest.raises(ConfigurationError, match=r"f: spec\.staticPodPath must be an absolute path"):
+        parse_node_file(f"{{apiVersion: v1, kind: Node, spec: {{staticPodPath: {path}}}}}", "f")
+
+
+def test_plans_are_answered_where_api_servers_reach_the_node():
+    plan = solo_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))["plan"]
+    assert plan["listen"] == "192.0.2.7:7001"
+    assert plan["cert"] == plan["key"] == f"{MACHINE.folder}/serving.pem"
+    assert "plan_port" not in solo_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))
 
 
 def test_nothing_declared_changes_nothing():

@@ -188,6 +188,7 @@ def test_a_node_that_does_not_answer_is_named(cluster: Cluster):
         ({"objects": [{"operation": "apply", "object": {}}]}, "must be create, update or delete"),
         ({"objects": [{"operation": "create", "object": []}]}, "must be an object with metadata"),
         ({"objects": [], "nodes": [1]}, "must be a list of names"),
+        ({"objects": [], "others": "n1"}, "others must be a list of names"),
     ],
 )
 def test_a_question_that_is_none_is_refused(body: Any, message: str):

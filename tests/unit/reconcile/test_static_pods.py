@@ -61,6 +61,7 @@ def test_a_manifest_becomes_a_pod_of_its_node():
             "no environment",
         ),
         (manifest(serviceAccountName="builder"), "static pods have no account"),
+        (manifest(imagePullSecrets=[{"name": "s"}]), "spec.imagePullSecrets: static pods take no Secrets"),
         ("a: &a [1]\nb: [*a, *a]\n", "aliases"),
     ],
 )

@@ -1,0 +1,81 @@
+"""What a plan is made over, as the API lists it: all pods, nodes and workloads, whoever runs them.
+
+``nowhere`` answers plans where the control plane's reconciler has no nodes, since all have reconcilers of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE, Kind
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.api import ObjectList
+from minik8s_modules.reconcile.changes import Request
+from minik8s_modules.reconcile.foresight import Cluster
+from minik8s_modules.reconcile.foretelling import certificates_of
+from minik8s_modules.reconcile.hypothesis import Question
+from minik8s_modules.reconcile.plan import Planner
+from minik8s_modules.reconcile.services import SERVICE_NAME
+from minik8s_modules.reconcile.static_pods import as_static
+from minik8s_modules.reconcile.unrolling import workloads
+from minik8s_modules.reconcile.values import Settings
+
+JsonObject = dict[str, Any]
+
+
+class Api(Protocol):
+    """The part of ``ApiClient`` needed here."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object."""
+
+    def list(
+        self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "", limit: int = 0
+    ) -> ObjectList:
+        """Return the objects."""
+
+
+def listed(api: Api, question: Question, names: tuple[str, ...]) -> Cluster:
+    """Return the cluster without Services and addresses, which a shard knows; raises as the API does.
+
+    Args:
+        api: lists.
+        question: what is asked decides what is needed.
+        names: the shard's nodes.
+    """
+    pods = map(as_static, api.list(POD).items)
+    known = workloads((each.object for each in question.operations), api)
+    ingresses = api.list(INGRESS).items if question.others else []
+    certificates = frozenset(key for one in ingresses for key in certificates_of(one))
+    return Cluster(tuple(pods), tuple(api.list(NODE).items), names, known, certificates=certificates)
+
+
+class _Nobody:
+    """No node at all."""
+
+    def basis(self, name: str) -> None:
+        """Return that the node cannot be asked."""
+
+    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> NoReturn:  # noqa: ARG002 - Checking
+        """Nobody has a basis to be asked by."""
+        raise LookupError(node)
+
+
+def nowhere(api: Api, question: Question, settings: Settings, clock: Clock) -> JsonObject:
+    """Return the answer of a shard without nodes: what nodes with reconcilers of their own are to be told."""
+    nobody = _Nobody()
+    slices: dict[str, list[JsonObject]] = {}
+    for one in api.list(ENDPOINT_SLICE).items:
+        key = f"{objects.namespace(one)}/{objects.labels(one).get(SERVICE_NAME, '')}"
+        slices.setdefault(key, []).append(one)
+    claims = {objects.name(one): str(objects.spec(one).get("podUID")) for one in api.list(POD_ADDRESS).items}
+    by_pod = {uid: ip for ip, uid in claims.items()}
+    cluster = listed(api, question, ())._replace(
+        services=tuple(api.list(SERVICE).items),
+        slices=lambda key: slices.get(key, []),
+        taken=frozenset(claims),
+        address_of=by_pod.get,
+    )
+    return Planner(nobody, api, nobody, settings, clock).answer(question, cluster)
