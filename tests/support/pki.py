@@ -66,8 +66,8 @@ class Authority:
         names: tuple[str, ...] = ("localhost",),
     ) -> Certificate:
         """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients."""
-        names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-        subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+        subject = x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName(
             [
