@@ -7,11 +7,12 @@ the same question has the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.pod_references import is_mirror
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.imagined import placeholder_uid
 from minik8s_modules.reconcile.desired import decide_pod
@@ -56,7 +57,7 @@ class Hypothesis(NamedTuple):
         pods: by UID, those that would differ (None: gone).
         overlay: ConfigMaps and Secrets by kind and key.
         messages: what to tell.
-        order: in which order pods come and go because of workloads.
+        order: in which order pods come and go because of workloads, and of namespaces that go.
         network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
     """
 
@@ -116,6 +117,7 @@ def hypothesis(
     overlay: dict[tuple[str, str], JsonObject | None] = {}
     network: dict[tuple[str, str], JsonObject | None] = {}
     messages: list[str] = []
+    order: list[JsonObject] = []
     for operation in question.operations:
         obj = operation.object
         kind, key = str(obj.get("kind") or ""), objects.key(obj)
@@ -125,6 +127,8 @@ def hypothesis(
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind in NETWORK_KINDS:
             network[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind == "Namespace" and is_gone(operation):
+            order += _take_namespace(objects.name(obj), known, changed, messages)
         elif workload_kind(obj) is None:
             messages.append(f"{kind} {key}: nothing on a node follows from it alone")
     bound = _bound(changed, known.values(), nodes, messages)
@@ -132,9 +136,33 @@ def hypothesis(
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
     if not changes:
-        return Hypothesis(changed, overlay, tuple(messages), network=network)
+        return Hypothesis(changed, overlay, tuple(messages), tuple(order), network)
     found = unrolled(changes, workloads, standing, nodes, now)
-    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), found.order, network)
+    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), (*order, *found.order), network)
+
+
+def is_gone(operation: Operation) -> bool:
+    """Return whether an operation takes its object away, at once or after a grace."""
+    return operation.operation == "delete" or objects.is_deleting(operation.object)
+
+
+def _take_namespace(
+    name: str, known: dict[objects.Key, JsonObject], changed: dict[str, JsonObject | None], messages: list[str]
+) -> Iterator[JsonObject]:
+    """Take all pods of a namespace that goes, and yield them in their order; static ones only lose their mirrors."""
+    graces_s = [0]
+    for pod in [pod for pod in known.values() if objects.namespace(pod) == name]:
+        key = objects.key(pod)
+        if is_mirror(pod):
+            messages.append(f"Pod {key}: it is static and goes on; its manifest lies on its node")
+            continue
+        del known[key]
+        changed[objects.uid(pod)] = None
+        node = str(objects.spec(pod).get("nodeName") or "")
+        graces_s += [int(objects.spec(pod).get("terminationGracePeriodSeconds") or 0)] if node else []
+        yield {"action": "delete", "pod": str(key), "node": node, "owner": f"Namespace/{name}"}
+    if any(graces_s):
+        messages.append(f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop")
 
 
 def _take_pod(
@@ -147,7 +175,7 @@ def _take_pod(
     obj = operation.object
     key = objects.key(obj)
     before = known.get(key)
-    if operation.operation == "delete" or objects.is_deleting(obj):
+    if is_gone(operation):
         known.pop(key, None)
         if before is not None:
             changed[objects.uid(before)] = None

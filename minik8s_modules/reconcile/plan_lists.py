@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE, Kind
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE, Kind
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.foresight import Cluster
 from minik8s_modules.reconcile.foretelling import certificates_of
-from minik8s_modules.reconcile.hypothesis import Question
+from minik8s_modules.reconcile.hypothesis import Operation, Question, is_gone
 from minik8s_modules.reconcile.plan import Planner
 from minik8s_modules.reconcile.services import SERVICE_NAME
 from minik8s_modules.reconcile.static_pods import as_static
@@ -52,6 +52,32 @@ def listed(api: Api, question: Question, names: tuple[str, ...]) -> Cluster:
     return Cluster(tuple(pods), tuple(api.list(NODE).items), names, known, certificates=certificates)
 
 
+_CONTENT = (SERVICE, INGRESS, DNS)
+"""What nodes see of a namespace besides its pods; slices go with their Services."""
+
+
+def with_content(question: Question, api: Api) -> Question:
+    """Return the question with what goes when a namespace of it goes; raises as the API does.
+
+    Pods are ``hypothesis``' to take. What would be made in such a namespace is left out.
+    """
+    gone = {objects.name(one.object) for one in question.operations if _is_namespace(one) and is_gone(one)}
+    if not gone:
+        return question
+    kept = [one for one in question.operations if objects.namespace(one.object) not in gone]
+    content = [
+        Operation("delete", {**obj, "apiVersion": kind.api_version, "kind": kind.kind})
+        for namespace in sorted(gone)
+        for kind in _CONTENT
+        for obj in api.list(kind, namespace).items
+    ]
+    return question._replace(operations=(*kept, *content))
+
+
+def _is_namespace(operation: Operation) -> bool:
+    return bool(operation.object.get("kind") == "Namespace")
+
+
 class _Nobody:
     """No node at all."""
 
@@ -65,7 +91,7 @@ class _Nobody:
 
 def nowhere(api: Api, question: Question, settings: Settings, clock: Clock) -> JsonObject:
     """Return the answer of a shard without nodes: what nodes with reconcilers of their own are to be told."""
-    nobody = _Nobody()
+    nobody, question = _Nobody(), with_content(question, api)
     slices: dict[str, list[JsonObject]] = {}
     for one in api.list(ENDPOINT_SLICE).items:
         key = f"{objects.namespace(one)}/{objects.labels(one).get(SERVICE_NAME, '')}"

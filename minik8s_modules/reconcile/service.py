@@ -30,7 +30,7 @@ from minik8s_modules.reconcile.loop import Reconciler
 from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
 from minik8s_modules.reconcile.networks import machines
 from minik8s_modules.reconcile.plan import Checks, Planner
-from minik8s_modules.reconcile.plan_lists import listed
+from minik8s_modules.reconcile.plan_lists import listed, with_content
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed
@@ -152,6 +152,7 @@ class ShardService:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
         if self._settings.own_node:
             return self._plan_as_told(question)
+        question = with_content(question, self._outside.api)
         cluster = listed(self._outside.api, question, self._names)._replace(
             services=tuple(self._services.services()),
             slices=lambda key: self._services.slices(Key(*key.split("/", 1))),

@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.apply import annotated
 from minik8s_modules.api.errors import Invalid, NotFound, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NODE, POD, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import plans, writing
 from minik8s_modules.apiserver.backend import Backend
@@ -113,6 +113,14 @@ def test_deletions(backend: Backend, options: Options):
     (operation,) = reconcilers.questions["s0"]["objects"]
     assert (operation["operation"], operation["object"]["metadata"]["name"]) == ("delete", "web")
     assert plan["status"]["messages"] == ['pods "nobody" not found']
+
+
+def test_a_namespace_that_would_go_is_shown_as_terminating(backend: Backend, options: Options):
+    namespace: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    writing.create(backend, Target(NAMESPACE), namespace, options)
+    (operation,) = _operations(backend, options, deleted=[namespace])
+    assert operation["operation"] == "update"
+    assert operation["object"]["metadata"]["deletionTimestamp"]
 
 
 def test_a_namespace_and_what_goes_into_it(backend: Backend, options: Options):

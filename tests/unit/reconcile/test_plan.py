@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import POD, SECRET
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SECRET, SERVICE
+from minik8s_modules.api.pod_references import MIRROR
 from minik8s_modules.controllers.imagined import placeholder_uid
+from minik8s_modules.reconcile.foresight import imagined_slices
 from minik8s_modules.reconcile.hypothesis import Question, parse_question
 from minik8s_modules.reconcile.planserver import CALLER, PlanFiles, PlanServer
 from tests.support.pki import Authority
@@ -122,6 +124,51 @@ def test_a_pod_that_cannot_start_is_behind_no_service(cluster: Cluster):
     answer = ask(cluster, ("create", service(app="web")), ("create", web))
     assert "services" not in answer["nodes"][NAME]["diff"], "nftables has no rule of a service without endpoints"
     assert answer["messages"] == ['Pod default/web: app: CreateContainerConfigError configmap "settings" not found']
+
+
+def test_a_namespace_that_goes_takes_its_pods_and_rules_along_and_nobody_elses(cluster: Cluster):
+    for namespace in ("default", "shop"):
+        for kind, obj in ((POD, pod()), (SERVICE, service(app="web"))):
+            obj["metadata"] = {"name": "web", "namespace": namespace, "labels": {"app": "web"}}
+            obj["spec"] |= {"nodeName": NAME, "terminationGracePeriodSeconds": 7} if kind is POD else {}
+            obj["spec"] |= {"clusterIP": f"100.0.0.{len(namespace)}"} if kind is SERVICE else {}
+            cluster.api.create(kind, obj)
+    until(lambda: all(cluster.api.get(POD, "web", one)["status"].get("podIP") for one in ("default", "shop")))
+    for namespace in ("default", "shop"):
+        ip = cluster.api.get(POD, "web", namespace)["status"]["podIP"]
+        (step,) = imagined_slices(
+            service(app="web") | {"metadata": {"name": "web", "namespace": namespace}},
+            [cluster.api.get(POD, "web", namespace) | {"status": ready_at(ip)}],
+        )
+        cluster.api.create(ENDPOINT_SLICE, step)
+    until(lambda: len(cluster.node.documents.get("services", {})) == 3)  # with the dataplane
+    uid = cluster.api.get(POD, "web", "shop")["metadata"]["uid"]
+    going = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "deletionTimestamp": "x"}}
+    other = pod("new")
+    other["metadata"]["namespace"] = "shop"
+    calls = len(cluster.api.calls)
+
+    answer = ask(cluster, ("create", other), ("update", going))
+
+    assert {verb for verb, *_ in cluster.api.calls[calls:]} <= {"list", "get", "watch"}
+    diff = answer["nodes"][NAME]["diff"]
+    assert diff["containers"]["after"] == {f"{uid}/app": None}
+    assert diff["services"]["after"] == {"shop/web:80": None}
+    assert answer["order"] == [{"action": "delete", "pod": "shop/web", "node": NAME, "owner": "Namespace/shop"}]
+    assert answer["messages"] == ["Namespace shop: its pods go first; their containers get up to 7 s to stop"]
+
+
+def ready_at(ip: str) -> JsonObject:
+    return {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def test_a_static_pod_goes_on_when_the_namespace_of_its_mirror_goes(cluster: Cluster):
+    mirror = {"metadata": {"name": "web", "namespace": "default", "annotations": {MIRROR: "0123"}}}
+    cluster.api.create(POD, mirror | {"spec": {**pod()["spec"], "nodeName": NAME}, "status": {}})
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    answer = ask(cluster, ("delete", namespace))
+    assert (answer["nodes"][NAME]["steps"], "order" in answer) == ([], False)
+    assert answer["messages"] == ["Pod default/web: it is static and goes on; its manifest lies on its node"]
 
 
 def test_init_containers_are_shown_with_what_follows_them(cluster: Cluster):
