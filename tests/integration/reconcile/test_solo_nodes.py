@@ -7,6 +7,7 @@ whose inventory is empty and which tells the others the cluster's settings.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from minik8s_modules.api.kinds import (
     REPLICA_SET,
     SECRET,
 )
+from minik8s_modules.controllers.imagined import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE, ROOT, Cluster, Daemon
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import free_port
@@ -47,8 +49,23 @@ kind: Node
 metadata:
   name: ignored-by-server
   labels: {tier: front, disk: %s}
-spec: {}
+spec:
+  staticPodPath: %s
 """
+STATIC = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: lone}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: app, image: %s, command: [sleep, "3600"]}]
+"""
+# never images: this Docker has those of others
+HOUSEKEEPING = {
+    "manifests_every_s": 1,
+    "eviction_hard": {},
+    "image_gc": {"high_percent": 100, "low_percent": 100},
+}
 
 
 class Signer(Daemon):
@@ -137,10 +154,12 @@ class SoloNode:
         self.words: tuple[str, ...] = ()
         self.log = folder / "log"
         self.file = folder / "node.yml"
-        self.file.write_text(NODE_FILE % disk)
+        self.manifests = folder / "manifests"
+        self.file.write_text(NODE_FILE % (disk, self.manifests))
         self.settings = folder / "settings.yml"
-        own = {"bridge": self.machine.bridge, "pause_image": pause_image(SOCKET), "stream_port": free_port()}
-        self.settings.write_text(yaml.safe_dump(own))
+        own = {"bridge": self.machine.bridge, "pause_image": pause_image(SOCKET), "housekeeping": HOUSEKEEPING}
+        ports = {"stream_port": free_port(), "plan_port": free_port()}
+        self.settings.write_text(yaml.safe_dump(own | ports))
 
     def argv(self, *words: str) -> list[str]:
         """Return the command."""
@@ -261,6 +280,78 @@ def test_a_node_gets_the_secrets_of_its_own_pods(plane: ControlPlane, nodes: tup
     assert plane.kubectl("logs", "reads").stdout == "hidden\n"
     plane.delete("reads", grace_s=0)
     nodes[1].until(lambda: plane.gone("reads"))
+
+
+def undrifted(answer: JsonObject) -> set[str]:
+    """Return the nodes that are as declared; on one machine, the services' route leads to the bridge of one of them."""
+    return {name for name, told in answer["nodes"].items() if told["diff"].keys() <= {"services"}}
+
+
+def steps_of(answer: JsonObject, node: SoloNode) -> set[tuple[str, str]]:
+    """Return action and detail of what would be done in sandboxes, containers and services of a node."""
+    found = answer["nodes"][node.name]["steps"]
+    return {(step["action"], step["detail"]) for step in found if step["section"] in {"sandboxes", "containers"}}
+
+
+def test_a_plan_shows_what_a_node_does_when_it_is_applied(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    node, other = nodes
+    container = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"], "envFrom": [{"secretRef": {"name": "t"}}]}
+    plane.admin.create(SECRET, {"metadata": {"name": "t", "namespace": "default"}, "stringData": {"k": "c4n4ry"}})
+    metadata = {"name": "planned", "namespace": "default", "labels": {"app": "planned"}}
+    spec = {"containers": [container], "nodeName": node.name}
+    pod: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    ports = [{"port": 80, "targetPort": 8080}]
+    service: JsonObject = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "planned"},
+                           "spec": {"selector": {"app": "planned"}, "ports": ports}}  # fmt: skip
+    node.until(lambda: undrifted(plane.plan()) == {node.name, other.name})
+
+    answer = plane.plan(objects=[pod, service])
+
+    assert answer["messages"] == ["rules, names and paths are shown as they will be when 1 new pod is ready"]
+    assert "c4n4ry" not in str(answer)
+    assert node.machine.ids() == []
+    found = re.search(r"\d+\.\d+\.\d+\.\d+", str(answer["nodes"][node.name]["diff"]["sandboxes"]["after"]))
+    assert found is not None
+    ip = found[0]
+    for each in nodes:  # the rules are every node's, the pod is one's
+        rules = str(answer["nodes"][each.name]["diff"]["services"]["after"])
+        assert "default/planned:80" in rules
+        assert ip in rules
+    assert steps_of(answer, other) == set()
+    made = plane.admin.create(POD, pod)
+    node.until(lambda: plane.ready("planned"))
+    assert plane.pod("planned")["status"]["podIP"] == ip
+    uid, placeholder = objects.uid(made), placeholder_uid("default", "planned")
+    planned = {detail.replace(placeholder, uid) for action, detail in steps_of(answer, node) if action == "create"}
+    names = {str((node.machine.docker.inspect(one) or {})["Name"]).lstrip("/") for one in node.machine.ids()}
+    assert planned == {name for name in names if uid in name}
+    gone = plane.plan(deleted=[pod])
+    assert {action for action, _ in steps_of(gone, node)} >= {"remove"}
+    assert steps_of(gone, other) == set()
+    assert plane.plan(deleted=[pod], nodes=[other.name])["nodes"].keys() == {other.name}
+    plane.delete("planned", grace_s=0)
+    node.until(lambda: plane.gone("planned"))
+
+
+def test_static_pods_of_its_folder_run_and_the_api_mirrors_them(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+    node, name = nodes[1], f"lone-{nodes[1].name}"
+    node.manifests.mkdir()
+    manifest = node.manifests / "lone.yml"
+    manifest.write_text(STATIC % IMAGE)
+    node.until(lambda: plane.ready(name))
+    mirror = plane.pod(name)
+    static = objects.annotations(mirror)["kubernetes.io/config.mirror"]
+    assert mirror["metadata"]["uid"] != static
+    assert plane.kubectl("exec", name, "--", "echo", "hello").stdout == "hello\n"
+    running = sorted(node.machine.ids())
+    assert len(running) == 2
+    # drift knows it, and what only mirrors it may go
+    assert undrifted(plane.plan(nodes=[node.name])) == {node.name}
+    plane.delete(name, grace_s=0)
+    node.until(lambda: plane.pod(name)["metadata"]["uid"] != mirror["metadata"]["uid"] and plane.ready(name))
+    assert sorted(node.machine.ids()) == running
+    manifest.unlink()
+    node.until(lambda: plane.gone(name) and node.machine.ids() == [])
 
 
 def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
