@@ -84,13 +84,17 @@ molecule: $(VENV)/dev.lock ## A scenario of tests/molecule a role, and the whole
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(addprefix molecule-,$(or $(SCENARIO),$(SCENARIOS))) \
 		|| { tail -n 100 .cache/molecule/*.failed; echo "failed: $$(basename -s .failed -a .cache/molecule/*.failed | xargs)"; exit 1; }
 
-# What a scenario prints is kept; its end is shown when it fails.
+# What a scenario prints is kept; its end is shown when it fails, which it has done when it fails twice.
 molecule-%:
-	@log=.cache/molecule/$*.log; begun=$$SECONDS; said=ok; \
-	MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_NOCOLOR=1 NO_COLOR=1 \
-		$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $* >"$$log" 2>&1 \
-		|| { said=FAILED; mv "$$log" "$${log%log}failed"; }; \
-	echo "molecule $*: $$said, $$((SECONDS - begun)) s"; [ $$said = ok ]
+	@mkdir -p .cache/molecule; begun=$$SECONDS; said=FAILED; log=.cache/molecule/$*; \
+	for attempt in first second; do \
+		MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_NOCOLOR=1 NO_COLOR=1 \
+			$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $* >$$log.$$attempt 2>&1 \
+			&& said="ok, $$attempt attempt" && break; \
+	done; \
+	[ "$$attempt" = first ] || grep --text --before-context=3 --after-context=12 'fatal:' $$log.first | head -n 60 || true; \
+	[ "$$said" != FAILED ] || mv $$log.second $$log.failed; \
+	echo "molecule $*: $$said, $$((SECONDS - begun)) s"; [ "$$said" != FAILED ]
 
 .PHONY: bench
 bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and write BENCHMARKS.md; ONLY="joining overlay": these groups

@@ -23,12 +23,11 @@ TOGETHER = {
     ],
     "resilience": ["machines/resilience"],
     "membership": ["machines/membership"],
-    "ipvs": ["machines/test_ipvs_whole.py"],
-    "control_planes": ["machines/test_control_planes.py"],
-    "machines": ["machines"],
     "installed": ["e2e"],
     "lab": ["integration/lab"],
 }
+# Others are by module, in this order.
+ALONE = ["machines", "integration", "unit"]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -45,7 +44,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: xdist.remote.Produce
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by their groups: those that take long come first."""
-    order = [*TOGETHER, "integration", "unit"]
+    order = [*TOGETHER, *ALONE]
     items.sort(key=lambda item: order.index(group_of(item.nodeid).partition(":")[0]))
 
 
@@ -55,4 +54,5 @@ def group_of(nodeid: str) -> str:
     for group, folders in TOGETHER.items():
         if any(path.is_relative_to(folder) for folder in folders):
             return group
-    return f"{'unit' if path.parts[0] == 'unit' else 'integration'}:{path.with_suffix('')}"
+    kind = path.parts[0] if path.parts[0] in ALONE else "integration"
+    return f"{kind}:{path.with_suffix('')}"
