@@ -62,6 +62,7 @@ steps:
   sample: [{action: add, id: "", peer: "https://192.0.2.12:2380", reason: it joins}]
 """
 
+import contextlib
 import http
 import json
 import ssl
@@ -136,6 +137,20 @@ def apply(etcd: Etcd, step: Step) -> None:
     etcd.call(step.action, **body)
 
 
+def apply_one(etcd: Etcd, steps: list[Step]) -> Step:
+    """Carry out the first step that etcd does not refuse, of those that do the same, and return it.
+
+    Of several members to remove etcd refuses those that live while another one that is dead would be left.
+    """
+    for step in steps:
+        if step.action == steps[0].action:
+            with contextlib.suppress(Refused):
+                apply(etcd, step)
+                return step
+    apply(etcd, steps[0])
+    return steps[0]
+
+
 def carry_out(etcd: Etcd, params: dict[str, Any], done: list[Step]) -> list[Member]:
     """Take one step after another, planned anew each time, and return the members there are then.
 
@@ -148,8 +163,7 @@ def carry_out(etcd: Etcd, params: dict[str, Any], done: list[Step]) -> list[Memb
             steps = plan(params, own_id, members)
             if not steps:
                 return members
-            apply(etcd, steps[0])
-            done.append(steps[0])
+            done.append(apply_one(etcd, steps))
         except (Refused, OSError):  # noqa: PERF203 - each round is a call over the network
             if time.monotonic() > end:
                 raise

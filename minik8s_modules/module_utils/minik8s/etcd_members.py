@@ -45,14 +45,15 @@ def members_of(answer: dict[str, Any]) -> list[Member]:
 def plan_only(members: Sequence[Member], own_id: str, own_peer: str, declared: Sequence[str]) -> list[Step]:
     """Return the steps after which the member ``own_id`` has ``own_peer``, and no other has an undeclared one."""
     steps = [
-        Step("update", each.id, own_peer, f"it is reached as {own_peer} by the others")
-        for each in members
-        if each.id == own_id and each.peers != (own_peer,)
-    ]
-    steps += [
         Step("remove", each.id, ",".join(each.peers), "it is not declared any more")
         for each in members
         if each.id != own_id and not set(each.peers) & set(declared)
+    ]
+    # last: the address of a member that is left alone is its loopback, where those that go could not reach it
+    steps += [
+        Step("update", each.id, own_peer, f"it is reached as {own_peer} by the others")
+        for each in members
+        if each.id == own_id and each.peers != (own_peer,)
     ]
     return steps
 

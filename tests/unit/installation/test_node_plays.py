@@ -19,7 +19,7 @@ def plays(name: str) -> Plays:
 def roles_of(found: Plays, *hosts: str) -> list[str]:
     """Return the roles of the plays on some hosts, without those that look before they touch."""
     names = [role["role"] for play in found if play["hosts"] in hosts for role in play.get("roles", [])]
-    return [name for name in names if name != "preflight"]
+    return [name for name in names if name not in {"preflight", "membership_lock"}]
 
 
 def test_nodes_are_installed_added_and_upgraded_by_the_same_roles():
@@ -43,5 +43,26 @@ def test_nothing_is_touched_before_preflight_has_passed():
 
 
 def test_an_upgrade_takes_one_machine_at_a_time_and_stops_at_the_first_that_fails():
-    for play in plays("upgrade.yml")[1:]:
+    for play in plays("upgrade.yml")[1:-1]:
         assert (play["serial"], play["any_errors_fatal"]) == (1, True)
+
+
+CHANGING = ("site", "node_add", "node_remove", "upgrade", "renew", "rotate_ca", "reset", "control_plane_remove")
+
+
+def is_of_the_lock(task: dict[str, Any], *, release: bool) -> bool:
+    """Return whether a task imports the role of the lock, to take or to release it."""
+    told = task.get("ansible.builtin.import_role", {})
+    return told in ([{"name": "membership_lock", "tasks_from": "release"}] if release else [{"name": "membership_lock"}])
+
+
+def test_whoever_changes_members_has_the_lock_in_each_play_that_does_and_releases_it_last():
+    for name in CHANGING:
+        found = plays(f"{name}.yml")
+        for play in found:
+            roles = [role["role"] for role in play.get("roles", [])]
+            if roles and roles != ["node_add"]:  # that one only looks who joins
+                before = [is_of_the_lock(task, release=False) for task in play.get("pre_tasks", [])]
+                assert any(before) or "membership_lock" in roles[:2], (name, play["name"])
+        last = found[-1]
+        assert is_of_the_lock([*last.get("tasks", []), *last.get("post_tasks", [])][-1], release=True), name
