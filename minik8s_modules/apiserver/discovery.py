@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
+from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 
 # subresources whose bodies are of another kind than the object

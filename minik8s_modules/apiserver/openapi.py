@@ -25,7 +25,8 @@ import orjson
 from minik8s_modules import __version__
 from minik8s_modules.api import coverage, schema
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
+from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.patching import SUPPORTED
 

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS, SUBRESOURCE_VERBS, Kind
+from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.apiserver.attributes import Attributes
 
 

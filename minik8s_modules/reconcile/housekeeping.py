@@ -12,16 +12,17 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import eviction, garbage, image_gc, pressure
 from minik8s_modules.reconcile.eviction import Eviction, Used
 from minik8s_modules.reconcile.garbage import ContainerPolicy
-from minik8s_modules.reconcile.image_gc import Image, ImagePlan, ImagePolicy, Record
+from minik8s_modules.reconcile.image_gc import Image, ImagePlan, Record
 from minik8s_modules.reconcile.items import Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.observed import ObservedContainer
+from minik8s_modules.reconcile.policies import Policies
 from minik8s_modules.reconcile.pressure import Threshold
 from minik8s_modules.reconcile.static_pods import parse_manifests
 
@@ -33,22 +34,6 @@ CONTAINERS_EVERY_S, IMAGES_EVERY_S, USAGE_EVERY_S, RETRY_S = 60.0, 300.0, 60.0, 
 EVICTED_REST_S = 10.0
 """After an eviction, the node's next reading shows what it brought."""
 _GIB = 1024**3
-
-
-class Policies(NamedTuple):
-    """What the configuration's ``housekeeping`` says; None where a part is off."""
-
-    containers: ContainerPolicy | None = None
-    images: ImagePolicy | None = None
-    thresholds: tuple[Threshold, ...] = ()
-    transition_s: float = pressure.TRANSITION_S
-    reserved: Mapping[str, str] = {}
-    manifests: str = ""
-    manifests_every_s: float = 0.0
-    """kubelet's fileCheckFrequency; 0: whenever nodes are observed."""
-
-
-NO_POLICIES = Policies()
 
 
 class World(Protocol):

@@ -16,9 +16,10 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.reconcile import requesting
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.claiming import Claimer
-from minik8s_modules.reconcile.desired import address_comes_first, assemble, decide_pod
+from minik8s_modules.reconcile.desired import address_comes_first, decide_pod
 from minik8s_modules.reconcile.hearing import Hearing
 from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
@@ -26,9 +27,7 @@ from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.pull_secrets import credentials
 from minik8s_modules.reconcile.pulling import Pulls
-from minik8s_modules.reconcile.resources import host_ip
-from minik8s_modules.reconcile.shard import Shard, by_age, inputs_of, node_blob, observation_asked, read_of
-from minik8s_modules.reconcile.status import Place
+from minik8s_modules.reconcile.shard import Shard, by_age, inputs_of, observation_asked, read_of
 from minik8s_modules.reconcile.telling import Teller
 from minik8s_modules.reconcile.values import is_meshed
 from minik8s_modules.reconcile.writer import View
@@ -333,27 +332,13 @@ class Reconciler:
 
     def _can_send(self, state: NodeState) -> bool:
         known = self._shard.objects.node(state.name) is not None
-        return known and self._is_ready(state) and self._all_decided(state)
+        return known and self._is_ready(state) and requesting.all_decided(self._shard, state)
 
     def _requests(self, state: NodeState) -> dict[str, Request]:
         node = self._shard.objects.node(state.name)
         if node is None or not self._can_send(state):
             return {}
-        services = self._shard.objects.services(node)
-        named = self._shard.objects.named()
-        document = assemble(node, state.decisions.values(), self._shard.settings, services, named)
-        retained = state.retained(document)
-        wanted = {**document, "volumes": {**document["volumes"], **retained}}
-        requests = state.next_item(wanted, self._clock.monotonic())
-        if "secrets" in requests:
-            options = requests["secrets"].options
-            entries = options.get("entries") or options.get("upsert") or {}
-            options["blob"] = node_blob({**state.decisions, "": named.certificates}, self._shard.references, entries)
-        return requests
-
-    def _all_decided(self, state: NodeState) -> bool:
-        """Return whether nothing on the node belongs to a pod that is not decided about yet."""
-        return all(uid in state.decisions or self._shard.objects.pod(uid) is None for uid in state.observed.uids())
+        return requesting.requests_of(self._shard, state, node, self._clock.monotonic())
 
     # telling
 
@@ -369,10 +354,7 @@ class Reconciler:
                 return None
             seen = state.observed.pod(uid)
             gone, busy = decision.gone and not state.holds(uid), state.works_on(uid)
-        node = self._shard.objects.node(state.name) or {}
-        up = seen.sandbox is not None and seen.sandbox.alive
-        seen_ip = seen.sandbox.ip if seen.sandbox is not None else ""
-        place = Place(host_ip(node), (seen_ip or self._shard.addresses.of(uid) or "") if up else "")
+        place = requesting.place_of(self._shard, state.name, uid, seen)
         return View(pod, seen, decision, place, gone, busy)
 
     def containers(self, name: str) -> list[ObservedContainer] | None:
@@ -397,16 +379,4 @@ class Reconciler:
         with self._lock:
             if state is None or node is None or not self._can_send(state):
                 return None
-            return Basis(
-                node=node,
-                pods=pods,
-                decisions=dict(state.decisions),
-                observed={uid: state.observed.pod(uid) for uid in state.observed.uids()},
-                confirmed=state.confirmed(),
-                images=state.images,
-                busy=state.sent is not None or bool(state.dirty),
-                services=self._shard.objects.services(node),
-                named=self._shard.objects.named(),
-                tokens={uid: self._shard.tokens.of(uid) for uid in state.decisions},
-                links=self._shard.objects.links,
-            )
+            return requesting.basis_of(self._shard, state, node, pods)

@@ -26,14 +26,13 @@ from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.reconcile.alone import PREFIX, served_alone
 from minik8s_modules.reconcile.gateway_link import GatewayLink
 from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
-from minik8s_modules.reconcile.household import read_policies
-from minik8s_modules.reconcile.housekeeping import Policies
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
 from minik8s_modules.reconcile.network_settings import network_settings
 from minik8s_modules.reconcile.node_file import declared_of
 from minik8s_modules.reconcile.plan_lists import nowhere
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
+from minik8s_modules.reconcile.policies import Policies, read_policies
 from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address

@@ -21,7 +21,7 @@ from minik8s_modules.reconcile.foresight import Cluster
 from minik8s_modules.reconcile.foretelling import Reader, Told, read_foretold
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.household import Household
-from minik8s_modules.reconcile.housekeeping import NO_POLICIES, Housekeeper, Policies
+from minik8s_modules.reconcile.housekeeping import Housekeeper
 from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.ingress_telling import NameTeller
@@ -31,6 +31,7 @@ from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
 from minik8s_modules.reconcile.networks import machines
 from minik8s_modules.reconcile.plan import Checks, Planner
 from minik8s_modules.reconcile.plan_lists import listed, with_content
+from minik8s_modules.reconcile.policies import NO_POLICIES, Policies
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed

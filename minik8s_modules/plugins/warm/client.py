@@ -8,6 +8,7 @@ A call is one connection (a local Unix socket; for warm_ssh the ssh master forwa
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -23,7 +24,15 @@ LENGTH = struct.Struct(">I")
 MAX_ANSWER_BYTES = 64 << 20
 CONNECT_TIMEOUT_S = 15.0  # for the first byte: an idle server answers in a millisecond
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
-SERVER = Path(__file__).with_name("server.py")
+SERVER, CALLS = Path(__file__).with_name("server.py"), Path(__file__).with_name("calls.py")
+_MODULE = "minik8s_modules.plugins.warm.calls"
+# on a node our package is not: calls.py becomes a module of its name, which server.py imports
+_SHIPPED = """\
+import sys, types
+sys.modules[{name!r}] = calls = types.ModuleType({name!r})
+exec(compile({calls!r}, "calls.py", "exec"), calls.__dict__)
+exec(compile({server!r}, "server.py", "exec"), globals())
+"""
 IDLE_S = 30.0  # DESIGN 6: the interpreter exits 30 s after its last item
 
 
@@ -45,15 +54,19 @@ class CallLost(OSError):
 
 def server_script(directory: str, idle_s: float = IDLE_S) -> bytes:
     """Return the Python source that starts a server below ``directory`` on the node, for the user who runs it."""
-    source = SERVER.read_bytes()
-    settings = {"path": server_path(directory, source), "idle_s": idle_s}
-    return source + b"\n\nmain(" + repr(settings).encode() + b")\n"
+    settings = {"path": server_path(directory), "idle_s": idle_s}
+    return f"{_source()}main({settings!r})\n".encode()
 
 
 def server_path(directory: str, source: bytes | None = None) -> str:
     """Return the server's socket; another version of its source has another one."""
-    version = hashlib.sha256(source or SERVER.read_bytes()).hexdigest()[:12]
-    return f"{directory}/{version}.sock"
+    return f"{directory}/{hashlib.sha256(source or _source().encode()).hexdigest()[:12]}.sock"
+
+
+@functools.cache
+def _source() -> str:
+    texts = (path.read_text(encoding="utf-8") for path in (CALLS, SERVER))
+    return _SHIPPED.format(name=_MODULE, **dict(zip(("calls", "server"), texts, strict=True)))
 
 
 def call(path: str, payload: Payload) -> Result:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api import schema
-from minik8s_modules.api.kinds import KINDS, LEASE, POD, POD_ADDRESS, SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kinds import KINDS, LEASE, POD, POD_ADDRESS
 
 EACH = pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.kind}.{kind.group}")
 

@@ -11,9 +11,8 @@ import yaml
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.reconcile.garbage import ContainerPolicy
-from minik8s_modules.reconcile.household import read_policies
-from minik8s_modules.reconcile.housekeeping import Policies
 from minik8s_modules.reconcile.image_gc import ImagePolicy
+from minik8s_modules.reconcile.policies import Policies, read_policies
 
 ROOT = Path(__file__).resolve().parents[3]
 

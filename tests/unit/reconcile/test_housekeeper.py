@@ -11,10 +11,11 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.reconcile import pressure
 from minik8s_modules.reconcile.eviction import Eviction
 from minik8s_modules.reconcile.garbage import ContainerPolicy
-from minik8s_modules.reconcile.housekeeping import Housekeeper, Policies
+from minik8s_modules.reconcile.housekeeping import Housekeeper
 from minik8s_modules.reconcile.image_gc import Image, ImagePolicy
 from minik8s_modules.reconcile.items import Outcome, WorkItem
 from minik8s_modules.reconcile.observed import ObservedContainer, observation
+from minik8s_modules.reconcile.policies import Policies
 
 JsonObject = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,134 @@
+"""What a served kind is, and the table of all of them; which there are stands in ``kinds.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
+    "status": ("get", "patch", "update"),
+    "binding": ("create",),
+    "finalize": ("update",),
+    "log": ("get",),
+    "exec": ("create", "get"),
+    "attach": ("create", "get"),
+    "portforward": ("create", "get"),
+    "scale": ("get", "patch", "update"),
+    "approval": ("get", "patch", "update"),
+    "eviction": ("create",),
+    "ephemeralcontainers": ("get", "patch", "update"),
+    "token": ("create",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One served kind.
+
+    Attributes:
+        group: API group, "" for core.
+        plural: the resource's name in paths.
+        subresources: names below an object's path; their verbs stand in ``SUBRESOURCE_VERBS``.
+        definition: name of the OpenAPI definition.
+        stored: whether objects are kept; else only ``create`` answers.
+        storage: (group, plural) under which objects are kept when that is another kind's; None for its own.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    definition: str
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    stored: bool = True
+    storage: tuple[str, str] | None = None
+    has_spec: bool = field(default=True)
+
+    @property
+    def api_version(self) -> str:
+        """Return ``group/version``, or the version alone for core."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """Return the group-resource as messages name it: ``pods``, ``leases.coordination.k8s.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def list_kind(self) -> str:
+        """Return the kind of lists."""
+        return f"{self.kind}List"
+
+    @property
+    def singular_name(self) -> str:
+        """Return the name for one object, lower-case."""
+        return self.singular or self.kind.lower()
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Return (group, kind): what the tables of defaults, validation and columns are looked up by."""
+        return (self.group, self.kind)
+
+    @property
+    def prefix(self) -> str:
+        """Return the store's key prefix of all objects, with the slash at its end."""
+        group, plural = self.storage or (self.group, self.plural)
+        return f"/registry/{group or 'core'}/{plural}/"
+
+    def key(self, namespace: str, name: str) -> str:
+        """Return the store's key of an object; ``namespace`` is not looked at for cluster-scoped kinds."""
+        return f"{self.prefix}{namespace}/{name}" if self.namespaced else f"{self.prefix}{name}"
+
+
+class Registry:
+    """All kinds, looked up by resource or by kind."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._kinds = tuple(kinds)
+        self._by_resource = {(k.group, k.version, k.plural): k for k in self._kinds}
+        self._by_kind = {(k.group, k.version, k.kind): k for k in self._kinds}
+
+    def by_resource(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind served under that path, or None."""
+        return self._by_resource.get((group, version, plural))
+
+    def by_kind(self, group: str, version: str, kind: str) -> Kind | None:
+        """Return the kind of that name, or None."""
+        return self._by_kind.get((group, version, kind))
+
+    def by_api_version(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind an object's ``apiVersion`` and ``kind`` name, or None."""
+        group, _, version = api_version.rpartition("/")
+        return self.by_kind(group, version, kind)
+
+    def by_name(self, text: str) -> Kind | None:
+        """Return the kind a person means: kind, plural, singular, short name or ``plural.group``, case-insensitive."""
+        wanted = text.lower()
+        for kind in self._kinds:
+            names = (kind.plural, kind.singular_name, kind.kind.lower(), kind.resource, *kind.short_names)
+            if wanted in names:
+                return kind
+        return None
+
+    def all(self) -> tuple[Kind, ...]:
+        """Return every kind, in the order of declaration."""
+        return self._kinds
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Return versions by group, the preferred version first; core is ""."""
+        found: dict[str, tuple[str, ...]] = {}
+        for kind in self._kinds:
+            versions = found.setdefault(kind.group, ())
+            if kind.version not in versions:
+                found[kind.group] = (*versions, kind.version)
+        return found
+
+    def in_group(self, group: str, version: str) -> tuple[Kind, ...]:
+        """Return the kinds of one group and version."""
+        return tuple(kind for kind in self._kinds if (kind.group, kind.version) == (group, version))
