@@ -54,6 +54,12 @@ initial_cluster:
   returned: when O(state=joining) and O(name) is given
   type: str
   sample: control1=https://192.0.2.11:2380,control2=https://192.0.2.12:2380
+peers:
+  description: Peer URLs of the members there are then; in check mode, and before etcd runs, those there were.
+  returned: always
+  type: list
+  elements: str
+  sample: ["https://192.0.2.11:2380"]
 steps:
   description: What was done (in check mode, would be done), with the reason.
   returned: always
@@ -202,9 +208,14 @@ def main() -> None:
         if not module.check_mode:  # nothing runs yet in a check of an installation
             module.fail_json(msg=f"cannot change the members of etcd at {params['endpoint']}: {error}")
     lines = "".join(f"{step.action} {step.peer}: {step.reason}\n" for step in steps)
+    peers = [url for member in members for url in member.peers]
     told = {"initial_cluster": initial_cluster(members, params["name"], params["peer"])} if params["name"] else {}
     module.exit_json(
-        changed=bool(steps), steps=[step._asdict() for step in steps], diff={"before": "", "after": lines}, **told
+        changed=bool(steps),
+        peers=peers,
+        steps=[step._asdict() for step in steps],
+        diff={"before": "", "after": lines},
+        **told,
     )
 
 

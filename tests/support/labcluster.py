@@ -13,13 +13,15 @@ so `minik8s_offline` is set. All of it, inventory and kubeconfig too, lies in th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -178,14 +180,10 @@ class LabCluster:
         Raises:
             CommandFailed: A task failed, or a machine was not reached; ``words`` is the whole output.
         """
-        path = Path(playbook) if "/" in playbook else REPOSITORY / "playbooks" / playbook
-        argv = [str(Path(sys.executable).with_name("ansible-playbook"))]
-        argv += [word for folder in (self.inventory, *self._beside) for word in ("-i", str(folder))] + [str(path)]
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**inherited, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        argv, environment = self._ansible(playbook, arguments)
         begun = time.monotonic()
         done = subprocess.run(
-            [*argv, *arguments],
+            argv,
             env=environment,
             cwd=REPOSITORY,
             text=True,
@@ -197,8 +195,39 @@ class LabCluster:
             check=False,
         )
         if done.returncode:
-            raise CommandFailed(["ansible-playbook", path.name, *arguments], done.returncode, done.stdout)
+            raise CommandFailed(["ansible-playbook", Path(playbook).name, *arguments], done.returncode, done.stdout)
         return Play(done.stdout, recap(done.stdout), time.monotonic() - begun)
+
+    @contextlib.contextmanager
+    def playing(self, playbook: str, *arguments: str) -> Iterator[Path]:
+        """Run a playbook while this lasts, kill it at the end, and yield the file of its output."""
+        argv, environment = self._ansible(playbook, arguments)
+        log = self.folder / "playing.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                argv,
+                env=environment,
+                cwd=REPOSITORY,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            yield log
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(60)
+
+    def _ansible(self, playbook: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment of a run on this inventory."""
+        path = Path(playbook) if "/" in playbook else REPOSITORY / "playbooks" / playbook
+        argv = [str(Path(sys.executable).with_name("ansible-playbook"))]
+        argv += [word for folder in (self.inventory, *self._beside) for word in ("-i", str(folder))] + [str(path)]
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = {**inherited, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        return [*argv, *arguments], environment
 
     @property
     def kubeconfig(self) -> Path:
