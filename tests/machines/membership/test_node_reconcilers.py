@@ -99,6 +99,18 @@ def test_its_pods_reach_others_over_the_overlay_and_are_reached(alone: Alone):
     assert cluster.inside("there", "hostname", namespace=standing.NAMESPACE).strip() == "there"
 
 
+def test_plans_and_drift_look_at_it(alone: Alone):
+    cluster, control = alone.cluster, alone.cluster.control[0]
+    pod = standing.pod("planned", standing.pod_spec(["sleep", "3600"], NAME))
+    cluster.apply(standing.namespace())
+    told = cluster.on(control, ["minik8s", "plan", "-f", "-"], text=json.dumps(pod))
+    assert f"node {NAME}\n" in told, told
+    assert "+ containers: create" in told
+    assert f"node {HOME}\n" not in told
+    cluster.until(lambda: "no changes" in cluster.on(control, ["minik8s", "drift", NAME]))
+    assert "planned" not in cluster.kubectl("get", "pods", "-n", standing.NAMESPACE, "-o", "name")
+
+
 def test_a_clean_stop_leaves_no_node_and_nothing_on_the_machine(alone: Alone):
     cluster = alone.cluster
     cluster.on(NAME, ["systemctl", "stop", UNIT], timeout_s=240)
