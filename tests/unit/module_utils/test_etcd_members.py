@@ -52,3 +52,8 @@ def test_a_learner_is_promoted_and_a_stranger_is_an_error():
 def test_a_joining_member_is_told_all_there_are_then():
     members = [A, Member("2", "", (TWO,), learner=True)]
     assert initial_cluster(members, "b", TWO) == f"a={ONE},b={TWO}"
+
+
+def test_one_that_is_left_alone_takes_its_loopback_when_the_others_have_gone():
+    steps = plan_only([A, B, Member("3", "c", (THREE,))], "1", "https://127.0.0.1:2380", [])
+    assert actions(steps) == [("remove", "2"), ("remove", "3"), ("update", "1")]
