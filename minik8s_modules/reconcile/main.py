@@ -30,7 +30,7 @@ from minik8s_modules.reconcile.hypothesis import Question
 from minik8s_modules.reconcile.items import OnOutcome, Runner
 from minik8s_modules.reconcile.network_settings import network_settings
 from minik8s_modules.reconcile.node_file import declared_of
-from minik8s_modules.reconcile.plan_lists import nowhere
+from minik8s_modules.reconcile.plan_lists import Vacancy
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.policies import Policies, read_policies
 from minik8s_modules.reconcile.runner import AnsibleRunner
@@ -217,8 +217,8 @@ class Leader:
         self._alone: frozenset[str] = frozenset()
         self._looks = 0
         self._service: ShardService | None = None
-        self._is_empty = False
-        """Whether the shard is led and has no nodes."""
+        self._vacancy: Vacancy | None = None
+        """While the shard is led and has no nodes."""
 
     def _has_new_hosts(self) -> bool:
         """Return whether there are other hosts to run than before; an unusable inventory is told and waited out."""
@@ -268,14 +268,24 @@ class Leader:
         log.info("the inventory has changed: nodes are now %s", ", ".join(self._names) or "none")
         return service.use(self._names)
 
+    def _wait_for_nodes(self, done: threading.Event) -> None:
+        """Wait until there are any, since Ansible has nothing to run on before, or until ``done``."""
+        self._vacancy = Vacancy(self._client, self._options.settings, SystemClock())
+        self._vacancy.start()
+        try:
+            while not self._names and not done.wait(_INVENTORY_CHECK_S):
+                self._has_new_hosts()
+        finally:
+            vacancy, self._vacancy = self._vacancy, None
+            vacancy.stop()
+
     def plan(self, question: Question) -> JsonObject | None:
         """Return the answer to a plan, None while the shard is not led."""
         service = self._service
         if service is not None:
             return service.plan(question)
-        if self._is_empty:
-            return nowhere(self._client, question, self._options.settings, SystemClock())
-        return None
+        vacancy = self._vacancy
+        return vacancy.plan(question) if vacancy is not None else None
 
     def lead(self, token: Token, lost: threading.Event) -> None:
         """Run the shard until ``lost``, or until a node knows a newer token."""
@@ -292,10 +302,7 @@ class Leader:
         self._names = self._mine()
         if not self._names:
             log.info("shard %s has no nodes yet", options.shard)
-        self._is_empty = not self._names
-        while not self._names and not done.wait(_INVENTORY_CHECK_S):
-            self._has_new_hosts()  # Ansible has nothing to run on before
-        self._is_empty = False
+            self._wait_for_nodes(done)
         if done.is_set():
             return
         service = ShardService(

@@ -1,6 +1,6 @@
 """What a plan is made over, as the API lists it: all pods, nodes and workloads, whoever runs them.
 
-``nowhere`` answers plans where the control plane's reconciler has no nodes, since all have reconcilers of their own.
+``Vacancy`` answers plans where the control plane's reconciler has no nodes, since all have reconcilers of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE, Kind
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.foresight import Cluster
 from minik8s_modules.reconcile.foretelling import certificates_of
@@ -23,6 +25,7 @@ from minik8s_modules.reconcile.unrolling import workloads
 from minik8s_modules.reconcile.values import Settings
 
 JsonObject = dict[str, Any]
+_PATIENCE_S = 10.0
 
 
 class Api(Protocol):
@@ -89,19 +92,40 @@ class _Nobody:
         raise LookupError(node)
 
 
-def nowhere(api: Api, question: Question, settings: Settings, clock: Clock) -> JsonObject:
-    """Return the answer of a shard without nodes: what nodes with reconcilers of their own are to be told."""
-    nobody, question = _Nobody(), with_content(question, api)
-    slices: dict[str, list[JsonObject]] = {}
-    for one in api.list(ENDPOINT_SLICE).items:
-        key = f"{objects.namespace(one)}/{objects.labels(one).get(SERVICE_NAME, '')}"
-        slices.setdefault(key, []).append(one)
-    claims = {objects.name(one): str(objects.spec(one).get("podUID")) for one in api.list(POD_ADDRESS).items}
-    by_pod = {uid: ip for ip, uid in claims.items()}
-    cluster = listed(api, question, ())._replace(
-        services=tuple(api.list(SERVICE).items),
-        slices=lambda key: slices.get(key, []),
-        taken=frozenset(claims),
-        address_of=by_pod.get,
-    )
-    return Planner(nobody, api, nobody, settings, clock).answer(question, cluster)
+class Vacancy:
+    """A shard without nodes: it only says what nodes with reconcilers of their own are to be told.
+
+    It follows addresses, because one that was released must rest here, too (addresses.py).
+    """
+
+    def __init__(self, api: Any, settings: Settings, clock: Clock) -> None:
+        self._api = api
+        self._settings = settings
+        self._clock = clock
+        self._book = AddressBook(api, clock)
+        self._addresses = Informer(api, POD_ADDRESS)
+        self._addresses.add_handler(self._book.on_change)
+
+    def start(self) -> None:
+        """List and watch; returns at once."""
+        self._addresses.start()
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._addresses.stop()
+
+    def plan(self, question: Question) -> JsonObject:
+        """Return the answer to a plan; raises as the API does."""
+        self._addresses.wait_synced(_PATIENCE_S)
+        nobody, question = _Nobody(), with_content(question, self._api)
+        slices: dict[str, list[JsonObject]] = {}
+        for one in self._api.list(ENDPOINT_SLICE).items:
+            key = f"{objects.namespace(one)}/{objects.labels(one).get(SERVICE_NAME, '')}"
+            slices.setdefault(key, []).append(one)
+        cluster = listed(self._api, question, ())._replace(
+            services=tuple(self._api.list(SERVICE).items),
+            slices=lambda key: slices.get(key, []),
+            taken=self._book.taken(),
+            address_of=self._book.of,
+        )
+        return Planner(nobody, self._api, nobody, self._settings, self._clock).answer(question, cluster)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, NODE, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, NODE, POD_ADDRESS, SECRET
 from minik8s_modules.reconcile.foretelling import read_foretold
 from minik8s_modules.reconcile.hypothesis import parse_question
-from minik8s_modules.reconcile.plan_lists import nowhere
+from minik8s_modules.reconcile.plan_lists import Vacancy
 from tests.unit.reconcile.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.test_plan import ask, pod, service
 from tests.unit.reconcile.worlds import IMAGE
@@ -39,14 +39,25 @@ def begin(cluster: Cluster, *, own_node: bool) -> None:
         until(lambda: ask(cluster, ("create", pod("probe")))["nodes"].get(NAME, {}).get("steps"))
 
 
+def tell(cluster: Cluster, operations: Operations, *others: str) -> JsonObject:
+    """Return what a shard without nodes answers, over JSON as to the API server."""
+    body = {"objects": [{"operation": kind, "object": obj} for kind, obj in operations], "others": others or (NAME,)}
+    vacancy = Vacancy(cluster.api, cluster.settings, cluster.clock)
+    vacancy.start()
+    try:
+        answer = vacancy.plan(parse_question(json.loads(json.dumps(body))))
+    finally:
+        vacancy.stop()
+    assert answer["nodes"] == {}
+    return dict(json.loads(json.dumps(answer)))
+
+
 def ask_own(cluster: Cluster, operations: Operations) -> JsonObject:
     """Return the node's own answer, and what was told it: by the same two ways over JSON as the API server's."""
     assert cluster.service is not None
     if not operations:
         return cluster.service.plan(parse_question({"objects": []}))
-    body = {"objects": [{"operation": kind, "object": obj} for kind, obj in operations], "others": [NAME]}
-    told = json.loads(json.dumps(nowhere(cluster.api, parse_question(body), cluster.settings, cluster.clock)))
-    assert told["nodes"] == {}
+    told = tell(cluster, operations)
     answer = cluster.service.plan(parse_question({"objects": [], "foretold": told["others"][NAME]}))
     return {"nodes": answer["nodes"], "messages": [*told["messages"], *answer["messages"]], "others": told["others"]}
 
@@ -103,8 +114,7 @@ def test_it_is_told_of_no_other_nodes_pods_and_no_secrets_of_theirs(cluster: Clu
     changed = cluster.api.get(SECRET, "hidden", "default")
     changed |= {"kind": "Secret", "data": {"A": "Mg=="}}
     operations = [("create", elsewhere), ("create", service(app="web")), ("update", changed)]
-    body = {"objects": [{"operation": kind, "object": obj} for kind, obj in operations], "others": [NAME, "n2"]}
-    others = nowhere(cluster.api, parse_question(body), cluster.settings, cluster.clock)["others"]
+    others = tell(cluster, operations, NAME, "n2")["others"]
     part = others[NAME]
     assert (part["pods"], part["overlay"], part["sources"], part["addresses"]) == ({}, [], [], {})
     assert [endpoint["addresses"] for endpoint in part["slices"]["default/web"][0]["endpoints"]] == [["10.244.9.2"]]
@@ -117,9 +127,7 @@ def test_it_is_told_of_the_certificates_of_hosts(cluster: Cluster):
     known = {"kind": "Ingress", "metadata": {"name": "known", "namespace": "default"}, **tls}
 
     def told(*operations: tuple[str, JsonObject]) -> JsonObject:
-        body = {"objects": [{"operation": kind, "object": obj} for kind, obj in operations], "others": [NAME]}
-        answer = nowhere(cluster.api, parse_question(body), cluster.settings, cluster.clock)
-        return dict(answer["others"][NAME])
+        return dict(tell(cluster, [*operations])["others"][NAME])
 
     # one that it may not read yet, since its Ingress does not exist
     assert [row[:2] for row in told(("create", known))["sources"]] == [["Secret", "default/hidden"]]
@@ -127,6 +135,27 @@ def test_it_is_told_of_the_certificates_of_hosts(cluster: Cluster):
     changed = {**cluster.api.get(SECRET, "hidden", "default"), "kind": "Secret", "data": {}}
     part = told(("update", changed))
     assert ([row[:2] for row in part["overlay"]], part["sources"]) == ([["Secret", "default/hidden"]], [])
+
+
+def test_an_address_that_was_just_released_is_not_planned_with(cluster: Cluster):
+    cluster.api.create(NODE, {"metadata": {"name": "n2"}, "spec": {"podCIDR": "10.244.9.0/24"}})
+    claim = {"metadata": {"name": "10.244.9.2"}, "spec": {"podUID": "gone", "nodeName": "n2"}}
+    cluster.api.create(POD_ADDRESS, claim)
+    vacancy = Vacancy(cluster.api, cluster.settings, cluster.clock)
+    vacancy.start()
+    bound = pod(nodeName="n2")
+    question = parse_question({"objects": [{"operation": "create", "object": bound}], "others": ["n2"]})
+
+    def planned() -> list[str]:
+        return [*vacancy.plan(question)["others"]["n2"]["addresses"].values()]
+
+    try:
+        assert planned() == ["10.244.9.3"]
+        cluster.api.delete(POD_ADDRESS, "10.244.9.2")
+        until(lambda: vacancy._book.on_node("n2") == [])
+        assert planned() == ["10.244.9.3"]
+    finally:
+        vacancy.stop()
 
 
 def test_operations_are_refused_where_only_a_part_can_be_answered(cluster: Cluster):
