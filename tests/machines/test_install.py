@@ -25,6 +25,7 @@ useradd --create-home --shell /bin/bash --password '*' admin
 install -d -m 700 -o admin -g admin /home/admin/.ssh
 install -m 600 -o admin -g admin /root/.ssh/authorized_keys /home/admin/.ssh/authorized_keys
 echo 'admin ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/admin
+su admin -c 'sudo true' # the first time it leaves a file at home
 """
 # What an installation might leave: files, users, devices, rules, units, processes, images. Left out is what machines
 # write by themselves, Docker's own, which stays (/etc/cni is made by containerd).
