@@ -50,6 +50,10 @@ options:
     description: The machine's name as a node.
     type: str
     default: ""
+  foreign_pods:
+    description: Whether pods have addresses of somebody else's program, whose devices may lie in O(cluster_cidr).
+    type: bool
+    default: false
 attributes:
   check_mode: {description: It never changes anything., support: full}
   diff_mode: {description: There is nothing to show., support: none}
@@ -86,6 +90,7 @@ from ansible.module_utils.minik8s.requirements import Needed, observe_machine, p
 
 PYTHON = (3, 11)
 DEBIAN = 12
+RANGES = ("cluster_cidr", "service_cidr", "nodes", "node_name", "foreign_pods")
 
 
 def main() -> None:
@@ -101,13 +106,14 @@ def main() -> None:
             "service_cidr": {"type": "str", "default": ""},
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
+            "foreign_pods": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     asked = module.params
     given = (asked[name] for name in ("disk_mb", "time_s", "host_key"))
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, DEBIAN, *given)
-    ranges = Ranges(*(asked[name] for name in ("cluster_cidr", "service_cidr", "nodes", "node_name")))
+    ranges = Ranges(*(asked[name] for name in RANGES))
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     if found:
         module.fail_json(msg="This machine cannot carry minik8s: " + "; ".join(found), problems=found)

@@ -1,7 +1,8 @@
 """Tells whether the cluster's address ranges and a node's name can be used, before anything is changed.
 
 Pure but for :func:`connected_networks`, which reads the kernel's routing table. What devices of ours are connected to
-(their names begin with ``mk8``) is left out: an installation is repeated on machines that carry a cluster.
+(their names begin with ``mk8``) is left out: an installation is repeated on machines that carry a cluster. So are,
+where somebody else's program makes the pods' network, its own devices: those that lie in the cluster's range.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ _ROUTE_FIELDS = 8
 
 
 class Ranges(NamedTuple):
-    """The cluster's ranges as they were written, how many nodes share the first, and this machine's name as a node."""
+    """The cluster's ranges as they were written, how many nodes share the first, and this machine's name as a node.
+
+    ``foreign_pods``: the first range is of a program (drivers cni and weave), which may have devices in it.
+    """
 
     cluster_cidr: str
     service_cidr: str
     nodes: int
     node_name: str = ""
+    foreign_pods: bool = False
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -44,8 +49,10 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
         if network is None
     )
     usable = {name: network for name, network in networks.items() if network is not None}
-    found.extend(_overlaps(usable, connected))
     pods = usable.get("minik8s_cluster_cidr")
+    if wanted.foreign_pods and pods is not None:
+        connected = [each for each in connected if not ipaddress.IPv4Network(each[1]).subnet_of(pods)]
+    found.extend(_overlaps(usable, connected))
     if pods is not None and pods.num_addresses < wanted.nodes * 2 ** (32 - NODE_PREFIX_LENGTH):
         found.append(
             f"minik8s_cluster_cidr: {pods} is too small: "

@@ -86,6 +86,18 @@ def test_each_range_and_name_that_will_not_do_is_told(changes: dict[str, Any], w
     assert words in found
 
 
+def test_a_program_that_makes_pods_networks_may_have_devices_in_their_range() -> None:
+    taken = [*CONNECTED, ("cni0", "10.244.1.0/24"), ("weave", "10.244.0.0/16")]
+    assert len(range_problems(RANGES, taken)) == len(taken) - len(CONNECTED)
+    own = RANGES._replace(foreign_pods=True)
+    assert range_problems(own, taken) == []
+    # but no other network is to be hidden by the pods', nor services' by anything
+    (found,) = range_problems(own, [("eth0", "10.0.0.0/8")])
+    assert "overlaps 10.0.0.0/8 of device eth0" in found
+    (found,) = range_problems(own._replace(service_cidr="172.17.0.0/24"), CONNECTED)
+    assert "overlaps 172.17.0.0/16 of device docker0" in found
+
+
 def test_networks_are_those_without_a_gateway_and_not_our_own(tmp_path: Path) -> None:
     table = tmp_path / "route"
     lines = [
