@@ -110,6 +110,12 @@ def _hairpin_path(link: str) -> str:
     return f"/sys/class/net/{link}/brport/hairpin_mode"
 
 
+def send_back(link: str) -> None:
+    """Have a bridge send frames back to the port they came from: a pod that reaches itself through a Service."""
+    with open(_hairpin_path(link), "w", encoding="ascii") as target:
+        target.write("1")
+
+
 def _hairpin(link: str) -> bool:
     try:
         with open(_hairpin_path(link), encoding="ascii") as source:
@@ -191,8 +197,7 @@ def _make_link(
         outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)
     if not _hairpin(name):
         context.checkpoint("hairpin")
-        with open(_hairpin_path(name), "w", encoding="ascii") as target:
-            target.write("1")
+        send_back(name)
 
 
 def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> None:

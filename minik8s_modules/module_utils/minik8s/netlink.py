@@ -35,6 +35,8 @@ class Link(NamedTuple):
     up: bool
     mtu: int
     alias: str
+    peer: int = 0
+    """Of a pair, the index of the other end, which may be in another namespace."""
 
 
 class Address(NamedTuple):
@@ -229,6 +231,7 @@ def _link(message: Any) -> Link:
         up=bool(message["flags"] & IFF_UP),
         mtu=message.get_attr("IFLA_MTU") or 0,
         alias=_text(message.get_attr("IFLA_IFALIAS")),
+        peer=message.get_attr("IFLA_LINK") or 0,
     )
 
 

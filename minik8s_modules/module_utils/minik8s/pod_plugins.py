@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from . import cni, labels
+from .attachment import send_back
 from .documents import canonical
 from .faults import KeyFault
 from .files import read_json, remove_file, write_atomically
@@ -134,6 +135,10 @@ class WeaveDriver:
                 told = f"device {DEVICE} of this node has no address" if own else f"the pod has no {INTERFACE} with it"
                 raise KeyFault("NetworkNotReady", f"weave attach gave {ip}, but {told}")
             inside.set_default_route(near[0], indexes[1])
+            outer = outside.link_at(pod_end.peer) if pod_end and pod_end.peer else None
+            if outer and device and outer.master == device.ifindex:  # with Open vSwitch it is no port of a bridge
+                context.checkpoint("hairpin")
+                send_back(outer.name)
         return record._replace(address=f"{ip}/{own[0].prefix_length}")
 
     def detach(self, context: Context, record: Record, pid: int) -> None:

@@ -120,6 +120,9 @@ def test_pods_have_the_addresses_weave_gave_and_give_them_back(machine: Machine)
     assert all(ip.startswith("10.32.0.") for ip in addresses.values())
     for ip in addresses.values():
         command("ip", "netns", "exec", machine.netns, "/bin/busybox", "ping", "-c1", "-W5", ip)
+    # a pod reaches itself through a Service: its bridge sends frames back where they came from
+    ports = command("ip", "-n", machine.netns, "-d", "link", "show", "master", "weave")
+    assert ports.count("hairpin on") == len(addresses)
     assert not machine.sandboxes(one, two)["changed"]
     gone = machine.sandboxes()
     assert (gone["errors"], machine.given(), machine.node.ids()) == ({}, [], [])
