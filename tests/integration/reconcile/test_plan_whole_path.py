@@ -7,7 +7,7 @@ import re
 import subprocess
 from typing import Any
 
-from minik8s_modules.api.kinds import POD, SECRET
+from minik8s_modules.api.kinds import NAMESPACE, POD, SECRET, SERVICE
 from minik8s_modules.controllers.imagined import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
@@ -80,3 +80,34 @@ def test_an_answer_has_no_secret_and_names_obstacles(cluster: Cluster):
     container["envFrom"] = [{"configMapRef": {"name": "nowhere"}}]
     told = cluster.plan(objects=[pod("missing", containers=[container])])["messages"]
     assert told == ['Pod default/missing: app: CreateContainerConfigError configmap "nowhere" not found']
+
+
+def test_a_namespace_that_goes_is_shown_with_its_pods_and_rules(cluster: Cluster):
+    shop: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    cluster.admin.create(NAMESPACE, shop)
+    made = pod("till", terminationGracePeriodSeconds=1)
+    made["metadata"] |= {"namespace": "shop", "labels": {"app": "till"}}
+    uid = cluster.admin.create(POD, made)["metadata"]["uid"]
+    ports = [{"port": 80, "targetPort": 8080}]
+    service = {"metadata": {"name": "till", "namespace": "shop"}, "spec": {"selector": {"app": "till"}, "ports": ports}}
+    cluster.admin.create(SERVICE, service)
+    cluster.until(lambda: cluster.admin.get(POD, "till", "shop")["status"].get("phase") == "Running", 60)
+    cluster.until(lambda: "shop/till:80" in json.dumps(cluster.plan(deleted=[shop])["nodes"]), 60)
+
+    def containers() -> int:
+        found = (cluster.node.docker.inspect(one) for one in cluster.node.ids())
+        return sum(uid in one["Name"] for one in found if one is not None)
+
+    assert containers() == 2
+
+    status = cluster.plan(deleted=[shop])
+
+    steps = status["nodes"][cluster.node.name]["steps"]
+    removed = {(step["section"], step["action"]) for step in steps if uid in step["key"]}
+    assert {section for section, _ in removed} >= {"sandboxes", "containers"}
+    assert any(step["section"] == "services" and "shop/till:80" in json.dumps(step) for step in steps)
+    assert [step["pod"] for step in status["order"]] == ["shop/till"]
+    assert status["messages"] == ["Namespace shop: its pods go first; their containers get up to 1 s to stop"]
+    assert containers() == 2
+    cluster.admin.delete(NAMESPACE, "shop")
+    cluster.until(lambda: containers() == 0, 60)
