@@ -40,9 +40,14 @@ class Growing:
         self.failed_before, self.lost = 0, False
 
     def begin(self) -> None:
-        """Install it with one machine, and have a pod ask a service."""
+        """Install it with one machine, and have a pod ask a service; a cluster that stands already has three."""
         self.cluster.up()
-        self.cluster.install()
+        if self.cluster.kubeconfig.exists():
+            self.list(FIRST, SECOND, THIRD)
+            self.cluster.fetch_kubeconfig()
+            self.play = Play("", {}, 0)
+        else:
+            self.cluster.install()
         self.cluster.load_image(standing.IMAGE)
         self.cluster.apply(standing.namespace())
         self.cluster.apply(standing.deployment("web", 1, standing.server_spec()), standing.service("web"))

@@ -49,3 +49,18 @@ def test_all_tasks_of_a_run_have_one_holder_and_two_runs_have_two(plugin: Module
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() != first["id"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-i", "inventory/mine/hosts.yml", "playbooks/site.yml", "-e", "@values.yml"], "site.yml"),
+        (["own.yml", "-i", "hosts"], "own.yml"),
+        (["-i", "hosts"], "ansible-playbook"),
+    ],
+)
+def test_a_run_is_told_by_its_playbook(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/ansible-playbook", *words])
+    assert plugin._playbook() == told
