@@ -46,10 +46,12 @@ HOST_SOCKET = "unix:///var/run/docker.sock"
 
 
 class CommandFailed(Exception):
-    """A playbook or kubectl ended with another status than 0; the message ends with its last words."""
+    """A playbook or kubectl ended with another status than 0; the message has its first failure and its last words."""
 
     def __init__(self, argv: Sequence[str], status: int, words: str) -> None:
-        super().__init__(f"{' '.join(argv)} ended with {status}:\n{words[-TAIL:]}")
+        begun = words.find("fatal: ")  # other machines may have gone on for long after it
+        first = words[begun : begun + TAIL // 2] + "\n...\n" if 0 <= begun < len(words) - TAIL else ""
+        super().__init__(f"{' '.join(argv)} ended with {status}:\n{first}{words[-TAIL:]}")
         self.words = words
 
 
