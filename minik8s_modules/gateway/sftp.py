@@ -22,7 +22,7 @@ _EXTENDED, _EXTENDED_REPLY = 200, 201
 _READ_ONLY = 0x01
 _WRITE_CREATE_TRUNCATE = 0x02 | 0x08 | 0x10
 _HAS_PERMISSIONS = 0x04
-_OK, _NO_SUCH_FILE = 0, 2
+_OK, _END_OF_FILE, _NO_SUCH_FILE = 0, 1, 2
 _LONGEST_READ = 32768
 _LONGEST_PACKET = 34000  # the draft's limit for what a peer must accept
 
@@ -72,6 +72,8 @@ class SftpChannel:
             handle = self._handle(self._request(_OPEN, _text(path) + struct.pack(">II", _READ_ONLY, 0)), path)
             kind, answer = self._request(_READ, handle + struct.pack(">QI", 0, _LONGEST_READ))
             self._expect_ok(self._request(_CLOSE, handle), path)
+            if kind == _STATUS and _code(answer) == _END_OF_FILE:
+                return b""  # an empty file, as a container leaves that had no last words
             if kind != _DATA:
                 raise NodeUnreachable(f"sftp: cannot read {path}: status {_code(answer)}")
             return answer[4:]
