@@ -27,8 +27,14 @@ def conditions(
     inits: Sequence[JsonObject],
     apps: Sequence[JsonObject],
     now: str,
+    *,
+    addressed: bool = True,
 ) -> list[JsonObject]:
-    """Return the pod's conditions: ours from the statuses of its containers, anybody else's as they are."""
+    """Return the pod's conditions: ours from the statuses of its containers, anybody else's as they are.
+
+    ``addressed``: the pod's address is known. Docker tells of a container before a plugin's answer has come from the
+    node, and nobody may take a pod for ready that cannot be reached.
+    """
     sandbox = seen.sandbox
     sidecars = {one["name"] for one in objects.init_containers(pod) if one.get("restartPolicy") == "Always"}
     counted = [status for status in inits if status["name"] in sidecars] + list(apps)
@@ -36,7 +42,7 @@ def conditions(
     wanted = {
         "PodReadyToStartContainers": _yes(sandbox is not None and sandbox.alive),
         "Initialized": _initialized(phase, inits, apps),
-        "Ready": _gated(pod, contained),
+        "Ready": _gated(pod, contained) if addressed else _unreached(contained),
         "ContainersReady": contained,
         "PodScheduled": _yes(True),  # noqa: FBT003 - bound, or it would not be here
     }
@@ -71,6 +77,11 @@ def _ready(phase: str, apps: Sequence[JsonObject]) -> _State:
     if not unready:
         return _State("True")
     return _State("False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
+
+
+def _unreached(contained: _State) -> _State:
+    unknown = _State("False", "NetworkNotReady", "the pod's address is not known yet")
+    return unknown if contained.status == "True" else contained
 
 
 def _gated(pod: JsonObject, contained: _State) -> _State:

@@ -48,9 +48,11 @@ def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place:
     before = objects.status(pod)
     initialized = all(status.get("started", status["ready"]) for status in inits) or any_started(apps)
     phase = _phase(pod, inits, apps, decision, initialized=initialized)
+    addresses = _addresses(pod, before, place)
+    addressed = "podIP" in addresses or bool(objects.spec(pod).get("hostNetwork"))
     status = {
         "phase": phase,
-        "conditions": conditions(pod, seen, phase, inits, apps, rfc3339(now)),
+        "conditions": conditions(pod, seen, phase, inits, apps, rfc3339(now), addressed=addressed),
         "startTime": before.get("startTime") or rfc3339(now),
         "qosClass": before.get("qosClass") or qos_class(pod),
         "containerStatuses": apps,
@@ -59,7 +61,7 @@ def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place:
         **{key: before[key] for key in ("reason", "message", "nominatedNodeName") if before.get(key)},
         **({"reason": decision.reason, "message": decision.message} if decision.reason else {}),
     }
-    return status | _addresses(pod, before, place)
+    return status | addresses
 
 
 def _addresses(pod: JsonObject, before: JsonObject, place: Place) -> JsonObject:

@@ -42,12 +42,12 @@ def test_pod_status(path: Path):
     assert now is not None
     subject, seen = pod(**case.get("pod", {})), observations(case.get("observed", []))
     decision = decide_pod(subject, seen, inputs(case.get("inputs", {})), now)
-    status = pod_status(subject, seen, decision, Place(*case.get("place", ["192.0.2.10", "10.244.0.2"])), now)
+    place = Place(*case.get("place", ["192.0.2.10", "10.244.0.2"]))
+    status = pod_status(subject, seen, decision, place, now)
     assert not mismatch(case["expect"], shown(status))
     assert not has_null(status)
     # written and read back, the status is the same: no write follows a write
-    again = pod_status({**subject, "status": status}, seen, decision, Place("192.0.2.10", "10.244.0.2"), now)
-    assert {**again, "podIP": "", "podIPs": []} == {**status, "podIP": "", "podIPs": []}
+    assert pod_status({**subject, "status": status}, seen, decision, place, now) == status
 
 
 def test_there_are_cases():
