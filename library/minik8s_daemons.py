@@ -143,7 +143,7 @@ class Manager:
 
     def _systemd(self, step: Step) -> list[list[str]]:
         return {
-            "define": [["systemctl", "daemon-reload"], ["systemctl", "enable", step.name]],
+            "define": [["systemctl", "enable", step.name]],  # systemd reads all units anew then
             "restart": [["systemctl", "restart", step.name]],
             "start": [["systemctl", "start", step.name]],
             "remove": [["systemctl", "disable", "--now", step.name]],

@@ -58,14 +58,15 @@ class Connection(LocalConnection):  # type: ignore[misc]  # ansible is not typed
             return code, out, err
         directory = options.directory(self, os.geteuid())
         try:
-            result = client.run(client.server_path(directory), found, lambda: self._start(directory))
+            path = client.server_path(directory, python=options.python(self))
+            result = client.run(path, found, lambda: self._start(directory))
         except AnsibleConnectionFailure as error:
             display.warning(f"no warm interpreter, running the module the plain way: {error}")
             result = None
         return result or self._plain(in_data)
 
     def _start(self, directory: str) -> None:
-        self._as_root(client.server_script(directory, options.idle_s(self)))
+        self._as_root(client.server_script(directory, options.idle_s(self), options.python(self)))
 
     def _plain(self, script: bytes) -> tuple[int, bytes, bytes]:
         done = subprocess.run(options.root_command(self, os.geteuid()), input=script, capture_output=True, check=False)

@@ -106,7 +106,8 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
         found = directory.lstat()
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise AnsibleConnectionFailure(f"{directory} must be ours and closed to others: chmod 700, or remove it")
-        node = "|".join(str(self.get_option(name)) for name in ("host", "port", "remote_user", "warm_directory"))
+        names = ("host", "port", "remote_user", "warm_directory", "warm_python")
+        node = "|".join(str(self.get_option(name)) for name in names)
         version = client.SERVER.read_bytes()
         return directory / f"warm-{hashlib.sha256(node.encode() + version).hexdigest()[:16]}.sock"
 
@@ -115,7 +116,7 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
         local = self._local_path()
         with self._one_starter(local):
             directory = str(self.get_option("warm_directory"))
-            script = client.server_script(directory, options.idle_s(self))
+            script = client.server_script(directory, options.idle_s(self), options.python(self))
             code, out, err = self._stock(self._root_command(), script, sudoable=False)
             if code:
                 raise OSError(f"it did not start: exit code {code}: {err.decode(errors='replace').strip()[-500:]}")

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from minik8s_modules.plugins.warm.options import PYTHON
 from minik8s_modules.plugins.warm.payload import Payload
 
 LENGTH = struct.Struct(">I")
@@ -52,15 +53,15 @@ class CallLost(OSError):
     """The interpreter went away during the call; the module may have run in part."""
 
 
-def server_script(directory: str, idle_s: float = IDLE_S) -> bytes:
+def server_script(directory: str, idle_s: float = IDLE_S, python: str = PYTHON) -> bytes:
     """Return the Python source that starts a server below ``directory`` on the node, for the user who runs it."""
-    settings = {"path": server_path(directory), "idle_s": idle_s}
+    settings = {"path": server_path(directory, python=python), "idle_s": idle_s}
     return f"{_source()}main({settings!r})\n".encode()
 
 
-def server_path(directory: str, source: bytes | None = None) -> str:
-    """Return the server's socket; another version of its source has another one."""
-    return f"{directory}/{hashlib.sha256(source or _source().encode()).hexdigest()[:12]}.sock"
+def server_path(directory: str, source: bytes | None = None, python: str = PYTHON) -> str:
+    """Return the server's socket; another version of its source has another one, and so has another interpreter."""
+    return f"{directory}/{hashlib.sha256((source or _source().encode()) + python.encode()).hexdigest()[:12]}.sock"
 
 
 @functools.cache

@@ -84,4 +84,5 @@ def test_a_name_that_cannot_be_imported_does_not_keep_the_others_from_being_lear
 
 def test_another_source_has_another_socket() -> None:
     assert client.server_path("/run/x", b"a") != client.server_path("/run/x", b"b")
+    assert client.server_path("/run/x", python="/opt/python") != client.server_path("/run/x")
     assert b"'idle_s': 7.5" in client.server_script("/run/x", 7.5)
