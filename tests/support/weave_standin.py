@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 STATE = Path(os.environ.get("WEAVE_STATE", "."))
-RANGE, LENGTH = "10.32.0.", 12
+RANGE, LENGTH, WHOLE = "10.32.0.", 12, "10.32.0.0/12"
 TUNNEL, PORT, MTU = "vxlan-6784", "6784", "1376"
 ANYWHERE = "00:00:00:00:00:00"
 
@@ -57,11 +57,24 @@ def bridge() -> None:
 
 
 def expose() -> str:
-    """Give the machine an address."""
+    """Give the machine an address, and what enters or leaves Weave's network its machine's, as Weave's script does."""
     ip = give("weave:expose")
     bridge()
     run("ip", "addr", "replace", f"{ip}/{LENGTH}", "dev", "weave")
+    if load("machine"):
+        subprocess.run(["iptables", "-w", "-t", "nat", "-N", "WEAVE"], capture_output=True, check=False)
+        rule("POSTROUTING", "-j", "WEAVE")
+        rule("WEAVE", "-d", WHOLE, "!", "-s", WHOLE, "-j", "MASQUERADE")
+        rule("WEAVE", "-s", WHOLE, "!", "-d", WHOLE, "-j", "MASQUERADE")
     return ip
+
+
+def rule(chain: str, *words: str) -> None:
+    """Have a rule in a chain of iptables' table nat."""
+    if subprocess.run(
+        ["iptables", "-w", "-t", "nat", "-C", chain, *words], capture_output=True, check=False
+    ).returncode:
+        run("iptables", "-w", "-t", "nat", "-A", chain, *words)
 
 
 def lead(action: str, *peers: str) -> None:
