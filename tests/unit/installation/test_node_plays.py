@@ -53,7 +53,9 @@ CHANGING = ("site", "node_add", "node_remove", "upgrade", "renew", "rotate_ca", 
 def is_of_the_lock(task: dict[str, Any], *, release: bool) -> bool:
     """Return whether a task imports the role of the lock, to take or to release it."""
     told = task.get("ansible.builtin.import_role", {})
-    return told in ([{"name": "membership_lock", "tasks_from": "release"}] if release else [{"name": "membership_lock"}])
+    return told in (
+        [{"name": "membership_lock", "tasks_from": "release"}] if release else [{"name": "membership_lock"}]
+    )
 
 
 def test_whoever_changes_members_has_the_lock_in_each_play_that_does_and_releases_it_last():
