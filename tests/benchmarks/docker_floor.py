@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.attachment import mac_of
 from minik8s_modules.module_utils.minik8s.netlink import Address, Netlink, netns_of
 from tests.support.node import TestNode
 
@@ -37,7 +38,8 @@ def floor_pod(node: TestNode, number: int) -> None:
     found: Any = docker.inspect(pause)
     there = netns_of(found["State"]["Pid"])
     with Netlink() as outside, Netlink(there) as inside:
-        outside.add_veth(f"mk8f{number}", outside.links()[node.bridge].ifindex, 1500, "eth0", there)
+        bridge = outside.links()[node.bridge].ifindex
+        outside.add_veth(f"mk8f{number}", bridge, 1500, "eth0", there, mac=mac_of(pod["ip"]))
         eth0 = inside.links()["eth0"].ifindex
         inside.set_link(eth0, up=True)
         inside.add_address(Address(eth0, pod["ip"], 24))

@@ -168,6 +168,15 @@ def delete_link(netlink: Netlink, link: Link) -> None:
             raise
 
 
+def mac_of(address: str) -> str:
+    """Return the hardware address of the pod that has ``address``: ``0a:58`` and its four bytes, as with CNI.
+
+    So who knew a former pod of that address knows the new one. A kernel keeps up to 128 neighbours however old they
+    are, and sends to where it last heard them for 8 s before it asks again.
+    """
+    return ":".join(["0a", "58", *(f"{int(part):02x}" for part in address.split("."))])
+
+
 def _make_link(
     context: Context,
     outside: Netlink,
@@ -188,7 +197,7 @@ def _make_link(
         inside.delete_link(eth0.ifindex)
     if host is None:
         context.checkpoint("create link")
-        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns)
+        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns, mac=mac_of(entry["ip"]))
         host = outside.link(name)
         if host is None:
             raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")

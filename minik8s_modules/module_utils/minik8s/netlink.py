@@ -187,14 +187,16 @@ class Netlink:
         """Create a bridge, up."""
         self._ask("link", "add", ifname=name, kind="bridge", mtu=mtu, state="up")
 
-    def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str) -> None:
+    def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str, *, mac: str) -> None:
         """Create a veth pair in one message: ``name`` here, up, in bridge ``master``; ``peer`` over there, down.
+
+        ``mac`` is the peer's.
 
         There is no moment at which half of it exists. The peer cannot be up yet: a veth opens with a partner only.
         """
         there = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            other = {"ifname": peer, "mtu": mtu, "net_ns_fd": there}
+            other = {"ifname": peer, "mtu": mtu, "address": mac, "net_ns_fd": there}
             self._ask("link", "add", ifname=name, kind="veth", mtu=mtu, master=master, state="up", peer=other)
         finally:
             os.close(there)

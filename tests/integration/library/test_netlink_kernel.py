@@ -20,15 +20,16 @@ UTILS = Path(__file__).parents[3] / "minik8s_modules" / "module_utils"
 BRIDGES = "".join(f"link add stay{number} type bridge\n" for number in range(40))
 CHURN = f"echo '{BRIDGES}' | ip -batch - && echo ready && while :; do ip link add x type bridge; ip link del x; done"
 POD = """
-import json, os, sys
+import json, os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 from minik8s.netlink import Address, Netlink
 node, pod = sys.argv[2:]
+SHOW = ["ip", "-json", "link", "show", "eth0"]
 before = len(os.listdir("/proc/self/fd"))
 with Netlink(node) as outside, Netlink(pod) as inside:
     outside.add_bridge("bridge", 1400)
     bridge = outside.link("bridge")
-    outside.add_veth("end", bridge.ifindex, 1400, "eth0", pod)
+    outside.add_veth("end", bridge.ifindex, 1400, "eth0", pod, mac="0a:58:0a:f4:00:05")
     outside.set_link(outside.link("end").ifindex, up=True, mtu=1300, alias="minik8s node pod")
     eth0 = inside.link("eth0")
     inside.set_link(eth0.ifindex, up=True, mtu=1300)
@@ -44,6 +45,7 @@ with Netlink(node) as outside, Netlink(pod) as inside:
         "addresses": [each[1:] for each in inside.addresses() if each.ifindex == eth0.ifindex],
         "routes": [each[:2] for each in inside.routes()],
         "refused": [],
+        "mac": json.loads(subprocess.check_output(["nsenter", "--net=" + pod, *SHOW]))[0]["address"],
     }
     for refused in (
         lambda: outside.add_bridge("bridge", 1400),
@@ -104,6 +106,7 @@ def test_a_pod_is_wired_and_what_the_kernel_refuses_keeps_its_errno(python: str,
         "addresses": [["10.9.8.7", 24]],
         "routes": [["default", "10.9.8.1"], ["10.9.8.0/24", ""]],
         "refused": [errno.EEXIST, errno.ENODEV, errno.ENODEV],
+        "mac": "0a:58:0a:f4:00:05",
         "addresses left": [],
         "left": [None, None, None, None],
         "descriptors left open": 0,
