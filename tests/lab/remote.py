@@ -64,7 +64,9 @@ class Remote:
         self._end(host, "*")
 
     def _end(self, host: Host, pattern: str) -> None:
-        sockets = [path for path in (self.folder / "masters").glob(pattern) if path.is_socket()]
+        found = (self.folder / "masters").glob(pattern)
+        # warm_ssh has sockets there, too (.sock), which go with the master that forwards them
+        sockets = [path for path in found if path.is_socket() and path.suffix != ".sock"]
         for path in sockets:
             host.run(["ssh", "-o", f"ControlPath={path}", "-O", "exit", "lab"], check=False, timeout_s=10)
             path.unlink(missing_ok=True)
