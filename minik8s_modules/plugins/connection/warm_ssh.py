@@ -108,7 +108,7 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
             raise AnsibleConnectionFailure(f"{directory} must be ours and closed to others: chmod 700, or remove it")
         names = ("host", "port", "remote_user", "warm_directory", "warm_python")
         node = "|".join(str(self.get_option(name)) for name in names)
-        version = client.SERVER.read_bytes()
+        version = client.server_path("").encode()  # of all its source
         return directory / f"warm-{hashlib.sha256(node.encode() + version).hexdigest()[:16]}.sock"
 
     def _start(self) -> None:
