@@ -12,7 +12,7 @@ PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ans
 EXAMPLE := examples/hello.yml
 PYTEST := $(BIN)/pytest
 # the longest first
-SCENARIOS := cluster application $(filter-out cluster application shared,$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml)))))
+SCENARIOS := cluster default etcd $(filter-out cluster default etcd shared,$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml)))))
 
 .PHONY: help
 help: ## Show this list
