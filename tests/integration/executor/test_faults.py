@@ -25,7 +25,10 @@ def worker_of(lab: Any) -> psutil.Process:
 
 
 def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # between the two
+        return True
 
 
 def test_a_killed_worker_fails_its_item_and_its_module_dies(lab: Any) -> None:
