@@ -38,11 +38,11 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 	$(PLAYBOOK) playbooks/reset.yml
 
 .PHONY: test
-test: lint ## All tests, three at a time: unit, integration (root, Docker), end-to-end, machines; lint first; installs the cluster if need be
+test: lint ## All tests but the long ones, three at a time: unit, integration (root, Docker), end-to-end, machines; lint first
 	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
 	@# a short folder: sockets below it may have 107 characters
 	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
-		$(PYTEST) tests --numprocesses 3 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
+		$(PYTEST) tests --ignore tests/machines/long --numprocesses 3 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
 		--reruns 1 -rR --junitxml=.cache/junit-all.xml
 
 .PHONY: check
@@ -70,7 +70,8 @@ test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster
 	$(PYTEST) tests/e2e --junitxml=.cache/junit-e2e.xml
 
 .PHONY: test-long
-test-long: $(VENV)/dev.lock ## 1,000 pods in waves of 50: nothing stays behind, nothing grows; services serve an hour without a control plane
+test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave
+	$(PYTEST) tests/machines/long -s
 	MINIK8S_WAVES=20 MINIK8S_WAVE_PODS=50 $(PYTEST) tests/integration/reconcile/test_waves.py -s
 	MINIK8S_SERVING_S=3600 $(PYTEST) tests/machines/resilience/test_static_stability.py -s
 
