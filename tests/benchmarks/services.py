@@ -74,7 +74,7 @@ def measure(*, lab: bool = True) -> Iterator[Figure]:
         yield from one_more(machine, 10_000, ONE_MORE_MS)
         yield first_packet(machine)
     if lab:
-        with Lab("bench-ipvs") as machines:
+        with Lab("benchipvs") as machines:
             machines.up(1, "uml")
             yield from (
                 Figure(f"IPVS: {one.name}", one.value, one.unit, one.bar, one.told)
