@@ -73,6 +73,7 @@ def instances(lab: LabRecord, nodes: Sequence[NodeRecord], key: Path) -> str:
                 "user": "root",
                 "port": 22,
                 "identity_file": str(key),
+                "connection": "warm_ssh",
             }
             for node in nodes
         ]

@@ -137,6 +137,7 @@ class Lab:
         machines = self.machines()
         for name in ("share", "masters", "modules"):
             (self.folder / name).mkdir(exist_ok=True)
+        (self.folder / "masters").chmod(0o700)  # warm_ssh refuses another's
         modules.write(self.folder / "modules")
         self._write_access(record, [machine.node for machine in machines])
         wires.up(self.host, self.places.state, record)

@@ -56,7 +56,7 @@ def nothing_fails(cluster: LabCluster) -> Iterator[None]:
     yield
     cluster.until(lambda: standing.tally(cluster, WORKER, asking).good > before.good + 10)
     after = standing.tally(cluster, WORKER, asking)
-    assert after.bad == before.bad, after.last
+    assert after.bad == before.bad, f"{after.bad - before.bad} of {after.good - before.good}: {after.last}"
     assert shape.items() <= running(cluster).items()
 
 
@@ -147,6 +147,6 @@ def nothing_elsewhere_fails(cluster: LabCluster, leader: str, other: str) -> Ite
     yield
     after = standing.tally(cluster, WORKER, asking)
     assert after.good > before.good
-    assert after.bad == before.bad, after.last
+    assert after.bad == before.bad, f"{after.bad - before.bad} of {after.good - before.good}: {after.last}"
     ids = json.loads(cluster.kubectl("get", "pod", "asking", "-n", standing.NAMESPACE, "-o", "json", control=other))
     assert str(ids["status"]["containerStatuses"][0]["containerID"]).endswith(asking)

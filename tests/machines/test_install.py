@@ -49,7 +49,7 @@ class Machines:
     """A cluster that may be taken away and installed again, and what its machines had before the first time."""
 
     def __init__(self, name: str) -> None:
-        self.cluster = LabCluster(name, variables={"ansible_user": "admin"})
+        self.cluster = LabCluster(name, variables={"ansible_user": "admin", "ansible_connection": "ssh"})
         self.before: dict[str, set[str]] = {}
         self.installed = False
 

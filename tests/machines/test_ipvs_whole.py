@@ -25,9 +25,8 @@ JsonObject = dict[str, Any]
 NODE, PEER = "control1", "spare1"
 NODE_PORT, BOTH_PORT, STICKY_PORT, NEAR_PORT = 30080, 30081, 30082, 30083
 MEMORY_MIB = 1536
-# Slow there are a start of Python or sftp, and 56 MB over SSH: modules share an interpreter that stays,
-# and large programs come through the lab's folder.
-QUICK = {"ansible_connection": "warm_ssh", "ansible_become": False, "ansible_ssh_transfer_method": "piped"}
+# Slow there are a start of sftp, and 56 MB over SSH: large programs come through the lab's folder.
+QUICK = {"ansible_ssh_transfer_method": "piped"}
 PROGRAMS = {"coredns": "coredns-*", "kubectl": "kubectl-*"}
 IMAGE = "minik8s/busybox:1"
 # the page is the pod's name, and /cgi-bin/from tells who asked
@@ -50,7 +49,6 @@ def ipvs(lab_name: str) -> Iterator[LabCluster]:
     cluster.spare = [PEER] if (cluster.lab.folder / "nodes" / PEER).exists() else []
     try:
         cluster.up()
-        (cluster.lab.folder / "masters").chmod(0o700)  # warm_ssh has its sockets there
         if not cluster.kubeconfig.exists():
             lend(cluster, NODE)
             cluster.install()

@@ -73,6 +73,12 @@ class EtcdServer:
 
     def start(self) -> EtcdServer:
         """Start and wait until it answers; returns itself."""
+        self.launch()
+        self._wait_healthy()
+        return self
+
+    def launch(self) -> None:
+        """Start and wait for nothing."""
         program = shutil.which("etcd")
         assert program, "etcd is not installed: apt-get install etcd-server"
         argv = [
@@ -88,8 +94,6 @@ class EtcdServer:
         ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env=_environment())
-        self._wait_healthy()
-        return self
 
     def kill9(self) -> None:
         """Kill the process and wait for its end; data and ports stay."""

@@ -7,8 +7,9 @@
         assert cluster.play("site.yml").changed == 0
 
 Machines are called control1... and worker1...; without workers the machines of the control plane are the nodes. The
-playbooks run here, by this environment's ansible-playbook with this tree, over SSH as root; machines have no way out,
-so `minik8s_offline` is set. All of it, inventory and kubeconfig too, lies in the lab's folder and goes with the lab.
+playbooks run here, by this environment's ansible-playbook with this tree, over SSH as root by `warm_ssh` (set
+`ansible_connection: ssh` for the usual way); machines have no way out, so `minik8s_offline` is set. All of it,
+inventory and kubeconfig too, lies in the lab's folder and goes with the lab.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ JsonObject = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAYBOOK_S, KUBECTL_S, READY_S, POLL_S = 1200, 90, 120, 0.2
 TAIL = 6000
+VARIABLES = {"minik8s_offline": True, "minik8s_network_driver": "vxlan", "ansible_connection": "warm_ssh"}
 RECAP = re.compile(r"^(\S+)\s+: (ok=\d.*)$", re.MULTILINE)
 HOST_SOCKET = "unix:///var/run/docker.sock"
 
@@ -77,7 +79,7 @@ class LabCluster:
         control: Machines of the control plane; etcd has as many members.
         workers: Nodes that are not in the control plane.
         kind: Of all machines, native or uml.
-        variables: For all machines, over the defaults of the inventory (vxlan, offline).
+        variables: For all machines, over the defaults of the inventory (vxlan, offline, warm_ssh).
         host_variables: For single machines.
         memory_mib: Of a UML machine.
         control_is_node: Whether machines of the control plane are nodes as well; None: where there are no workers.
@@ -108,7 +110,7 @@ class LabCluster:
         self.spare = [f"spare{i}" for i in range(1, spare + 1)]
         both = control_is_node if control_is_node is not None else not workers
         self.nodes = [*(self.control if both else []), *self.workers]
-        self.variables = {"minik8s_offline": True, "minik8s_network_driver": "vxlan", **(variables or {})}
+        self.variables = {**VARIABLES, **(variables or {})}
         self.host_variables = {name: dict(given) for name, given in (host_variables or {}).items()}
         self.folder = self.lab.folder / "cluster"
         self.inventory = self.folder / "inventory"

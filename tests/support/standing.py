@@ -1,7 +1,7 @@
 """What runs on a cluster of lab machines while things happen to it: servers behind services, clients that never pause.
 
 The pods of a ``server`` answer on port 8080 with their name; a ``client`` asks a URL five times a second and writes
-down what failed, in files that Docker on its node can read when there is no API.
+down what failed and when, in files that Docker on its node can read when there is no API.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SERVER = 'trap "exit 0" TERM; mkdir -p /tmp/w; hostname >/tmp/w/index.html; http
 CLIENT = (
     'trap "exit 0" TERM; mkdir -p /tmp/c; while :; do '
     'if timeout 5 wget -q -O /dev/null "$0" 2>/tmp/c/last; then echo >>/tmp/c/good; '
-    "else date >>/tmp/c/bad; fi; sleep 0.2; done"
+    'else echo "$(date) status $? $(cat /tmp/c/last)" >>/tmp/c/bad; fi; sleep 0.2; done'
 )
-COUNT = "cat /tmp/c/good 2>/dev/null | wc -l; cat /tmp/c/bad 2>/dev/null | wc -l; cat /tmp/c/last"
+COUNT = "cat /tmp/c/good 2>/dev/null | wc -l; cat /tmp/c/bad 2>/dev/null | wc -l; tail -n 5 /tmp/c/bad 2>/dev/null"
 
 
 def pod_spec(command: list[str], node: str = "", tolerates_s: int | None = None, **more: Any) -> JsonObject:
@@ -122,7 +122,7 @@ def all_ready(cluster: LabCluster, count: int, selector: str = "") -> bool:
 
 
 class Tally(NamedTuple):
-    """What a client has counted, and what its last failure said."""
+    """What a client has counted, and when and how its last requests failed."""
 
     good: int
     bad: int

@@ -53,7 +53,7 @@ class Connection(LocalConnection):  # type: ignore[misc]  # ansible is not typed
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:  # noqa: FBT001, FBT002  Ansible's signature
         """Run a module call in the warm interpreter, anything else as `local` does; see ConnectionBase."""
         found = payload.parse(in_data)
-        if found is None or in_data is None or self.become or not options.is_plain(cmd):
+        if found is None or in_data is None or not options.is_for_root(self, cmd):
             code, out, err = super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
             return code, out, err
         directory = options.directory(self, os.geteuid())

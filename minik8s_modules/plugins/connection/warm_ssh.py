@@ -35,7 +35,8 @@ short_description: The ssh connection, with modules run by a warm interpreter on
 description:
   - Modules run in forks of one interpreter, which stays for O(warm_idle_s) after its last call and is reached through
     the connection's own master. Everything else is as with C(ssh), whose options it has.
-  - The interpreter is root's, by one C(sudo) where the login user is not; tasks need no C(become).
+  - The interpreter is root's, by one C(sudo) where the login user is not. Tasks need no C(become),
+    and those that have it lose nothing, where it is C(sudo) to root without a password.
   - An unknown or changed host key ends the connection, whatever the user's configuration says.
 author: the minik8s authors
 options:
@@ -80,7 +81,7 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:  # noqa: FBT001, FBT002  Ansible's signature
         """Run a module call in the node's warm interpreter, anything else as `ssh` does; see ConnectionBase."""
         found = payload.parse(in_data)
-        if found is None or self.become or not options.is_plain(cmd):
+        if found is None or not options.is_for_root(self, cmd):
             return self._stock(cmd, in_data, sudoable=sudoable)
         self._connect()
         try:

@@ -19,6 +19,22 @@ def is_plain(command: str) -> bool:
     return bool(PLAIN.match(command))
 
 
+def is_for_root(connection: Any, command: str) -> bool:
+    """Return whether ``command`` only starts the interpreter: as the login user, or as root by sudo without a password.
+
+    Both are what the warm interpreter is for, which is root's in any case.
+    """
+    become = connection.become
+    if become is None:
+        return is_plain(command)
+    if become.get_option("become_user") not in (None, "root"):
+        return False
+    before, wrapped, inner = command.partition(f"{become.success} ; ") if become.success else (command, "", "")
+    if not wrapped:  # for ansible the login user is root already
+        return is_plain(before)
+    return become.name == "sudo" and not become.get_option("become_pass") and is_plain(inner)
+
+
 def python(connection: Any) -> str:
     """Return the node's interpreter."""
     chosen = str(connection.get_option("warm_python"))

@@ -8,8 +8,10 @@ import json
 import subprocess
 import sys
 import zipfile
+from types import SimpleNamespace
 
 import pytest
+from ansible.plugins.loader import become_loader, shell_loader
 
 from minik8s_modules.plugins.warm import options, payload
 
@@ -96,3 +98,23 @@ def test_root_takes_no_sudo_and_another_user_exactly_one_command() -> None:
 
     assert options.root_command(Connection(), 1000) == ["sudo", "-n", "/usr/bin/python3", "-I", "-"]
     assert options.root_command(Connection(), 0)[-3:] == ["/usr/bin/python3", "-I", "-"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ours"),
+    [
+        ({}, True),
+        ({"become_user": "root"}, True),
+        ({"become_user": "postgres"}, False),
+        ({"become_pass": "secret"}, False),
+    ],
+)
+def test_of_become_only_sudo_to_root_without_a_password_is_taken_over(chosen: dict[str, str], ours: bool) -> None:  # noqa: FBT001
+    become = become_loader.get("sudo")
+    become.set_options(direct=chosen)
+    connection = SimpleNamespace(become=become)
+    assert options.is_for_root(connection, "/usr/bin/python3") is (become.get_option("become_user") in (None, "root"))
+    shell = shell_loader.get("sh")
+    assert options.is_for_root(connection, become.build_become_command("/usr/bin/python3", shell)) is ours
+    assert not options.is_for_root(connection, become.build_become_command("LANG=C /usr/bin/python3", shell))
+    assert options.is_for_root(SimpleNamespace(become=None), "/usr/bin/python3")
