@@ -69,6 +69,10 @@ test-integration: $(VENV)/dev.lock ## Tests on real etcd, Docker and nft; needs 
 test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster
 	$(PYTEST) tests/e2e --junitxml=.cache/junit-e2e.xml
 
+.PHONY: test-machines
+test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the lab: installing, joining, losing machines, networks
+	$(PYTEST) tests/machines --ignore tests/machines/long --junitxml=.cache/junit-machines.xml
+
 .PHONY: test-long
 test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave
 	$(PYTEST) tests/machines/long -s

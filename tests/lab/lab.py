@@ -263,6 +263,16 @@ class Lab:
             machine.settle(machine.cut_power())
         self._remote.hang_up(self.host, node)
 
+    def empty_disk(self, node: str, *, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+        """Replace a node by a machine of its name, address and host key that has an empty disk; wait for its SSH."""
+        self.power_cut(node)
+        self._remote.hang_up_all(self.host)  # a master of Ansible's would wait for the old machine
+        with self._locked():
+            kept = self.machine(node).node
+            self._clear(node)
+            records.write_node(self.folder, kept)
+        self.start(node, timeout_s=timeout_s)
+
     def reboot(self, node: str, *, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         """Let a node shut down in order and boot again; wait for its SSH."""
         machine = self.machine(node)

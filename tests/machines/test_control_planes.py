@@ -136,6 +136,27 @@ def test_the_machine_that_leads_loses_its_power(cluster: LabCluster):
     assert_whole(cluster)
 
 
+def test_the_first_machine_comes_back_with_an_empty_disk(cluster: LabCluster):
+    """The others have keys and data: site.yml makes it the third again, and nobody on the worker notices."""
+    emptied, *others = cluster.control
+    uid = cluster.get("namespace", standing.NAMESPACE)["metadata"]["uid"]
+    with nothing_fails(cluster):
+        cluster.lab.empty_disk(emptied)
+        assert not cluster.on(emptied, ["sh", "-c", "ls -d /etc/minik8s /opt/minik8s 2>/dev/null || true"])
+        cluster.play("site.yml")
+        cluster.fetch_kubeconfig()
+        assert cluster.get("namespace", standing.NAMESPACE)["metadata"]["uid"] == uid
+        cluster.until(lambda: servers(cluster) == [cluster.address(control) for control in cluster.control])
+        assert new_pod_runs(cluster, emptied) > 0
+    assert cluster.play("site.yml").changed == 0
+    # it votes: one of the others may be away now
+    cluster.lab.power_cut(others[0])
+    try:
+        assert new_pod_runs(cluster, emptied) > 0
+    finally:
+        cluster.lab.start(others[0])
+
+
 @contextlib.contextmanager
 def nothing_elsewhere_fails(cluster: LabCluster, leader: str, other: str) -> Iterator[None]:
     """Cut a machine's power; fail if the worker's requests fail meanwhile."""

@@ -39,11 +39,12 @@ def _depth(item: Remain) -> int:
 
 
 def processes(records: str, sockets: str) -> list[Remain]:
-    """Return processes of our users, those that ``launch`` recorded (but Docker's), and warm interpreters.
+    """Return processes of our users, those that ``launch`` recorded (but Docker's), and their warm interpreters.
 
     Args:
         records: directory of the files ``<name>.pid`` that ``launch`` writes.
-        sockets: a warm interpreter listens on a socket whose path starts so.
+        sockets: a warm interpreter that a user of ours started listens on a socket whose path starts with this and the
+            user's number; those of others (warm_ssh in an inventory) end by themselves.
     """
     found = {pid: f"of user {user}" for user in USERS for pid in _of_user(user)}
     recorded = Path(records).glob("*.pid") if Path(records).is_dir() else ()
@@ -52,17 +53,23 @@ def processes(records: str, sockets: str) -> list[Remain]:
             pid, started = record.read_text(encoding="ascii").split()[:2]
             if _start_time(pid) == started:
                 found[pid] = record.stem
-    inodes = _listening(Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace"), sockets)
-    found.update(dict.fromkeys(_holders(inodes), "warm interpreter"))
+    table = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
+    for uid in filter(None, map(_uid, USERS)):
+        found.update(dict.fromkeys(_holders(_listening(table, f"{sockets}{uid}/")), "warm interpreter"))
     return [Remain("process", pid, detail) for pid, detail in found.items() if pid != str(os.getpid())]
 
 
-def _of_user(user: str) -> list[str]:
+def _uid(user: str) -> int | None:
     try:
-        uid = pwd.getpwnam(user).pw_uid
+        return pwd.getpwnam(user).pw_uid
     except KeyError:
+        return None
+
+
+def _of_user(user: str) -> list[str]:
+    uid, found = _uid(user), []
+    if uid is None:
         return []
-    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if process.stat().st_uid == uid:

@@ -75,10 +75,18 @@ class Server:
                     self._accept()
                 else:
                     self._hear(key.data)
-        shutil.rmtree(self._work, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
+        self._leave()
+
+    def _leave(self) -> None:
+        """Take away all files, unless another server has come meanwhile; the directory too, when it is empty."""
+        with contextlib.suppress(OSError):
+            lock = lock_of(self._path)
             if Path(self._path).stat().st_ino == self._inode:
+                shutil.rmtree(self._work, ignore_errors=True)
                 Path(self._path).unlink()
+                Path(self._path + ".lock").unlink()
+                Path(self._path).parent.rmdir()
+            os.close(lock)
 
     def _left(self) -> float:
         if any(handle.active for handle in self._templates.values()):
@@ -184,6 +192,24 @@ def caller() -> int:
     return int(os.environ.get("SUDO_UID", "0")) if os.getuid() == 0 else os.getuid()
 
 
+def lock_of(path: str) -> int:
+    """Return the descriptor of the lock of a socket, which is held from now on.
+
+    Raises:
+        FileNotFoundError: The directory is gone, or the file went while it was waited for.
+    """
+    lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        same = os.fstat(lock).st_ino == Path(path + ".lock").stat().st_ino
+    except FileNotFoundError:
+        same = False
+    if not same:
+        os.close(lock)
+        raise FileNotFoundError(path)
+    return lock
+
+
 def is_served(path: str) -> bool:
     """Return whether a server accepts connections at ``path``."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -197,9 +223,11 @@ def main(settings: dict[str, object]) -> None:
     """
     owner = caller()
     path = str(settings["path"]).replace("{uid}", str(owner))
-    prepare_directory(str(Path(path).parent), owner)
-    lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # two callers at once start one server
+    lock = None
+    while lock is None:
+        prepare_directory(str(Path(path).parent), owner)
+        with contextlib.suppress(FileNotFoundError):  # a server that ends takes the directory away
+            lock = lock_of(path)  # two callers at once start one server
     if is_served(path):
         sys.stdout.write(path + "\n")
         return

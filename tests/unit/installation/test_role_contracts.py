@@ -43,6 +43,14 @@ def test_a_described_default_is_the_real_one(role: str) -> None:
     assert plain == {name: defaults[name] for name in plain}
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_nothing_a_task_finds_out_goes_by_the_name_of_an_option(role: str) -> None:
+    """What the inventory said of options is written down; a task's result is none of it."""
+    options = load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    texts = [path.read_text(encoding="utf-8") for path in (REPOSITORY / "roles" / role / "tasks").glob("*.yml")]
+    assert not set(options) & set(re.findall(r"register: (\w+)", "".join(texts)))
+
+
 def texts(data: Any) -> Iterator[str]:
     """Yield every text in parsed YAML, keys too."""
     if isinstance(data, dict):
