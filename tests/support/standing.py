@@ -19,7 +19,7 @@ CLIENT = (
     'if timeout 5 wget -q -O /dev/null "$0" 2>/tmp/c/last; then echo >>/tmp/c/good; '
     'else echo "$(date) status $? $(cat /tmp/c/last)" >>/tmp/c/bad; fi; sleep 0.2; done'
 )
-COUNT = "cat /tmp/c/good 2>/dev/null | wc -l; cat /tmp/c/bad 2>/dev/null | wc -l; tail -n 5 /tmp/c/bad 2>/dev/null"
+COUNT = "mkdir -p /tmp/c; touch /tmp/c/good /tmp/c/bad; wc -l </tmp/c/good; wc -l </tmp/c/bad; tail -n 5 /tmp/c/bad"
 
 
 def pod_spec(command: list[str], node: str = "", tolerates_s: int | None = None, **more: Any) -> JsonObject:
