@@ -243,8 +243,9 @@ def drift(cluster: LabCluster) -> list[str]:
 def faults(cluster: LabCluster) -> list[str]:
     """Return what is wrong now, as sentences."""
     try:
-        ready = set(cluster.ready_nodes())
-        told = [f"node {node} is not ready" for node in cluster.nodes if node not in ready]
+        nodes = {node["metadata"]["name"]: node for node in cluster.get("nodes")["items"]}
+        told = [f"node {node} is not ready" for node in cluster.nodes if not is_true(nodes.get(node, {}), "Ready")]
+        told += [f"node {name} has taints: {each}" for name, node in nodes.items() if (each := node["spec"].get("taints"))]
         return told or compare(picture(cluster)) or drift(cluster)
     except (CommandFailed, LabError, StatusError, TemporaryError) as error:
         return [str(error)]

@@ -184,8 +184,10 @@ class Netlink:
         return found
 
     def add_bridge(self, name: str, mtu: int) -> None:
-        """Create a bridge, up."""
-        self._ask("link", "add", ifname=name, kind="bridge", mtu=mtu, state="up")
+        """Create a bridge, up, that keeps its mtu: one that it is born with would become 1500 with its last port's end."""
+        self._ask("link", "add", ifname=name, kind="bridge", state="up")
+        if made := self.link(name):
+            self.set_link(made.ifindex, mtu=mtu)
 
     def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str, *, mac: str) -> None:
         """Create a veth pair in one message: ``name`` here, up, in bridge ``master``; ``peer`` over there, down.

@@ -59,6 +59,7 @@ with Netlink(node) as outside, Netlink(pod) as inside:
     inside.delete_address(Address(eth0.ifindex, "10.9.8.7", 24))
     seen["addresses left"] = [each[1:] for each in inside.addresses() if each.ifindex == eth0.ifindex]
     outside.delete_link(end.ifindex)
+    seen["mtu of a bridge without ports"] = outside.link("bridge").mtu
     seen["left"] = [outside.link("end"), outside.link_at(end.ifindex), inside.link("eth0"), outside.link("x" * 20)]
 seen["descriptors left open"] = len(os.listdir("/proc/self/fd")) - before
 print(json.dumps(seen))
@@ -108,6 +109,7 @@ def test_a_pod_is_wired_and_what_the_kernel_refuses_keeps_its_errno(python: str,
         "refused": [errno.EEXIST, errno.ENODEV, errno.ENODEV],
         "mac": "0a:58:0a:f4:00:05",
         "addresses left": [],
+        "mtu of a bridge without ports": 1400,
         "left": [None, None, None, None],
         "descriptors left open": 0,
     }
