@@ -245,7 +245,7 @@ def faults(cluster: LabCluster) -> list[str]:
     try:
         nodes = {node["metadata"]["name"]: node for node in cluster.get("nodes")["items"]}
         told = [f"node {node} is not ready" for node in cluster.nodes if not is_true(nodes.get(node, {}), "Ready")]
-        told += [f"node {name} has taints: {each}" for name, node in nodes.items() if (each := node["spec"].get("taints"))]
+        told += [f"node {name} has taints" for name, node in nodes.items() if node["spec"].get("taints")]
         return told or compare(picture(cluster)) or drift(cluster)
     except (CommandFailed, LabError, StatusError, TemporaryError) as error:
         return [str(error)]

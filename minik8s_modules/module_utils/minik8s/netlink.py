@@ -184,7 +184,7 @@ class Netlink:
         return found
 
     def add_bridge(self, name: str, mtu: int) -> None:
-        """Create a bridge, up, that keeps its mtu: one that it is born with would become 1500 with its last port's end."""
+        """Create a bridge, up, that keeps its mtu: one it is born with would become 1500 when its last port goes."""
         self._ask("link", "add", ifname=name, kind="bridge", state="up")
         if made := self.link(name):
             self.set_link(made.ifindex, mtu=mtu)

@@ -117,9 +117,11 @@ def prepare(folder: str, run_dir: str) -> None:
         os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
     link, target = os.path.join(folder, SECRETS), secrets_dir(run_dir)
     if not os.path.islink(link) or os.readlink(link) != target:
+        made = f"{link}.{os.getpid()}"  # at once: the installation and a node that nobody attends may both be here
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(link)
-        os.symlink(target, link)
+            os.unlink(made)
+        os.symlink(target, made)
+        os.replace(made, link)
 
 
 def master(folder: str) -> int:
