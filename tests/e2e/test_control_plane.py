@@ -96,8 +96,8 @@ def test_a_pod_that_fits_nowhere_says_why(server: ApiServerProcess):
         return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
     _eventually(told)
-    events = server.request("GET", "/api/v1/namespaces/default/events?fieldSelector=reason%3DFailedScheduling")
-    assert events.json["items"]
+    events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DFailedScheduling"
+    _eventually(lambda: bool(server.request("GET", events).json["items"]))
 
 
 def test_a_deleted_namespace_is_emptied_and_goes(server: ApiServerProcess):

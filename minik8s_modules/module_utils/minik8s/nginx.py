@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,7 +118,7 @@ def prepare(folder: str, run_dir: str) -> None:
         os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
     link, target = os.path.join(folder, SECRETS), secrets_dir(run_dir)
     if not os.path.islink(link) or os.readlink(link) != target:
-        made = f"{link}.{os.getpid()}"  # at once: the installation and a node that nobody attends may both be here
+        made = f"{link}.{threading.get_native_id()}"  # hosts are written side by side
         with contextlib.suppress(FileNotFoundError):
             os.unlink(made)
         os.symlink(target, made)
