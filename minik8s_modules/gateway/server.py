@@ -54,7 +54,8 @@ class Client:
     def join(self, timeout_s: float) -> None:
         """Wait for both threads after ``close``."""
         for thread in self._threads:
-            thread.join(timeout_s)
+            if thread.ident is not None:  # a client of this very moment may not have been started
+                thread.join(timeout_s)
 
     def send(self, line: bytes) -> None:
         """Queue one line; a client whose queue is full is cut off."""
