@@ -183,11 +183,9 @@ class Netlink:
                 found.append(Route(destination, each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_OIF") or 0))
         return found
 
-    def add_bridge(self, name: str, mtu: int) -> None:
-        """Create a bridge, up, that keeps its mtu: one it is born with would become 1500 when its last port goes."""
+    def add_bridge(self, name: str) -> None:
+        """Create a bridge, up. ``set_link`` gives its mtu: one it is born with becomes 1500 when its last port goes."""
         self._ask("link", "add", ifname=name, kind="bridge", state="up")
-        if made := self.link(name):
-            self.set_link(made.ifindex, mtu=mtu)
 
     def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str, *, mac: str) -> None:
         """Create a veth pair in one message: ``name`` here, up, in bridge ``master``; ``peer`` over there, down.

@@ -144,7 +144,7 @@ def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
     with Netlink() as netlink:
         if netlink.link(entry["bridge"]) is None:
             context.checkpoint("create bridge")
-            netlink.add_bridge(entry["bridge"], entry["mtu"])
+            netlink.add_bridge(entry["bridge"])
         link = _bridge(netlink, entry["bridge"])
         context.checkpoint("set bridge")
         netlink.set_link(link.ifindex, up=True, mtu=entry["mtu"], alias=alias_of(context.node))

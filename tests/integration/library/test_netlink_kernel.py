@@ -27,7 +27,8 @@ node, pod = sys.argv[2:]
 SHOW = ["ip", "-json", "link", "show", "eth0"]
 before = len(os.listdir("/proc/self/fd"))
 with Netlink(node) as outside, Netlink(pod) as inside:
-    outside.add_bridge("bridge", 1400)
+    outside.add_bridge("bridge")
+    outside.set_link(outside.link("bridge").ifindex, mtu=1400)
     bridge = outside.link("bridge")
     outside.add_veth("end", bridge.ifindex, 1400, "eth0", pod, mac="0a:58:0a:f4:00:05")
     outside.set_link(outside.link("end").ifindex, up=True, mtu=1300, alias="minik8s node pod")
@@ -48,7 +49,7 @@ with Netlink(node) as outside, Netlink(pod) as inside:
         "mac": json.loads(subprocess.check_output(["nsenter", "--net=" + pod, *SHOW]))[0]["address"],
     }
     for refused in (
-        lambda: outside.add_bridge("bridge", 1400),
+        lambda: outside.add_bridge("bridge"),
         lambda: outside.delete_link(999999),
         lambda: outside.set_link(999999, up=True),
     ):
