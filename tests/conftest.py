@@ -1,11 +1,10 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
 Says as well which tests follow each other when processes share them (`--dist loadscope`): those of one group stay
-in one process. Groups that take long come first, so that the processes end at about the same time. A test that
-failed takes its clusters and servers with it: what comes next, its second try above all, begins with new ones.
+in one process. Groups that take long come first, so that the processes end at about the same time. What a
+second try begins with is in ``support/second_try.py``.
 """
 
-from collections.abc import Generator
 from pathlib import PurePosixPath
 
 import ansible.module_utils
@@ -14,6 +13,7 @@ import pytest
 import xdist.remote
 from xdist.scheduler import LoadScopeScheduling
 
+pytest_plugins = ["tests.support.second_try"]
 REPOSITORY = PurePosixPath(__file__).parent.parent
 ansible.modules.__path__.append(str(REPOSITORY / "library"))
 ansible.module_utils.__path__.append(str(REPOSITORY / "minik8s_modules" / "module_utils"))
@@ -30,7 +30,6 @@ TOGETHER = {
 }
 # Others are by module, in this order.
 ALONE = ["machines", "integration", "unit"]
-FAILED = pytest.StashKey[bool]()
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -49,22 +48,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by their groups: those that take long come first."""
     order = [*TOGETHER, *ALONE]
     items.sort(key=lambda item: order.index(group_of(item.nodeid).partition(":")[0]))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember whether a test failed."""
-    report = yield
-    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
-    return report
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Tear down all fixtures of a test that failed, those of its module too."""
-    if item.stash.get(FAILED, False):
-        item.stash[FAILED] = False
-        item.session._setupstate.teardown_exact(None)
 
 
 def group_of(nodeid: str) -> str:
