@@ -81,7 +81,7 @@ def read(configuration: Configuration) -> Settings:
         tls=_files(configuration, "tls", "client_ca"),
         etcd_endpoints=tuple(configuration.texts("etcd.endpoints")),
         etcd_tls=_files(configuration, "etcd", "ca") if configuration.has("etcd.ca") else None,
-        service_cidr=_network(configuration.text("service_cidr", "100.0.0.0/24")),
+        service_cidr=_network(configuration.network("service_cidr", "100.0.0.0/24")),
         reconciler_client=(
             _files(configuration, "reconciler_client", "ca") if configuration.has("reconciler_client") else None
         ),
@@ -140,10 +140,7 @@ def _address(text: str) -> str:
 
 
 def _network(text: str) -> ipaddress.IPv4Network:
-    try:
-        network = ipaddress.IPv4Network(text)
-    except ValueError as error:
-        raise ConfigurationError(f"apiserver: service_cidr must be an IPv4 network: {error}") from error
+    network = ipaddress.IPv4Network(text)
     if network.num_addresses < 4:  # noqa: PLR2004 - .1 is default/kubernetes; a smaller range serves nobody
         raise ConfigurationError(f"apiserver: service_cidr {network} is too small; give at least a /30")
     return network

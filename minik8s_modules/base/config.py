@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,18 @@ class Configuration:
     def flag(self, key: str, *, default: bool | None = None) -> bool:
         """Return the truth value at dotted ``key``."""
         return bool(self._typed(key, (bool,), "true or false", default))
+
+    def network(self, key: str, default: str | None = None, *, may_be_empty: bool = False) -> str:
+        """Return the IPv4 network at dotted ``key``, "" where that is allowed and given."""
+        text = self.text(key, default)
+        if not text and may_be_empty:
+            return ""
+        try:
+            return str(ipaddress.IPv4Network(text))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{self._where}: {key} must be an IPv4 network such as 10.244.0.0/16: {error}"
+            ) from error
 
     def texts(self, key: str, default: list[str] | None = None) -> list[str]:
         """Return the list of strings at dotted ``key``."""

@@ -114,7 +114,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     kubeconfig = Path(configuration.text("kubeconfig"))
     client = client_of(configuration, "minik8s-controllers")
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
-    cluster_cidr = configuration.text("cluster_cidr", "")
+    cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True)
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
     registry = Registry()

@@ -92,12 +92,12 @@ def read_options(configuration: Configuration) -> Options:
     mode = configuration.text("proxy_mode", "auto")
     if mode not in PROXY_MODES:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
-    service_cidr = _network(configuration.text("service_cidr", Settings().service_cidr))
+    service_cidr = configuration.network("service_cidr", Settings().service_cidr)
     project_dir = Path(configuration.text("project_dir"))
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     own_dns = [dns.listen] if dns.listen else []
     settings = Settings(
-        cluster_cidr=configuration.text("cluster_cidr", Settings().cluster_cidr),
+        cluster_cidr=configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True),
         pause_image=configuration.text("pause_image", Settings().pause_image),
         bridge=configuration.text("bridge", Settings().bridge),
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
@@ -157,13 +157,6 @@ def _plan_options(configuration: Configuration) -> PlanOptions:
         raise ConfigurationError(f"plan.listen must be HOST:PORT, not {listen!r}")
     paths = (Path(configuration.text(f"plan.{name}")) for name in ("cert", "key", "client_ca"))
     return PlanOptions(host, int(port), PlanFiles(*paths))
-
-
-def _network(text: str) -> str:
-    try:
-        return str(ipaddress.IPv4Network(text))
-    except ValueError as error:
-        raise ConfigurationError(f"service_cidr must be an IPv4 network: {error}") from error
 
 
 def _address(text: str) -> str:

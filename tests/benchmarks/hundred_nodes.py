@@ -4,16 +4,19 @@ First the executor alone: each name has a folder of its own, and one file in it 
 One item a node at once, as a changed object of all of them causes; counted from the first submission to the last
 answer, CPU by side: here (runner, play, workers) and on the node (warm interpreter, modules).
 
-Then a whole cluster that has these nodes and nothing to do. The range of its pods has room for one node only, so the
-others have no network of their own to quarrel about. CPU by process in a window without observations; the observation
-that each node has every five minutes is asked of all at once by annotation, and its cost spread over the 300 s.
+Then a whole cluster of a hundred nodes that have nothing to do. Each is a network namespace with an interpreter of its
+own, so each has its own bridge, rules and services, as a machine has. CPU by process in a window without observations;
+the observation that each node has every five minutes is asked of all at once by annotation, and its cost spread over
+the 300 s. What the nodes take themselves is counted apart: it is not the controller's.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import shutil
+import signal
 import statistics
 import tempfile
 import time
@@ -27,17 +30,19 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.plugins.warm.client import IDLE_S
 from minik8s_modules.reconcile.items import SectionRequest, WorkItem
 from minik8s_modules.reconcile.runner import PLAYBOOK
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.service_reach import cpu_s
-from tests.integration.executor.conftest import LOCAL, Lab, peer_pid, wait_for
+from tests.integration.executor.conftest import LOCAL, Lab, wait_for
 from tests.integration.reconcile.conftest import Cluster
-from tests.support.node import SOCKET
+from tests.support.node import SOCKET, command
 
 COUNT, CHANGES = 100, 3
 REACHED_S, ITEM_CPU_MS, IDLE_PERCENT = 10.0, 50.0, 15.0
 OBSERVED_EVERY_S, WINDOW_S, SETTLED_S, GIVE_UP_S = 300.0, 60.0, 10.0, 600.0
+NODES = "the nodes together"
 UID = "00000000-0000-4000-8000-000000000001"
 JsonObject = dict[str, Any]
 
@@ -92,23 +97,78 @@ def executor() -> Iterator[Figure]:
     yield Figure("of it CPU of the node's side, an item", there_ms, "ms", None, "warm interpreter, modules")
 
 
+class Namespaces:
+    """Machines that are network namespaces: a name, a network and an interpreter each; their CPU is counted.
+
+    Args:
+        folder: of the interpreters.
+        names: of the machines.
+    """
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        self._folder, self._names = folder, names
+        self._account = Path("/sys/fs/cgroup/cpuacct") / f"mk8s-{uuid.uuid4().hex[:8]}"  # dockerd's machine has it
+        self._account.mkdir()
+        folder.mkdir(parents=True)
+        for number, name in enumerate(names):
+            command("ip", "netns", "add", name)
+            command("ip", "-n", name, "link", "set", "lo", "up")
+            # a bridge without ports does for a network card
+            command("ip", "-n", name, "link", "add", "lan0", "type", "bridge")
+            command("ip", "-n", name, "address", "add", f"198.18.{number // 200}.{number % 200 + 2}/16", "dev", "lan0")
+            command("ip", "-n", name, "link", "set", "lan0", "up")
+            path = folder / name
+            path.write_text(
+                f'#!/bin/sh\necho $$ >{self._account}/cgroup.procs\nexec ip netns exec {name} /usr/bin/python3 "$@"\n'
+            )
+            path.chmod(0o755)
+
+    def python(self, name: str) -> str:
+        """Return the interpreter of a machine."""
+        return str(self._folder / name)
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that all of them have taken so far, in what has ended as well."""
+        return int((self._account / "cpuacct.usage").read_text()) / 1e9
+
+    def close(self) -> None:
+        """End what runs in them and remove them."""
+        while pids := (self._account / "cgroup.procs").read_text().split():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.1)
+        for name in self._names:
+            command("ip", "netns", "delete", name)
+        self._account.rmdir()
+
+
 class Hundred(Cluster):
-    """A whole cluster whose inventory has a hundred names."""
+    """A whole cluster that has a hundred nodes."""
 
     def _configs(self) -> dict[str, JsonObject]:
         found = super()._configs()
-        hosts = {}
-        for number in range(COUNT):
-            name = f"{self.node.name}-{number:03d}" if number else self.node.name
-            place = self.folder / "nodes" / name
-            hosts[name] = {
+        names = [f"{self.node.name}-{number:03d}" for number in range(COUNT)]
+        self.machines = Namespaces(self.folder / "pythons", names)
+        hosts = {
+            name: {
                 "ansible_connection": "warm_local",
-                "minik8s_state_dir": str(place / "s") if number else self.node.state_dir,
-                "minik8s_run_dir": str(place / "r") if number else self.node.run_dir,
+                "ansible_python_interpreter": self.machines.python(name),
+                "minik8s_warm_idle_s": IDLE_S,
+                "minik8s_state_dir": str(self.folder / "nodes" / name / "s"),
+                "minik8s_run_dir": str(self.folder / "nodes" / name / "r"),
                 "minik8s_docker_socket": SOCKET,
             }
+            for name in names
+        }
         (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        found["reconcile"]["cluster_cidr"] = f"{self.node.range.rpartition('.')[0]}.0.0/16"
         return found
+
+    def close(self) -> None:
+        """End everything and remove what is left, the machines too."""
+        super().close()
+        self.machines.close()
 
     def nodes_ready(self) -> int:
         """Return how many nodes are Ready."""
@@ -118,9 +178,7 @@ class Hundred(Cluster):
     def spent(self) -> dict[str, float]:
         """Return the CPU seconds so far by part; those of the nodes are the warm interpreters'."""
         found = {room: cpu_s(one.process.pid) for room, one in self.daemons.items() if one.process}
-        warm = [pid for path in (self.folder / "w").glob("*.sock") if (pid := peer_pid(path))]
-        found |= {"apiserver": cpu_s(self.server.pid), "nodes": sum(cpu_s(pid) for pid in warm)}
-        return found | {"etcd": cpu_s(self.etcd.pid)}
+        return found | {"apiserver": cpu_s(self.server.pid), "etcd": cpu_s(self.etcd.pid), NODES: self.machines.cpu_s()}
 
     def observe(self) -> None:
         """Have every node observed."""
@@ -171,7 +229,7 @@ def spent_in(cluster: Hundred, window_s: float) -> dict[str, float]:
 
 def _figures(rest: dict[str, float], observed: dict[str, float]) -> Iterator[Figure]:
     spread = {part: cpu / OBSERVED_EVERY_S * 100 for part, cpu in observed.items()}
-    whole_percent = sum(rest.values()) + sum(spread.values())
+    whole_percent = sum(value for shares in (rest, spread) for part, value in shares.items() if part != NODES)
     told = f"{COUNT} names; window {WINDOW_S:g} s; load {os.getloadavg()[0]:.1f}"
     yield Figure(f"idle with {COUNT} nodes: CPU", whole_percent, "% of a core", IDLE_PERCENT, told)
     for part in sorted(rest, key=lambda part: -(rest[part] + spread.get(part, 0.0))):

@@ -34,3 +34,14 @@ def test_what_cannot_be_used_is_told_with_file_and_key(tmp_path, text, message):
     with pytest.raises(ConfigurationError, match=r"daemon\.yml") as told:
         load(file).number("port")
     assert message in str(told.value)
+
+
+def test_networks_are_told_from_what_is_none():
+    configuration = Configuration({"pods": "10.215.0/16", "services": "100.64.0.0/16", "none": ""}, "reconciler.yml")
+    assert configuration.network("services") == "100.64.0.0/16"
+    assert configuration.network("none", may_be_empty=True) == ""
+    assert configuration.network("absent", "10.244.0.0/16") == "10.244.0.0/16"
+    with pytest.raises(ConfigurationError, match=r"reconciler\.yml: pods must be an IPv4 network such as .*10\.215\.0"):
+        configuration.network("pods")
+    with pytest.raises(ConfigurationError, match=r"none must be an IPv4 network"):
+        configuration.network("none")
