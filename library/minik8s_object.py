@@ -243,7 +243,7 @@ def _need_the_client(module: AnsibleModule) -> None:
         respawn_module(found)
     module.fail_json(
         msg=f"{sys.executable}: {MISSING}; this module needs minik8s' client. Run the task on localhost with the "
-        "repository's .venv (`make check` makes it), on a machine of the control plane, or after `pip install` of it"
+        "repository's .venv (`make venv` makes it), on a machine of the control plane, or after `pip install` of it"
     )
 
 

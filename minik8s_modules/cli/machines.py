@@ -54,7 +54,7 @@ def declare(commands: Subparsers) -> None:
         examples="""
         minik8s node add admin@192.0.2.23 --name worker3                  on the control plane, as root
         minik8s node add admin@192.0.2.23 --name worker3 -i inventory/mine     from where the cluster was installed
-        minik8s node add root@worker4 --private-key ~/.ssh/id_ed25519 --set minik8s_cadvisor_port=4194
+        minik8s node add root@worker4 --private-key ~/.ssh/id_ed25519 --set minik8s_shard=hall2
         minik8s node add admin@192.0.2.23 --name worker3 --check          what would be done""",
     )  # fmt: skip
     added.set_defaults(offline=True)
@@ -151,7 +151,7 @@ def parse_variables(given: Sequence[str]) -> dict[str, str]:
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not _OPTION.fullmatch(name):
-            raise UsageError(f"--set {each}: write VARIABLE=VALUE, such as minik8s_cadvisor_port=4194")
+            raise UsageError(f"--set {each}: write VARIABLE=VALUE, such as minik8s_shard=hall2")
         if "{{" in value or "{%" in value:
             raise UsageError(f"--set {name}: the value is a template; write what it comes to")
         found[name] = value

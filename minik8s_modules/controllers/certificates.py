@@ -1,6 +1,6 @@
 """``minik8s-certificates --config FILE``: signs CertificateSigningRequests; the only process with the authority's key.
 
-A process and a user of its own (DESIGN 13): neither the API server nor the other controllers can read the key. A sync
+A process and a user of its own: neither the API server nor the other controllers can read the key. A sync
 reads one request, asks ``signing_requests.decide_request``, and makes one write with the revision it decided on; the
 write brings the request back. The authority is read anew for every signature, so an exchanged one counts at once.
 """

@@ -32,7 +32,7 @@ PING_S = 10.0
 TOUCH_S = 30.0
 # No answer for this long makes a node dead; a restart of dockerd takes 2 s and is not worth telling
 DEAD_AFTER_S = 5.0
-# a node that is back has what was moved elsewhere ended within 10 s (DESIGN 7), most of which is Ansible's
+# a node that is back has what was moved elsewhere ended within 10 s, most of which is Ansible's
 _RETRY = Backoff(initial_s=1.0, maximum_s=2.0)
 
 

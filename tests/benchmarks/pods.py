@@ -206,8 +206,8 @@ def singles(bench: Bench, node: TestNode, rounds: int = SINGLES) -> list[Figure]
         Figure("the Docker floor, p50", statistics.median(low), "ms", None, told),
         Figure("the Docker floor, minimum", min(low), "ms", None, told),
         Figure("minimum over the floor's minimum", min(high) - min(low), "ms", None, told),
-        Figure("pod create → Running over the floor, p50: to land", more, "ms", BAR_LAND_MS, told),
-        Figure("pod create → Running over the floor, p50: wanted", more, "ms", BAR_WANTED_MS, told),
+        Figure("pod create → Running over the floor, p50: limit", more, "ms", BAR_LAND_MS, told),
+        Figure("pod create → Running over the floor, p50: goal", more, "ms", BAR_WANTED_MS, told),
     ]
 
 

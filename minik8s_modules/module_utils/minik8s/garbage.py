@@ -15,7 +15,7 @@ from .docker import CONFLICT, NOT_FOUND, Docker, DockerError
 
 Forget = Callable[[str], object]
 ALIVE = frozenset({"running", "paused", "restarting"})
-LIMIT_S = 2.0  # DESIGN 5: a pass begins nothing after that
+LIMIT_S = 2.0  # a pass begins nothing after that
 
 
 class Wanted(NamedTuple):

@@ -1,4 +1,4 @@
-"""A slow pull, a slow init container and a long grace delay no other pod (DESIGN 5: a pass never waits).
+"""A slow pull, a slow init container and a long grace delay no other pod: a pass never waits.
 
 Other pods' create → Ready is measured without the slow one, while it is slow, and without it again.
 """
