@@ -18,6 +18,9 @@ SCENARIOS := cluster default etcd $(filter-out cluster default etcd shared,$(not
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: venv
+venv: $(VENV)/runtime.lock ## Make .venv: Ansible, what the playbooks need, and the minik8s command
+
 .PHONY: cluster
 cluster: $(VENV)/runtime.lock ## Install and start the cluster here, apply an example, show its pods (again: changed=0)
 	$(PLAYBOOK) playbooks/site.yml
@@ -84,7 +87,7 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
 
 .PHONY: molecule
-molecule: $(VENV)/dev.lock ## A scenario of tests/molecule a role, and the whole cluster, on lab machines; SCENARIO=etcd: one
+molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, and the whole cluster, on lab machines; SCENARIO=etcd: one
 	@rm -rf .cache/molecule && mkdir -p .cache/molecule
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(addprefix molecule-,$(or $(SCENARIO),$(SCENARIOS))) \
 		|| { tail -n 100 .cache/molecule/*.failed; echo "failed: $$(basename -s .failed -a .cache/molecule/*.failed | xargs)"; exit 1; }
@@ -125,6 +128,7 @@ $(VENV)/runtime.lock: requirements.txt | $(VENV)/bin/pip
 	@mkdir -p .cache
 	$(BIN)/pip install --quiet --requirement requirements.txt
 	@echo '$(CURDIR)' > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/minik8s.pth
+	@printf '#!/bin/sh\nexec "%s" -m minik8s_modules.cli.main "$$@"\n' '$(CURDIR)/$(BIN)/python' >$(BIN)/minik8s && chmod +x $(BIN)/minik8s
 	@cp requirements.txt $@
 
 $(VENV)/dev.lock: requirements-dev.txt | $(VENV)/runtime.lock

@@ -50,7 +50,7 @@ def declare(commands: Subparsers) -> None:
     parser.add_argument("--run-dir", default="/run/minik8s", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--docker-socket", default="/var/run/docker.sock", metavar="PATH", help="default: %(default)s")
     parser.add_argument(
-        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="%(default)s"
+        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: %(default)s"
     )
 
 

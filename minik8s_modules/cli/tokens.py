@@ -48,7 +48,7 @@ def declare(commands: Subparsers) -> None:
     )  # fmt: skip
     made.add_argument("token", nargs="?", default="", metavar="ID.SECRET", help="default: a random one")
     made.add_argument(
-        "--ttl", default="1h", metavar="TIME", help="when it ends, as 30m or 1h30m; 0: never (%(default)s)"
+        "--ttl", default="1h", metavar="TIME", help="when it ends, as 30m or 1h30m; 0: never; default: %(default)s"
     )
     made.add_argument("--description", default="", metavar="TEXT", help="for people")
     made.add_argument("--print-join-command", action="store_true", help="print the whole command of the machine")

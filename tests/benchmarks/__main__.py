@@ -52,8 +52,8 @@ SINGLES, BURSTS = 21, 3
 HEAD = """\
 # Benchmarks
 
-Written by `make bench`; a bar is the limit this project holds itself to. "Over the floor" compares a pod with the same pod made
-by raw calls on the same Docker, in turn, so that both meet the same load. CPU is the processes' own account.
+Written by `make bench`; a bar is the limit this project holds itself to. "Over the floor" compares a pod with the same
+pod made by raw calls on the same Docker, in turn, so that both meet the same load. CPU is the processes' own account.
 
 {machine}
 
