@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import coverage, schema
-from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.kinds import KINDS, NODE
 from minik8s_modules.api.validation import validate_create, warnings
 from tests.unit.api import samples
 
@@ -149,3 +149,10 @@ def test_what_is_accepted_silently_asks_for_nothing(kind, found):
         path = found.path.replace("[]", "[0]")
         assert path not in {cause.field for cause in validate_create(kind, stored) if "minik8s" in cause.message}
         assert not any(path in text for text in warnings(kind, stored))
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule", "NoExecute"])
+def test_no_effect_of_a_taint_is_warned_about(effect):
+    node = samples.merged(samples.sample(NODE), {"spec": {"taints": [{"key": "a", "effect": effect}]}})
+    assert validate_create(NODE, samples.created(node)) == []
+    assert warnings(NODE, samples.created(node)) == []
