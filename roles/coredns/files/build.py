@@ -23,6 +23,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "source"
 OLDEST = (1, 24)
+USUAL = "/usr/local/go/bin/go"
+"""Where Go's own archives are unpacked to, often without being on the PATH."""
 GO, SUITE = "go-1.24", "trixie"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FETCH_S = 300
@@ -53,7 +55,7 @@ def version_of(go: str) -> tuple[int, int]:
 
 def find_go(given: str) -> str:
     """Return a Go that is new enough: the given one, this machine's, or that of a newer Debian."""
-    for one in (given, shutil.which("go"), "/usr/local/go/bin/go"):
+    for one in (given, shutil.which("go"), USUAL):
         if one and version_of(one) >= OLDEST:
             return one
     return str(toolchain())
@@ -119,9 +121,11 @@ def build(go: str, target: Path) -> None:
         work = Path(folder, "source")
         shutil.copytree(SOURCE, work)
         argv = [go, "build", "-trimpath", "-ldflags=-s -w", "-o", str(partial), "."]
-        done = subprocess.run(argv, cwd=work, env=environment, stdout=sys.stderr, check=False)
+        done = subprocess.run(argv, cwd=work, env=environment, capture_output=True, text=True, check=False)
+    sys.stderr.write(done.stderr)
     if done.returncode:
-        sys.exit(f"CoreDNS could not be built (go build: exit code {done.returncode}); its words stand above")
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        sys.exit(f"{go} build failed: {said[-1].strip()}")
     partial.replace(target)
 
 
@@ -130,7 +134,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build CoreDNS into the user's cache; print where it is.")
     parser.add_argument("--go", default="", help="the Go to build with, where it is new enough")
     given = parser.parse_args().go
-    cache().mkdir(parents=True, exist_ok=True)
+    try:
+        cache().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"there is no cache to build into: {error}")
     target = cache() / f"coredns-{digest()}"
     with (cache() / "coredns.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
