@@ -97,6 +97,32 @@ def executor() -> Iterator[Figure]:
     yield Figure("of it CPU of the node's side, an item", there_ms, "ms", None, "warm interpreter, modules")
 
 
+class Account:
+    """A control group that counts the CPU of what enters it, and of what that starts; of what has ended, too."""
+
+    def __init__(self) -> None:
+        self.folder = Path("/sys/fs/cgroup/cpuacct") / f"mk8s-{uuid.uuid4().hex[:8]}"  # version 1, as dockerd here
+        self.folder.mkdir()
+
+    @property
+    def door(self) -> Path:
+        """What a pid is written to, to enter it."""
+        return self.folder / "cgroup.procs"
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds so far."""
+        return int((self.folder / "cpuacct.usage").read_text()) / 1e9
+
+    def close(self) -> None:
+        """End what runs in it and remove it."""
+        while pids := self.door.read_text().split():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.1)
+        self.folder.rmdir()
+
+
 class Namespaces:
     """Machines that are network namespaces: a name, a network and an interpreter each; their CPU is counted.
 
@@ -107,8 +133,7 @@ class Namespaces:
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._folder, self._names = folder, names
-        self._account = Path("/sys/fs/cgroup/cpuacct") / f"mk8s-{uuid.uuid4().hex[:8]}"  # dockerd's machine has it
-        self._account.mkdir()
+        self.account = Account()
         folder.mkdir(parents=True)
         for number, name in enumerate(names):
             command("ip", "netns", "add", name)
@@ -119,7 +144,7 @@ class Namespaces:
             command("ip", "-n", name, "link", "set", "lan0", "up")
             path = folder / name
             path.write_text(
-                f'#!/bin/sh\necho $$ >{self._account}/cgroup.procs\nexec ip netns exec {name} /usr/bin/python3 "$@"\n'
+                f'#!/bin/sh\necho $$ >{self.account.door}\nexec ip netns exec {name} /usr/bin/python3 "$@"\n'
             )
             path.chmod(0o755)
 
@@ -127,20 +152,11 @@ class Namespaces:
         """Return the interpreter of a machine."""
         return str(self._folder / name)
 
-    def cpu_s(self) -> float:
-        """Return the CPU seconds that all of them have taken so far, in what has ended as well."""
-        return int((self._account / "cpuacct.usage").read_text()) / 1e9
-
     def close(self) -> None:
         """End what runs in them and remove them."""
-        while pids := (self._account / "cgroup.procs").read_text().split():
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            time.sleep(0.1)
+        self.account.close()
         for name in self._names:
             command("ip", "netns", "delete", name)
-        self._account.rmdir()
 
 
 class Hundred(Cluster):
@@ -165,10 +181,21 @@ class Hundred(Cluster):
         found["reconcile"]["cluster_cidr"] = f"{self.node.range.rpartition('.')[0]}.0.0/16"
         return found
 
+    def start(self) -> None:
+        """Start all, each in an account of its own."""
+        super().start()
+        pids = {room: one.process.pid for room, one in self.daemons.items() if one.process}
+        self.accounts = {part: Account() for part in (*pids, "apiserver", "etcd")}
+        for part, pid in {**pids, "apiserver": self.server.pid, "etcd": self.etcd.pid}.items():
+            for each in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+                self.accounts[part].door.write_text(str(each.pid))
+
     def close(self) -> None:
         """End everything and remove what is left, the machines too."""
         super().close()
         self.machines.close()
+        for account in self.accounts.values():
+            account.close()
 
     def nodes_ready(self) -> int:
         """Return how many nodes are Ready."""
@@ -176,9 +203,9 @@ class Hundred(Cluster):
         return sum((objects.condition(node, "Ready") or {}).get("status") == "True" for node in nodes)
 
     def spent(self) -> dict[str, float]:
-        """Return the CPU seconds so far by part; those of the nodes are the warm interpreters'."""
-        found = {room: cpu_s(one.process.pid) for room, one in self.daemons.items() if one.process}
-        return found | {"apiserver": cpu_s(self.server.pid), "etcd": cpu_s(self.etcd.pid), NODES: self.machines.cpu_s()}
+        """Return the CPU seconds so far by part."""
+        found = {part: account.cpu_s() for part, account in self.accounts.items()}
+        return found | {NODES: self.machines.account.cpu_s()}
 
     def observe(self) -> None:
         """Have every node observed."""
@@ -188,12 +215,11 @@ class Hundred(Cluster):
 
     def calm(self) -> None:
         """Wait until the reconciler has nothing to do: for some seconds it takes next to no time."""
-        process, end = self.daemons["reconcile"].process, time.monotonic() + GIVE_UP_S
-        assert process is not None
+        account, end = self.accounts["reconcile"], time.monotonic() + GIVE_UP_S
         while time.monotonic() < end:
-            before = cpu_s(process.pid)
+            before = account.cpu_s()
             time.sleep(SETTLED_S)
-            if cpu_s(process.pid) - before < SETTLED_S * 0.05:
+            if account.cpu_s() - before < SETTLED_S * 0.05:
                 return
         raise AssertionError("the reconciler does not come to rest")
 
@@ -207,12 +233,13 @@ def whole() -> Iterator[Figure]:
         wait_for(lambda: cluster.nodes_ready() == COUNT, f"{COUNT} nodes Ready", GIVE_UP_S)
         cluster.calm()
         rest = spent_in(cluster, WINDOW_S)
-        before = cluster.spent()
+        before, begun = cluster.spent(), time.monotonic()
         cluster.observe()
         time.sleep(SETTLED_S)
         cluster.calm()
-        took_s = cluster.spent()
-        observed = {part: took_s[part] - before.get(part, 0.0) for part in took_s}
+        took_s, passed_s = cluster.spent(), time.monotonic() - begun
+        # less what they would have taken anyway
+        observed = {part: max(0.0, took_s[part] - before[part] - rest[part] / 100 * passed_s) for part in took_s}
     finally:
         cluster.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -224,7 +251,7 @@ def spent_in(cluster: Hundred, window_s: float) -> dict[str, float]:
     before, begun = cluster.spent(), time.monotonic()
     time.sleep(window_s)
     after, spent_s = cluster.spent(), time.monotonic() - begun
-    return {part: (after[part] - before.get(part, 0.0)) / spent_s * 100 for part in after}
+    return {part: (after[part] - before[part]) / spent_s * 100 for part in after}
 
 
 def _figures(rest: dict[str, float], observed: dict[str, float]) -> Iterator[Figure]:
