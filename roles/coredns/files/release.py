@@ -14,7 +14,6 @@ import os
 import sys
 import tarfile
 import tempfile
-import zlib
 from pathlib import Path
 
 PROGRAM = "coredns"
@@ -52,7 +51,7 @@ def main() -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists():
             unpack(archive, target)
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+    except (OSError, EOFError, tarfile.TarError) as error:
         sys.exit(f"{archive} cannot be unpacked: {error}")
     sys.stdout.write(f"{target}\n")
 

@@ -73,12 +73,14 @@ def test_an_archive_without_the_program_is_refused(tmp_path: Path, members: list
     assert list((tmp_path / "cache" / "minik8s").iterdir()) == []
 
 
-def test_what_is_no_archive_or_missing_or_cut_off_is_told_in_one_line(tmp_path: Path) -> None:
-    text, missing, cut = tmp_path / "text.tgz", tmp_path / "missing.tgz", tmp_path / "cut.tgz"
+def test_what_is_no_archive_or_missing_or_damaged_is_told_in_one_line(tmp_path: Path) -> None:
+    text, missing, cut, spoilt = (tmp_path / f"{name}.tgz" for name in ("text", "missing", "cut", "spoilt"))
     text.write_text("<html>404</html>")
     whole = archive(tmp_path / "whole.tgz", tarfile.TarInfo("coredns"), content=bytes(range(256)) * 4096)
-    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    for given in (text, missing, cut):
+    half = whole.stat().st_size // 2
+    cut.write_bytes(whole.read_bytes()[:half])
+    spoilt.write_bytes(whole.read_bytes()[:half] + b"\xff" * half)
+    for given in (text, missing, cut, spoilt):
         done = run(tmp_path, given)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith(f"{given} cannot be unpacked: "), done.stderr
