@@ -16,7 +16,7 @@ from .dns_entries import SERVER
 from .dns_files import COREFILE, HOSTS, REVERSE, UPSTREAMS, ZONE, Lines, Parts
 from .documents import Entries
 from .faults import KeyFault
-from .files import read_bytes, remove_file, write_atomically
+from .files import read_bytes, remove_file, remove_leftovers, write_atomically
 from .section import Context, Facets, Plan, Scope, Step
 
 FILES = (ZONE, REVERSE, HOSTS, UPSTREAMS, COREFILE)
@@ -57,6 +57,8 @@ class Dns:
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return the files and the node around them."""
         folder = folder_of(context.state_dir)
+        if not context.check:
+            self._clear(context, folder)
         files = {name: _read(os.path.join(folder, name)) for name in FILES}
         parts = Parts(
             dns_files.read_lines(files[ZONE], ";"),
@@ -75,6 +77,12 @@ class Dns:
             kept is not None,
             config is None or dns_host.is_served(config["listen"], config["port"]),
         )
+
+    def _clear(self, context: Context, folder: str) -> None:
+        """Remove what killed runs left half written."""
+        for each in (folder, os.path.dirname(os.path.join(folder, HOSTS))):
+            remove_leftovers(each)
+        dns_host.clear(context.state_dir, self._resolver)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps; files are written after all, the node's resolver is changed last."""

@@ -6,7 +6,6 @@ no rule of services is in the way. resolv.conf is kept aside before it is change
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import os
@@ -16,7 +15,7 @@ from typing import Any
 
 from .documents import canonical
 from .faults import KeyFault
-from .files import read_bytes, read_json, remove_file, write_atomically
+from .files import read_bytes, read_json, remove_file, temporary_for, write_atomically
 from .netlink import Address, Netlink
 from .pod_files import NODE_RESOLVER, SYSTEMD_RESOLVER
 
@@ -105,16 +104,30 @@ def take_resolver(state_dir: str, path: str, text: str) -> None:
 def restore_resolver(state_dir: str, path: str) -> None:
     """Bring the kept resolv.conf back, unless somebody else has changed it since."""
     kept = read_json(_kept_path(state_dir))
-    if isinstance(kept, dict) and (_text(path) or "").startswith("# Written by minik8s_dns"):
+    if isinstance(kept, dict) and _is_our_file(path):
         if kept.get("link"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            os.symlink(kept["link"], path)
+            made = temporary_for(path)
+            remove_file(made)
+            os.symlink(kept["link"], made)
+            os.replace(made, path)
         elif kept.get("there"):
             _put(path, str(kept["text"]))
         else:
             remove_file(path)
+    clear(state_dir, path)
     remove_file(_kept_path(state_dir))
+
+
+def clear(state_dir: str, path: str) -> None:
+    """Remove a resolv.conf that a killed run left half written; whoever writes it has kept the former one before."""
+    if os.path.exists(_kept_path(state_dir)):
+        remove_file(temporary_for(path))
+
+
+def _is_our_file(path: str) -> bool:
+    """Return whether we wrote the file; one that is empty or absent was left so by a run killed while it wrote."""
+    text = _text(path)
+    return not os.path.islink(path) and (not text or text.startswith("# Written by minik8s_dns"))
 
 
 def _put(path: str, text: str) -> None:
@@ -124,5 +137,6 @@ def _put(path: str, text: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
+        remove_file(temporary_for(path))
         with open(path, "w", encoding="utf-8") as target:
             target.write(text)

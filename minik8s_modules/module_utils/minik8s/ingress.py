@@ -46,6 +46,8 @@ class Ingress:
     def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
         """Return files, their judgement by nginx, and the server."""
         folder = nginx.folder_of(context.state_dir)
+        if not context.check:
+            nginx.clear(folder, context.run_dir)
         tree = nginx.read_tree(folder)
         wanted, refused = self._wanted(context, entries, scope, tree)
         return Observed(tree, wanted, refused, nginx.master(folder), nginx.loaded(folder))

@@ -2,11 +2,13 @@
 
 It shares nothing with another nginx of the machine but the program: own prefix, pid, temporary directories, ports.
 Which files are in force is written down after a reload (``loaded``), so that a kill between both is made good.
+A staged copy is locked by whoever checks it; one that nobody has locked was left by a killed run (``clear``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -14,15 +16,16 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .faults import KeyFault
-from .files import TEMPORARY, read_bytes, write_atomically
+from .files import TEMPORARY, read_bytes, remove_leftovers, write_atomically
 from .paths import secrets_dir
 
 MAIN, LOADED, PID, HOSTS, SECRETS = "nginx.conf", "loaded", "nginx.pid", "hosts", "secrets"
 PROGRAM = "/usr/sbin/nginx"
+STAGE = "nginx-check-"
 CHECK_S = 10.0
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 Tree = dict[str, str]
@@ -88,16 +91,54 @@ def digest_of(tree: Tree) -> str:
 
 def refusal(tree: Tree, run_dir: str, program: str = PROGRAM) -> str:
     """Return why nginx would not run with these files, "" when it would. Stages a copy; nothing in force is touched."""
-    os.makedirs(run_dir, exist_ok=True)
-    stage = tempfile.mkdtemp(prefix="nginx-check-", dir=run_dir)
-    try:
+    with _staged(run_dir) as stage:
         prepare(stage, run_dir)
         for name, text in tree.items():
             with open(os.path.join(stage, name), "w", encoding="utf-8", errors="surrogatepass") as out:
                 out.write(text)
         return _test(stage, program)
-    finally:
+
+
+@contextlib.contextmanager
+def _staged(run_dir: str) -> Iterator[str]:
+    """Yield a directory of one's own, locked until it is gone. The kernel unlocks it when its process is killed."""
+    os.makedirs(run_dir, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        with _locked(run_dir):  # nobody clears away what is not locked yet
+            stage = tempfile.mkdtemp(prefix=STAGE, dir=run_dir)
+            held.enter_context(_locked(stage))
+            held.callback(shutil.rmtree, stage, ignore_errors=True)
+        yield stage
+
+
+def clear(folder: str, run_dir: str) -> None:
+    """Remove what killed runs left of checks and of files half written; call it under the node's lock."""
+    for name in ("", HOSTS):
+        remove_leftovers(os.path.join(folder, name))
+    if not os.path.isdir(run_dir):
+        return
+    with _locked(run_dir):
+        for name in os.listdir(run_dir):
+            # a check run on a node that had no state yet holds no lock of the node: its copy may be in use
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                if name.startswith(STAGE):
+                    _remove_unlocked(os.path.join(run_dir, name))
+
+
+def _remove_unlocked(stage: str) -> None:
+    with _locked(stage, fcntl.LOCK_EX | fcntl.LOCK_NB):
         shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: str, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold a lock on a directory."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _test(stage: str, program: str) -> str:
@@ -118,7 +159,8 @@ def prepare(folder: str, run_dir: str) -> None:
         os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
     link, target = os.path.join(folder, SECRETS), secrets_dir(run_dir)
     if not os.path.islink(link) or os.readlink(link) != target:
-        made = f"{link}.{threading.get_native_id()}"  # hosts are written side by side
+        # hosts are written side by side
+        made = os.path.join(folder, f"{TEMPORARY}{SECRETS}.{threading.get_native_id()}")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(made)
         os.symlink(target, made)
