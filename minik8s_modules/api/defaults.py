@@ -33,6 +33,8 @@ def _service(service: JsonObject) -> None:
     if spec["sessionAffinity"] == "ClientIP":
         client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
         set_missing(client, timeoutSeconds=10800)
+    elif spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)  # as SetDefaults_Service: nothing would act on it
     for port in spec.get("ports") or []:
         set_nonempty(port, protocol="TCP")
         if port.get("targetPort") in {None, 0, ""}:
@@ -60,7 +62,11 @@ def _endpoint_slice(endpoint_slice: JsonObject) -> None:
 
 
 def _node(node: JsonObject) -> None:
-    node.setdefault("spec", {})
+    declared = node.setdefault("spec", {})
+    if declared.get("podCIDR") and not declared.get("podCIDRs"):
+        declared["podCIDRs"] = [declared["podCIDR"]]
+    elif declared.get("podCIDRs") and not declared.get("podCIDR"):
+        declared["podCIDR"] = declared["podCIDRs"][0]
     status = node.get("status") or {}
     for side in ("capacity", "allocatable"):
         amounts = status.get(side) or {}

@@ -17,6 +17,7 @@ from minik8s_modules.api.errors import BadRequest, Conflict
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, metadata, name, spec, status
 from minik8s_modules.api.propagation import with_policy
+from minik8s_modules.api.service_strategy import prepare_service, prepare_service_update
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
 NAMESPACE_FINALIZER = "kubernetes"
@@ -99,6 +100,7 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
         obj["spec"] = {"finalizers": [NAMESPACE_FINALIZER, *(f for f in wanted if f != NAMESPACE_FINALIZER)]}
     elif kind.id == ("", "Service"):
         obj["status"] = {"loadBalancer": {}}
+        prepare_service(spec(obj))
     elif kind.id in _FIRST_STATUS:
         obj["status"] = dict(_FIRST_STATUS[kind.id])
     if kind.id == ("batch", "Job"):
@@ -124,8 +126,7 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     if kind.id == ("", "Namespace") and subresource != "finalize":
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
     if kind.id == ("", "Service"):
-        _drop_of_former_type(new.setdefault("spec", {}), spec(old))
-        _keep_allocated(new["spec"], spec(old))
+        prepare_service_update(new.setdefault("spec", {}), spec(old))
     if kind.has_spec and new.get("spec") != old.get("spec"):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
 
@@ -157,37 +158,6 @@ def _keep_metadata(kind: Kind, new: JsonObject, old: JsonObject) -> None:
     for field in ("uid", "name", "namespace"):
         if not meta.get(field):
             _keep(meta, before, field)
-
-
-def _drop_of_former_type(new: JsonObject, old: JsonObject) -> None:
-    """Take out what only the former type had, unless the update names another value (``dropTypeDependentFields``)."""
-    if new.get("type") == old.get("type"):
-        return
-    if new.get("type") == "ExternalName" and new.get("clusterIP") == old.get("clusterIP"):
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            new.pop(field, None)
-    if new.get("type") != "NodePort" and old.get("type") == "NodePort":
-        if new.get("externalTrafficPolicy") == old.get("externalTrafficPolicy"):
-            new.pop("externalTrafficPolicy", None)
-        given = {port.get("nodePort") for port in old.get("ports") or []}
-        for port in new.get("ports") or []:
-            if port.get("nodePort") in given:
-                port.pop("nodePort", None)
-
-
-def _keep_allocated(new: JsonObject, old: JsonObject) -> None:
-    """Carry over what was allocated to a service when a full update leaves it out (``patchAllocatedValues``)."""
-    if "ExternalName" in {new.get("type"), old.get("type")}:
-        return
-    for field in ("clusterIP", "clusterIPs"):
-        if not new.get(field):
-            _keep(new, old, field)
-    if {new.get("type"), old.get("type")} <= {"NodePort", "LoadBalancer"}:
-        given = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in old.get("ports") or []}
-        for port in new.get("ports") or []:
-            node_port = given.get((port.get("protocol"), port.get("port")))
-            if node_port and not port.get("nodePort"):
-                port["nodePort"] = node_port
 
 
 def _keep_all_but_status(new: JsonObject, old: JsonObject) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kinds import NAMESPACE, SERVICE, Kind
-from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, spec, uid
+from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, uid
 from minik8s_modules.apiserver import service_addresses
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.target import Target
@@ -98,11 +98,3 @@ def _later(service: JsonObject, give_back: Callable[[], None]) -> None:
         give_back()
     except StoreUnavailable as error:
         log.warning("what service %s had is given back later: %s", name(service), error)
-
-
-def carry_over(kind: Kind, new: JsonObject, old: JsonObject) -> None:
-    """Put into an update, in place, what the server allocated and a client may leave out (kubectl replace does)."""
-    if kind is SERVICE and isinstance(new.get("spec"), dict) and service_addresses.needs_address(new):
-        for field in ("clusterIP", "clusterIPs"):
-            if not new["spec"].get(field) and spec(old).get(field):
-                new["spec"][field] = spec(old)[field]

@@ -97,7 +97,7 @@ class Claims:
         else:
             address = self._free(ADDRESSES, candidates(self._backend.service_cidr), "serviceIP")
         declared["clusterIP"] = address
-        declared["clusterIPs"] = [address]
+        declared["clusterIPs"] = [address]  # where it was given, validation has seen that it is the same
 
     def _node_ports(self) -> None:
         ports = spec(self._service).get("ports") or []

@@ -210,7 +210,6 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     else:
         apply_defaults(target.kind, new)
     new = to_storage(target.kind, new)
-    admission.carry_over(kind, new, old)
     strategy.prepare_update(kind, new, old, target.subresource)
     metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
     if new == old:

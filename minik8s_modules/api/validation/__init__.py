@@ -8,12 +8,14 @@ must keep, and the other modules one family of kinds each; ``fields`` refuses or
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from minik8s_modules.api import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import common, ephemeral, fields, meta
-from minik8s_modules.api.validation.registry import CREATE, UPDATE
+from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
 
@@ -23,9 +25,10 @@ _POLICIES = ("Background", "Foreground", "Orphan")
 def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return why ``obj`` may not be created; [] when it may. Call it after ``strategy.prepare_create``."""
     causes = meta.validate_metadata(kind, obj)
-    check = CREATE.get(kind.id)
-    if check is not None:
-        causes += check(obj)
+    for checks in (CREATE, CREATE_ONLY):
+        check = checks.get(kind.id)
+        if check is not None:
+            causes += check(obj)
     return causes + fields.refused(kind, obj)
 
 
@@ -36,7 +39,8 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
     """
     causes = meta.validate_metadata_update(kind, new, old)
     if subresource == "status":
-        return causes
+        check_status = STATUS.get(kind.id)
+        return causes + (_newly(check_status, new, old) if check_status is not None else [])
     if subresource == "ephemeralcontainers":
         return causes + ephemeral.validate_added(new, old) + fields.newly_refused(kind, new, old)
     check_update = UPDATE.get(kind.id)
@@ -44,8 +48,18 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
         causes += check_update(new, old)
     check = CREATE.get(kind.id)
     if check is not None and not causes:
-        causes += check(new)
+        causes += _newly(check, new, old)
     return causes + fields.newly_refused(kind, new, old)
+
+
+def _newly(check: Callable[[JsonObject], list[Cause]], new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return what ``check`` says of ``new`` and not of ``old``.
+
+    An object that was stored before a rule was made can be changed, and its finalizers removed.
+    """
+    causes = check(new)
+    known = check(old) if causes else []
+    return [cause for cause in causes if cause not in known]
 
 
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:

@@ -23,6 +23,12 @@ _PORT_NAME = re.compile("[-a-z0-9]+")
 _LARGEST_PORT = 65535
 _IPV4 = re.compile(r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}", re.ASCII)
 
+_SPECIAL = (
+    (ipaddress.IPv4Network("127.0.0.0/8"), "loopback range (127.0.0.0/8, ::1/128)"),
+    (ipaddress.IPv4Network("169.254.0.0/16"), "link-local range (169.254.0.0/16, fe80::/10)"),
+    (ipaddress.IPv4Network("224.0.0.0/24"), "link-local multicast range (224.0.0.0/24, ff02::/10)"),
+)
+
 _CIDR_NAME = "must be an IPv4 range with a - for the /, such as 10.244.1.0-24"
 
 LABEL_MESSAGE = (
@@ -215,6 +221,25 @@ def port_number(value: Any) -> list[str]:
 def ipv4(value: str) -> list[str]:
     """Return what keeps ``value`` from being a dotted IPv4 address without leading zeros."""
     return [] if _IPV4.fullmatch(value) else [IPV4_MESSAGE]
+
+
+def non_special_ipv4(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an IPv4 address of one other machine or pod (``ValidateNonSpecialIP``)."""
+    if found := ipv4(value):
+        return found
+    address = ipaddress.IPv4Address(value)
+    if address.is_unspecified:
+        return [f"may not be unspecified ({value})"]
+    return [f"may not be in the {what}" for network, what in _SPECIAL if address in network]
+
+
+def ip_address(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an address of either family."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    return []
 
 
 def cidr_name(value: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from minik8s_modules.api import dialect, quantities
 from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.ingress_routes import CLASS_ANNOTATION
 from minik8s_modules.api.objects import JsonObject, dig, spec, status
 from minik8s_modules.api.shapes import shape
 from minik8s_modules.api.validation import common, shared
@@ -197,6 +198,15 @@ def validate_ingress(ingress: JsonObject) -> list[Cause]:
         for number, host in enumerate(tls.get("hosts") or []):
             causes += _host(f"spec.tls[{index}].hosts[{number}]", host)
     return causes
+
+
+def validate_new_ingress(ingress: JsonObject) -> list[Cause]:
+    """Return why a new ingress may not be kept that names its class in both ways (``ValidateIngressCreate``)."""
+    told, declared = dig(ingress, "metadata", "annotations", CLASS_ANNOTATION), spec(ingress).get("ingressClassName")
+    if told is None or declared is None or told == declared:
+        return []
+    why = "must match `ingressClassName` when both are specified"
+    return [common.invalid(f"annotations.{CLASS_ANNOTATION}", told, why)]
 
 
 def _host(field: str, host: str) -> list[Cause]:

@@ -124,12 +124,32 @@ def validate_node(node: JsonObject) -> list[Cause]:
         if key in seen:
             causes.append(common.duplicate(f"spec.taints[{index}]", taint))
         seen.add(key)
-    for field, ranges in (("podCIDR", [declared.get("podCIDR")]), ("podCIDRs", declared.get("podCIDRs") or [])):
-        causes += [
-            common.invalid(f"spec.{field}", each, "must be an IPv4 CIDR")
-            for each in ranges
-            if each and not _is_cidr(each)
-        ]
+    return causes + _pod_ranges(declared) + validate_node_status(node)
+
+
+def _pod_ranges(declared: JsonObject) -> list[Cause]:
+    """Look at ``podCIDR`` and ``podCIDRs``, which begins with it; a node has one range, of IPv4."""
+    first, ranges, told = declared.get("podCIDR") or "", declared.get("podCIDRs") or [], "must be an IPv4 CIDR"
+    causes = [common.invalid("spec.podCIDR", first, told)] if first and not _is_cidr(first) else []
+    causes += [
+        common.invalid(f"spec.podCIDRs[{index}]", each, told)
+        for index, each in enumerate(ranges)
+        if not _is_cidr(each) and (index or each != first)
+    ]
+    if ranges and ranges[0] != first:
+        causes.append(common.invalid("spec.podCIDRs", ranges, "first value must match `podCIDR`"))
+    if len(ranges) > 1 and not causes:
+        causes.append(common.invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
+    return causes
+
+
+def validate_node_status(node: JsonObject) -> list[Cause]:
+    """Return why the node's status may not be kept."""
+    causes = []
+    for index, each in enumerate(status(node).get("addresses") or []):
+        if each.get("type") in {"InternalIP", "ExternalIP"}:
+            address = each.get("address") or ""
+            causes += common.all_invalid(f"status.addresses[{index}].address", address, common.ip_address(address))
     for side in ("capacity", "allocatable"):
         causes += _capacity(f"status.{side}", status(node).get(side) or {})
     return causes

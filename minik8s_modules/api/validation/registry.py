@@ -1,4 +1,7 @@
-"""Which function validates which kind: ``CREATE`` looks at an object alone, ``UPDATE`` at the new and the old one."""
+"""Which function validates which kind: ``CREATE`` looks at an object alone, ``UPDATE`` at the new and the old one.
+
+``CREATE_ONLY`` is not asked again when the object changes; ``STATUS`` looks at what its status subresource writes.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,12 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "SidecarMapping"): originals.validate_sidecar_mapping,
     ("", "HorizontalPodAutoscaler"): originals.validate_autoscaler,
     ("", "Job"): originals.validate_job,
+}
+CREATE_ONLY: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
+    ("networking.k8s.io", "Ingress"): infrastructure.validate_new_ingress,
+}
+STATUS: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
+    ("", "Node"): others.validate_node_status,
 }
 UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod_update,

@@ -6,20 +6,23 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidateService
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, spec
+from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.api.validation import common
 from minik8s_modules.api.validation.containers import PROTOCOLS
 from minik8s_modules.api.validation.meta import validate_labels
 
 _TYPES = ("ClusterIP", "ExternalName", "NodePort")
 _SERVED = ("TCP", "UDP")
+_POLICIES = ("Cluster", "Local")
+_MOST_ADDRESSES = 2  # of a service: one a family
 _MAX_ENDPOINTS, _MAX_PORTS, _MAX_ADDRESSES = 1000, 20000, 100  # discovery/validation
 _CHOICES = {  # field: values
     "type": _TYPES,
     "sessionAffinity": ("ClientIP", "None"),
-    "internalTrafficPolicy": ("Cluster", "Local"),
-    "externalTrafficPolicy": ("Cluster", "Local"),
+    "internalTrafficPolicy": _POLICIES,
     "ipFamilyPolicy": ("SingleStack", "PreferDualStack"),
     "trafficDistribution": ("PreferClose",),
 }
@@ -33,7 +36,8 @@ def validate_service(service: JsonObject) -> list[Cause]:
         for field, allowed in _CHOICES.items()
         if declared.get(field) and declared[field] not in allowed
     ]
-    causes += _addresses(declared)
+    causes += _external_name(declared) if declared.get("type") == "ExternalName" else _addresses(declared)
+    causes += _external_policy(declared)
     causes += _service_ports(declared)
     causes += validate_labels("spec.selector", declared.get("selector") or {})
     timeout_s = ((declared.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds", 1)
@@ -43,39 +47,68 @@ def validate_service(service: JsonObject) -> list[Cause]:
     return causes
 
 
-def _addresses(declared: JsonObject) -> list[Cause]:
-    causes = []
-    families = declared.get("ipFamilies") or []
-    causes += [
-        common.not_supported(f"spec.ipFamilies[{index}]", family, ["IPv4"])
-        for index, family in enumerate(families)
-        if family != "IPv4"
+def _external_name(declared: JsonObject) -> list[Cause]:
+    target = declared.get("externalName") or ""
+    causes = [
+        common.forbidden(f"spec.{field}", "may not be set for ExternalName services")
+        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        if declared.get(field)
     ]
-    address = declared.get("clusterIP") or ""
-    if declared.get("type") == "ExternalName":
-        causes += _external_name(declared.get("externalName") or "")
-        if address and address != "None":
-            causes.append(common.forbidden("spec.clusterIP", "may not be set for ExternalName services"))
-    elif address and address != "None":
-        causes += common.all_invalid("spec.clusterIP", address, common.ipv4(address))
-    elif address == "None" and declared.get("type") != "ClusterIP":
+    if not target:
+        return [*causes, common.required("spec.externalName")]
+    return causes + common.all_invalid("spec.externalName", target, common.dns1123_subdomain(target.removesuffix(".")))
+
+
+def _addresses(declared: JsonObject) -> list[Cause]:
+    """``ValidateServiceClusterIPsRelatedFields``: ``clusterIPs`` begins with ``clusterIP``, one address a family."""
+    address, addresses, causes = declared.get("clusterIP") or "", declared.get("clusterIPs") or [], []
+    if address and not addresses:
+        causes.append(common.required("spec.clusterIPs"))
+    elif address and addresses[0] != address:
+        causes.append(common.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
+    elif addresses and not address:
+        causes.append(common.invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
+    families: list[str] = declared.get("ipFamilies") or []
+    for index, family in enumerate(families):
+        if family != "IPv4":
+            causes.append(common.not_supported(f"spec.ipFamilies[{index}]", family, ["IPv4"]))
+        if family in families[:index]:
+            causes.append(common.duplicate(f"spec.ipFamilies[{index}]", family))
+    if _is_headless(declared) and declared.get("type") != "ClusterIP":
         told = f"may not be set to 'None' for {declared.get('type')} services"
         causes.append(common.invalid("spec.clusterIPs[0]", "None", told))
-    for index, each in enumerate(declared.get("clusterIPs") or []):
-        if each != "None":
-            causes += common.all_invalid(f"spec.clusterIPs[{index}]", each, common.ipv4(each))
+    return causes + _several_addresses(addresses)
+
+
+def _several_addresses(addresses: list[str]) -> list[Cause]:
+    field, causes = "spec.clusterIPs", []
+    if addresses[:1] == ["None"]:
+        if len(addresses) > 1:
+            causes.append(common.invalid(field, addresses, "'None' must be the first and only value"))
+        return causes
+    for index, each in enumerate(addresses):
+        causes += common.all_invalid(f"{field}[{index}]", each, common.ipv4(each))
+    if len(addresses) > _MOST_ADDRESSES:
+        causes.append(common.invalid(field, addresses, "may only hold up to 2 values"))
+    if len(addresses) > 1 and not causes:
+        causes.append(common.invalid(field, addresses, "may specify no more than one IP for each IP family"))
     return causes
 
 
-def _external_name(name: str) -> list[Cause]:
-    if not name:
-        return [common.required("spec.externalName")]
-    return common.all_invalid("spec.externalName", name, common.dns1123_subdomain(name.removesuffix(".")))
+def _is_headless(declared: JsonObject) -> bool:
+    return bool((declared.get("clusterIPs") or [""])[0] == "None")
+
+
+def _external_policy(declared: JsonObject) -> list[Cause]:
+    field, policy = "spec.externalTrafficPolicy", declared.get("externalTrafficPolicy") or ""
+    if declared.get("type") in {"NodePort", "LoadBalancer"} or declared.get("externalIPs"):
+        return [common.not_supported(field, policy, _POLICIES)] if policy and policy not in _POLICIES else []
+    return [common.invalid(field, policy, "may only be set for externally-accessible services")] if policy else []
 
 
 def _service_ports(declared: JsonObject) -> list[Cause]:
     ports = declared.get("ports") or []
-    if not ports and declared.get("clusterIP") != "None" and declared.get("type") != "ExternalName":
+    if not ports and not _is_headless(declared) and declared.get("type") != "ExternalName":
         return [common.required("spec.ports")]
     causes: list[Cause] = []
     names: set[str] = set()
@@ -87,6 +120,7 @@ def _service_ports(declared: JsonObject) -> list[Cause]:
         if port.get("protocol") not in _SERVED:
             causes.append(common.not_supported(f"{at}.protocol", port.get("protocol"), _SERVED))
         causes += _target_port(f"{at}.targetPort", port.get("targetPort"))
+        causes += _app_protocol(at, port)
         causes += _node_port(f"{at}.nodePort", port.get("nodePort") or 0, declared.get("type") or "")
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in seen:
@@ -117,6 +151,11 @@ def _service_port_name(field: str, name: str, names: set[str], *, needed: bool) 
     return causes
 
 
+def _app_protocol(at: str, port: JsonObject) -> list[Cause]:
+    found = port.get("appProtocol")
+    return [] if found is None else common.all_invalid(f"{at}.appProtocol", found, common.qualified_name(found))
+
+
 def _target_port(field: str, target: int | str | None) -> list[Cause]:
     if isinstance(target, str):
         return common.all_invalid(field, target, common.port_name(target))
@@ -134,21 +173,18 @@ def _node_port(field: str, port: int, service_type: str) -> list[Cause]:
 def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old service may not become the new one: its address stays while it has one."""
     after, before = spec(new), spec(old)
-    if "ExternalName" in {after.get("type"), before.get("type")} or not before.get("clusterIP"):
+    has, had = after.get("clusterIPs") or [], before.get("clusterIP") or ""
+    if "ExternalName" in {after.get("type"), before.get("type")} or not had:
         return []
-    causes = []
-    if after.get("clusterIP") != before["clusterIP"]:
-        causes.append(common.immutable("spec.clusterIP", after.get("clusterIP") or ""))
-    if after.get("clusterIPs") != before.get("clusterIPs"):
-        causes.append(
-            common.invalid("spec.clusterIPs", after.get("clusterIPs") or [], "primary clusterIP can not be unset")
-        )
-    return causes
+    if not has:
+        return [common.invalid("spec.clusterIPs[0]", has, "primary clusterIP can not be unset")]
+    return [] if has[0] == had else [common.invalid("spec.clusterIPs[0]", has, "may not change once set")]
 
 
 def validate_endpoints(endpoints: JsonObject) -> list[Cause]:
     """Return why the endpoints may not be kept."""
     causes: list[Cause] = []
+    wrong = _wrong_with_address(endpoints)
     for index, subset in enumerate(endpoints.get("subsets") or []):
         at = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
@@ -156,9 +192,19 @@ def validate_endpoints(endpoints: JsonObject) -> list[Cause]:
         for field in ("addresses", "notReadyAddresses"):
             for place, address in enumerate(subset.get(field) or []):
                 ip = address.get("ip") or ""
-                causes += common.all_invalid(f"{at}.{field}[{place}].ip", ip, common.ipv4(ip))
+                causes += common.all_invalid(f"{at}.{field}[{place}].ip", ip, wrong(ip))
         causes += _endpoint_ports(f"{at}.ports", subset.get("ports") or [], needs_name=True)
     return causes
+
+
+def _wrong_with_address(obj: JsonObject) -> Callable[[str], list[str]]:
+    """Return the rule for an endpoint's address: it leads to one other machine or pod (``ValidateNonSpecialIP``).
+
+    Those of default/kubernetes are the API servers' own, which may advertise the loopback of a lone machine; what
+    anybody else puts there lasts until their next look (``apiserver/presence.py``).
+    """
+    own = (namespace(obj), name(obj)) == ("default", "kubernetes")
+    return common.ipv4 if own else common.non_special_ipv4
 
 
 def _endpoint_ports(field: str, ports: list[JsonObject], *, needs_name: bool) -> list[Cause]:
@@ -177,6 +223,7 @@ def _endpoint_ports(field: str, ports: list[JsonObject], *, needs_name: bool) ->
             causes += common.all_invalid(f"{at}.port", port.get("port") or 0, common.port_number(port.get("port")))
         if port.get("protocol") not in PROTOCOLS:
             causes.append(common.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
+        causes += _app_protocol(at, port)
     return causes
 
 
@@ -192,22 +239,23 @@ def validate_endpoint_slice(endpoint_slice: JsonObject) -> list[Cause]:
     if len(endpoints) > _MAX_ENDPOINTS:
         causes.append(common.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS))
         return causes
+    wrong = _wrong_with_address(endpoint_slice)
     for index, endpoint in enumerate(endpoints):
-        causes += _endpoint(f"endpoints[{index}]", endpoint)
+        causes += _endpoint(f"endpoints[{index}]", endpoint, wrong)
     ports = endpoint_slice.get("ports") or []
     if len(ports) > _MAX_PORTS:
         return [*causes, common.too_many("ports", len(ports), _MAX_PORTS)]
     return causes + _endpoint_ports("ports", ports, needs_name=False)
 
 
-def _endpoint(at: str, endpoint: JsonObject) -> list[Cause]:
+def _endpoint(at: str, endpoint: JsonObject, wrong: Callable[[str], list[str]]) -> list[Cause]:
     addresses = endpoint.get("addresses") or []
     if not addresses:
         return [common.required(f"{at}.addresses", "must contain at least 1 address")]
     if len(addresses) > _MAX_ADDRESSES:
         return [common.too_many(f"{at}.addresses", len(addresses), _MAX_ADDRESSES)]
     found = ((f"{at}.addresses[{place}]", address) for place, address in enumerate(addresses))
-    return [cause for field, address in found for cause in common.all_invalid(field, address, common.ipv4(address))]
+    return [cause for field, address in found for cause in common.all_invalid(field, address, wrong(address))]
 
 
 def validate_endpoint_slice_update(new: JsonObject, old: JsonObject) -> list[Cause]:

@@ -137,6 +137,8 @@ def test_a_node_port_service_and_an_external_name():
     assert "ipFamilies" not in external
     affine = defaulted(SERVICE, {"spec": {"sessionAffinity": "ClientIP"}})["spec"]
     assert affine["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
+    without = defaulted(SERVICE, {"spec": {**affine, "sessionAffinity": "None"}})["spec"]
+    assert "sessionAffinityConfig" not in without
 
 
 def test_string_data_becomes_data():
@@ -153,6 +155,11 @@ def test_a_namespace_is_labelled_with_its_name():
 def test_a_node_offers_what_it_has():
     node = defaulted(NODE, {"status": {"capacity": {"cpu": "2.0", "memory": "1024Mi"}}})
     assert node["status"]["allocatable"] == {"cpu": "2", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize("given", [{"podCIDR": "10.244.1.0/24"}, {"podCIDRs": ["10.244.1.0/24"]}])
+def test_the_range_of_a_node_stands_in_both_fields(given):
+    assert defaulted(NODE, {"spec": given})["spec"] == {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}
 
 
 def test_endpoints_and_slices_get_protocols():

@@ -89,6 +89,17 @@ def test_the_pod_cidr_of_a_node_is_set_once():
     assert fields(NODE, {"spec": {"podCIDR": "fd00::/64"}}) == ["spec.podCIDR"]
 
 
+def test_the_status_of_a_node_is_looked_at_when_it_is_written():
+    old = created(NODE, {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}})
+    new = samples.merged(
+        old, {"status": {"addresses": [{"type": "InternalIP", "address": "n1"}], "capacity": {"pods": "-1"}}}
+    )
+    told = [cause.field for cause in validate_update(NODE, new, old, "status")]
+    assert told == ["status.addresses[0].address", "status.capacity[pods]"]
+    again = samples.merged(new, {"status": {"phase": "Running"}})
+    assert validate_update(NODE, again, new, "status") == []  # it stood there before
+
+
 def test_leases():
     spec = {
         "holderIdentity": "n1",

@@ -22,14 +22,18 @@ def test_the_cluster_ip_stays():
     assert validate_update(SERVICE, left_out, old) == []
     changed = samples.merged(old, {"spec": {"clusterIP": "100.0.0.3", "clusterIPs": ["100.0.0.3"]}})
     prepare_update(SERVICE, changed, old)
-    assert [cause.field for cause in validate_update(SERVICE, changed, old)] == ["spec.clusterIP", "spec.clusterIPs"]
+    assert [cause.field for cause in validate_update(SERVICE, changed, old)] == ["spec.clusterIPs[0]"]
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "field"),
     [
-        (SERVICE, {"spec": {"clusterIP": "fd00::1"}}, "spec.clusterIP"),
-        (SERVICE, {"spec": {"clusterIPs": ["100.0.0.2", "fd00::1"]}}, "spec.clusterIPs[1]"),
+        (SERVICE, {"spec": {"clusterIP": "fd00::1"}}, "spec.clusterIPs[0]"),
+        (
+            SERVICE,
+            {"spec": {"clusterIP": "100.0.0.2", "clusterIPs": ["100.0.0.2", "fd00::1"]}},
+            "spec.clusterIPs[1]",
+        ),
         (SERVICE, {"spec": {"ipFamilies": ["IPv4", "IPv6"]}}, "spec.ipFamilies[1]"),
         (SERVICE, {"spec": {"ipFamilyPolicy": "RequireDualStack"}}, "spec.ipFamilyPolicy"),
         (ENDPOINT_SLICE, {"addressType": "FQDN"}, "addressType"),
@@ -82,6 +86,31 @@ def test_what_only_the_former_type_had_goes_with_it():
     outside = samples.merged(old, {"spec": {"type": "ExternalName", "externalName": "example.org"}})
     prepare_update(SERVICE, outside, old)
     assert "clusterIP" not in outside["spec"]
+
+
+@pytest.mark.parametrize("address", ["100.0.0.2", "None"])
+def test_the_plural_follows_the_singular(address):
+    old = service({"spec": {"clusterIP": address}})
+    assert old["spec"]["clusterIPs"] == [address]
+    left_out = samples.merged(old, {"spec": {"clusterIPs": None}})
+    prepare_update(SERVICE, left_out, old)
+    assert left_out == old
+    before = samples.merged(old, {"spec": {"clusterIPs": None}})  # as headless services were once stored
+    again = samples.merged(before, {})
+    prepare_update(SERVICE, again, before)
+    assert again["spec"]["clusterIPs"] == [address]
+    assert validate_update(SERVICE, again, before) == []
+
+
+@pytest.mark.parametrize("change", [{}, {"clusterIP": ""}, {"clusterIP": None}, {"clusterIPs": None}])
+@pytest.mark.parametrize("address", ["100.0.0.2", "None"])
+def test_an_external_name_leaves_no_address_behind(address, change):
+    old = service({"spec": {"clusterIP": address}})
+    new = samples.merged(old, {"spec": {"type": "ExternalName", "externalName": "example.org", **change}})
+    prepare_update(SERVICE, new, old)
+    assert not new["spec"].get("clusterIP")
+    assert not {"clusterIPs", "ipFamilies", "ipFamilyPolicy"} & set(new["spec"])
+    assert validate_update(SERVICE, new, old) == []
 
 
 def test_a_slice_has_at_most_1000_endpoints():

@@ -57,6 +57,11 @@ def test_a_lone_server_is_the_endpoint_and_writes_only_its_renewals(ready: Backe
     assert ready.store.revision() == revision + 1
 
 
+def test_a_lone_server_may_advertise_its_loopback(ready: Backend):
+    server(ready, "127.0.0.1").look()
+    assert told(ready) == ["127.0.0.1"]
+
+
 def test_all_living_servers_are_endpoints_and_a_silent_one_goes(ready: Backend, clock: FakeClock):
     first, second, third = (server(ready, f"192.0.2.{number}") for number in (1, 2, 3))
     for each in (first, second, third):

@@ -146,6 +146,39 @@ def test_a_change_of_type_allocates_and_releases(backend: Backend, options: Opti
     assert _claims(backend) == [address]
 
 
+def test_the_address_of_a_service_stays_until_its_type_needs_none(backend: Backend, options: Options):
+    address = _create(backend, options, "a")
+    cleared: list[dict[str, Any]] = [{"clusterIP": ""}, {"clusterIPs": []}, {"clusterIP": "", "clusterIPs": []}]
+    for spec in cleared:
+        assert _change(backend, options, "a", **spec)["clusterIPs"] == [address]
+    refused: list[dict[str, Any]] = [{"clusterIP": "100.0.0.99"}, {"clusterIPs": ["100.0.0.99"]}, {"clusterIP": "None"}]
+    for spec in refused:
+        with pytest.raises(Invalid, match="may not change once set"):
+            _change(backend, options, "a", **spec)
+    assert not _change(backend, options, "a", type="ExternalName", externalName="example.org", clusterIP="")[
+        "clusterIP"
+    ]
+    assert _claims(backend) == []
+    assert _change(backend, options, "a", type="ClusterIP", clusterIP="100.0.0.99")["clusterIPs"] == ["100.0.0.99"]
+    assert _claims(backend) == ["100.0.0.99"]
+
+
+def test_a_headless_service_says_so_in_both_fields_and_claims_nothing(backend: Backend, options: Options):
+    _create(backend, options, "a", clusterIP="None")
+    assert _change(backend, options, "a", selector={"app": "web"})["clusterIPs"] == ["None"]
+    assert "clusterIPs" not in _change(backend, options, "a", type="ExternalName", externalName="example.org")
+    assert _change(backend, options, "a", type="ClusterIP", externalName=None)["clusterIPs"] == _claims(backend)
+
+
+@pytest.mark.parametrize("addresses", [["100.0.0.9"], ["None"], ["100.0.0.8", "100.0.0.9"]])
+def test_addresses_that_would_not_be_given_are_refused_and_not_claimed(
+    backend: Backend, options: Options, addresses: list[str]
+):
+    with pytest.raises(Invalid, match="clusterIPs: Invalid"):
+        _create(backend, options, "a", clusterIPs=addresses)
+    assert _claims(backend) == []
+
+
 def test_a_dry_run_of_a_change_claims_nothing(backend: Backend, options: Options):
     _create(backend, options, "a")
     changed = _change(backend, options._replace(dry_run=True), "a", type="NodePort")

@@ -1,0 +1,74 @@
+"""Fields of a Service that hang together: ``clusterIP`` and ``clusterIPs``, and what only its former type had.
+
+Source: kubernetes ``pkg/registry/core/service`` (``normalizeClusterIPs``, ``patchAllocatedValues``,
+``dropTypeDependentFields``). The plural follows the singular, for clients that know only that one; never the other way
+round. Nothing is refused here: what still contradicts itself is ``validation/services.py``'s to tell.
+"""
+
+from __future__ import annotations
+
+from minik8s_modules.api.objects import JsonObject
+
+_FAMILY_FIELDS = ("ipFamilies", "ipFamilyPolicy")
+
+
+def prepare_service(declared: JsonObject) -> None:
+    """Complete the spec of a new service, in place."""
+    if declared.get("clusterIP") and not declared.get("clusterIPs"):
+        declared["clusterIPs"] = [declared["clusterIP"]]
+
+
+def prepare_service_update(new: JsonObject, old: JsonObject) -> None:
+    """Put into the spec ``new``, in place, what follows from its former self."""
+    before = dict(old)
+    prepare_service(before)  # headless services were once stored without clusterIPs
+    _keep_allocated(new, before)
+    _align(new, before)
+    _drop_of_former_type(new, before)
+
+
+def _keep_allocated(new: JsonObject, old: JsonObject) -> None:
+    """Carry over what was allocated to a service when a full update leaves it out (``patchAllocatedValues``)."""
+    if "ExternalName" in {new.get("type"), old.get("type")}:
+        return
+    for field in ("clusterIP", "clusterIPs"):
+        if not new.get(field) and old.get(field):
+            new[field] = old[field]
+    if {new.get("type"), old.get("type")} <= {"NodePort", "LoadBalancer"}:
+        given = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in old.get("ports") or []}
+        for port in new.get("ports") or []:
+            node_port = given.get((port.get("protocol"), port.get("port")))
+            if node_port and not port.get("nodePort"):
+                port["nodePort"] = node_port
+
+
+def _align(new: JsonObject, old: JsonObject) -> None:
+    """Let ``clusterIPs`` follow ``clusterIP`` where an update changed only the latter (``normalizeClusterIPs``)."""
+    address, before = new.get("clusterIP") or "", old.get("clusterIP") or ""
+    if address == before and not new.get("clusterIPs") and old.get("clusterIPs"):
+        new["clusterIPs"] = old["clusterIPs"]
+    elif address != before and _same(new, old, "clusterIPs"):
+        new.pop("clusterIPs", None)
+        prepare_service(new)
+
+
+def _same(new: JsonObject, old: JsonObject, field: str) -> bool:
+    return bool((new.get(field) or None) == (old.get(field) or None))
+
+
+def _drop_of_former_type(new: JsonObject, old: JsonObject) -> None:
+    """Take out what only the former type had, unless the update names another value (``dropTypeDependentFields``)."""
+    if new.get("type") == old.get("type"):
+        return
+    if new.get("type") == "ExternalName":
+        addresses = ("clusterIP", "clusterIPs")
+        gone = addresses if all(_same(new, old, field) for field in addresses) else ()
+        for field in (*gone, *(each for each in _FAMILY_FIELDS if _same(new, old, each))):
+            new.pop(field, None)
+    if new.get("type") != "NodePort" and old.get("type") == "NodePort":
+        if _same(new, old, "externalTrafficPolicy"):
+            new.pop("externalTrafficPolicy", None)
+        given = {port.get("nodePort") for port in old.get("ports") or []}
+        for port in new.get("ports") or []:
+            if port.get("nodePort") in given:
+                port.pop("nodePort", None)
