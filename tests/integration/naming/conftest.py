@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.module_utils.minik8s import nginx as server
 from minik8s_modules.module_utils.minik8s.dns_host import remove_address
 from minik8s_modules.store.errors import StaleWrite
 from minik8s_modules.store.etcd import EtcdStore
@@ -26,13 +28,19 @@ from tests.support import coredns
 from tests.support.etcd import free_port
 
 JsonObject = dict[str, Any]
+OUTSIDE, OUTSIDE_ADDRESS = "www.outside.test", "192.0.2.77"
+"""All that the world outside the cluster has; the rest has no name there."""
 
 
 class Cluster(services.Cluster):
     """A cluster with names and paths."""
 
+    nginx: subprocess.Popen[bytes]
+    """The shell that starts the node's nginx again whenever it ended."""
+
     def __init__(self, folder: Path) -> None:
         number = uuid.uuid4().int
+        self.upstream = f"127.{number % 100 + 100}.{(number >> 8) % 250}.{(number >> 16) % 250 + 2}"
         self.listen = f"169.254.{number % 200 + 30}.{(number >> 8) % 250 + 2}"
         self.http_port, self.https_port = free_port(), free_port()
         super().__init__(folder)
@@ -40,7 +48,7 @@ class Cluster(services.Cluster):
     def _configs(self) -> dict[str, JsonObject]:
         configs = super()._configs()
         configs["reconcile"] |= {
-            "dns": {"listen": self.listen, "forward": ["127.0.0.9"]},
+            "dns": {"listen": self.listen, "forward": [self.upstream]},
             "ingress": {"http_port": self.http_port, "https_port": self.https_port},
         }
         return configs
@@ -53,6 +61,31 @@ class Cluster(services.Cluster):
     def resolve(self, name: str, kind: str = "A") -> tuple[str, list[str]]:
         """Ask the node's server."""
         return coredns.ask((self.listen, 53), name, kind)
+
+    def world(self) -> Path:
+        """Return the Corefile of the server that ours asks for what it does not know."""
+        folder = self.folder / "world"
+        folder.mkdir()
+        zone = ". 5 IN SOA ns. hostmaster. 1 7200 1800 86400 1\n. 5 IN NS ns.\n"
+        (folder / "zone").write_text(f"{zone}{OUTSIDE}. 5 IN A {OUTSIDE_ADDRESS}\n")
+        (folder / "Corefile").write_text(f".:53 {{\n  bind {self.upstream}\n  file {folder}/zone .\n}}\n")
+        return folder / "Corefile"
+
+    def stop_nginx(self) -> None:
+        """Stop the node's nginx as somebody does who asks it to; whoever started it does so again."""
+        pid = self.until(lambda: server.master(str(self.state / "nginx")))
+        os.kill(pid, signal.SIGTERM)
+        self.until(lambda: server.master(str(self.state / "nginx")) != pid, 30)
+
+    @contextlib.contextmanager
+    def without_nginx(self) -> Iterator[None]:
+        """Keep the node's nginx stopped; it is started again at the end."""
+        os.kill(self.nginx.pid, signal.SIGSTOP)
+        try:
+            self.stop_nginx()
+            yield
+        finally:
+            os.kill(self.nginx.pid, signal.SIGCONT)
 
     def slip_in(self, kind: Kind, name: str, before: str, after: str) -> None:
         """Exchange a text of a stored object past the API, as if admission had not seen the other one yet."""
@@ -142,8 +175,9 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(folder)
     try:
         with (
+            coredns.running(made.world(), folder / "world.log"),
             coredns.running(made.state / "dns/Corefile", folder / "coredns.log"),
-            nginx(made.state / "nginx", folder / "nginx.log"),
+            nginx(made.state / "nginx", folder / "nginx.log") as made.nginx,
         ):
             made.start()
             made.until(made.registered, 120)

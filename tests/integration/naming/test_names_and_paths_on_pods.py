@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import uuid
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -11,8 +13,8 @@ import pytest
 
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.ingress_routes import has_place
-from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, SECRET, SERVICE
-from tests.integration.naming.conftest import Cluster
+from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, NODE, SECRET, SERVICE
+from tests.integration.naming.conftest import OUTSIDE, OUTSIDE_ADDRESS, Cluster
 from tests.support.pki import Authority
 
 JsonObject = dict[str, Any]
@@ -40,8 +42,8 @@ def _answers(cluster: Cluster, pod: str, name: str) -> bool:
     return cluster.fetch_inside(pod, name) == "web"
 
 
-def _served(cluster: Cluster, authority: Authority) -> bool:
-    return cluster.get("tls.example.test", tls=str(authority.ca)) == (200, "web")
+def _served(cluster: Cluster, authority: Authority, host: str = "tls.example.test") -> bool:
+    return cluster.get(host, tls=str(authority.ca)) == (200, "web")
 
 
 def _from_pod(answer: tuple[int, str]) -> bool:
@@ -53,6 +55,23 @@ def told(cluster: Cluster, name: str) -> str:
     """Return the events of an object."""
     found = cluster.admin.list(EVENT, "default").items
     return "\n".join(f"{one['reason']}: {one['message']}" for one in found if one["involvedObject"]["name"] == name)
+
+
+def times(cluster: Cluster, name: str, reason: str) -> int:
+    """Return how often an object was told something."""
+    found = cluster.admin.list(EVENT, "default").items
+    return sum(
+        one.get("count") or 1 for one in found if (one["involvedObject"]["name"], one["reason"]) == (name, reason)
+    )
+
+
+def looked_up(cluster: Cluster, pod: str, name: str) -> list[str]:
+    """Return the words of what a pod is told about a name."""
+    return cluster.inside(pod, "nslookup", name).stdout.split()
+
+
+def _told_as(cluster: Cluster, name: str, kind: str, answer: tuple[str, list[str]]) -> bool:
+    return cluster.resolve(name, kind) == answer
 
 
 def test_a_pod_resolves_services_by_every_name(cluster: Cluster) -> None:
@@ -67,6 +86,45 @@ def test_a_pod_resolves_services_by_every_name(cluster: Cluster) -> None:
     cluster.until(partial(_answers, cluster, "web", "web.default"), 30)
 
 
+def test_a_service_created_again_at_once_has_its_new_address(cluster: Cluster) -> None:
+    first = cluster.service("moved", {"app": "web"})
+    cluster.until(lambda: cluster.resolve("moved.default.svc.cluster.local") == ("NOERROR", [first]), 30)
+    taken = {one["spec"].get("clusterIP") for one in cluster.admin.list(SERVICE).items}
+    every = (f"{first.rpartition('.')[0]}.{number}" for number in range(200, 250))
+    former, then, now = (first, *(one for one in every if one not in taken))[:3]
+    for address in (then, now):
+        cluster.admin.delete(SERVICE, "moved", "default")
+        cluster.service("moved", {"app": "web"}, clusterIP=address)
+    for name in ("moved.default.svc.cluster.local", "moved"):
+        cluster.until(partial(_told_as, cluster, name, "A", ("NOERROR", [now])), 30)
+    found = ("NOERROR", ["moved.default.svc.cluster.local"])
+    for address, answer in ((now, found), (then, ("NXDOMAIN", [])), (former, ("NXDOMAIN", []))):
+        cluster.until(partial(_told_as, cluster, _reverse(address), "PTR", answer), 30)
+    cluster.until(partial(_answers, cluster, "client", "moved"), 30)
+    assert not {former, then} & {*looked_up(cluster, "client", "moved")}
+
+
+def _reverse(address: str) -> str:
+    return ".".join(reversed(address.split("."))) + ".in-addr.arpa"
+
+
+def test_what_the_cluster_does_not_know_is_asked_outside(cluster: Cluster) -> None:
+    cluster.until(lambda: cluster.resolve(OUTSIDE) == ("NOERROR", [OUTSIDE_ADDRESS]), 30)
+    cluster.until(lambda: OUTSIDE_ADDRESS in looked_up(cluster, "client", OUTSIDE), 30)
+    cluster.until(lambda: cluster.resolve("nowhere.outside.test") == ("NXDOMAIN", []), 30)
+
+
+def test_an_external_name_leads_to_the_address_it_stands_for(cluster: Cluster) -> None:
+    cluster.service("away", None, type="ExternalName", externalName=OUTSIDE, ports=[])
+    name = "away.default.svc.cluster.local"
+    cluster.until(lambda: cluster.resolve(name) == ("NOERROR", [OUTSIDE_ADDRESS, OUTSIDE]), 30)
+    cluster.until(partial(_told_as, cluster, name, "CNAME", ("NOERROR", [OUTSIDE])), 30)
+    cluster.until(lambda: OUTSIDE_ADDRESS in looked_up(cluster, "client", "away"), 30)
+    # one that stands for a Service of the cluster
+    cluster.service("nick", None, type="ExternalName", externalName="web.default.svc.cluster.local", ports=[])
+    cluster.until(partial(_answers, cluster, "client", "nick"), 30)
+
+
 def test_a_headless_service_has_its_pods_names(cluster: Cluster) -> None:
     cluster.service("db", {"app": "db"}, clusterIP="None", ports=[{"name": "http", "port": 80, "targetPort": "http"}])
     cluster.web("db-0", {"app": "db"}, hostname="db-0", subdomain="db")
@@ -75,8 +133,7 @@ def test_a_headless_service_has_its_pods_names(cluster: Cluster) -> None:
     assert cluster.resolve("db.default.svc.cluster.local") == ("NOERROR", [ip])
     srv = ("NOERROR", ["8080 db-0.db.default.svc.cluster.local"])
     assert cluster.resolve("_http._tcp.db.default.svc.cluster.local", "SRV") == srv
-    reverse = ".".join(reversed(ip.split("."))) + ".in-addr.arpa"
-    assert cluster.resolve(reverse, "PTR") == ("NOERROR", ["db-0.db.default.svc.cluster.local"])
+    assert cluster.resolve(_reverse(ip), "PTR") == ("NOERROR", ["db-0.db.default.svc.cluster.local"])
 
 
 def test_a_dns_object_leads_paths_of_a_host_to_services(cluster: Cluster) -> None:
@@ -126,6 +183,39 @@ def test_ingress_exact_goes_before_prefix_and_the_longest_wins(cluster: Cluster)
     )
     assert given
     assert all("ip" in one for one in given)
+
+
+def test_a_wildcard_stands_for_one_label_and_gives_way_to_a_host_of_its_own(cluster: Cluster) -> None:
+    cluster.admin.create(INGRESS, ingress("many", "*.many.example.test", [("Prefix", "/", "web")]))
+    cluster.until(lambda: cluster.get("any.many.example.test") == (200, "web"), 30)
+    for host in ("many.example.test", "a.b.many.example.test"):
+        assert "nothing is declared for this host" in cluster.get(host)[1]
+    cluster.admin.create(INGRESS, ingress("one", "one.many.example.test", [("Exact", "/index.html", "other")]))
+    cluster.until(lambda: cluster.get("one.many.example.test", "/index.html") == (200, "other"), 30)
+    # what that host does not name is not the wildcard's; the workers of before a reload may accept for a moment
+    cluster.until(lambda: "no path of this host" in cluster.get("one.many.example.test", "/")[1], 30)
+    assert cluster.get("two.many.example.test", "/index.html") == (200, "web")
+
+
+def test_a_default_backend_takes_what_no_host_and_no_path_does(cluster: Cluster) -> None:
+    default = {"service": {"name": "web", "port": {"number": 80}}}
+    rest = {"metadata": {"name": "rest", "namespace": "default"}, "spec": {"defaultBackend": default}}
+    assert cluster.get("unheard-of.test")[0] == HTTPStatus.NOT_FOUND
+    cluster.admin.create(INGRESS, rest)
+    for host in ("unheard-of.test", "127.0.0.1"):
+        cluster.until(partial(_is_web, cluster, host), 30)
+    # with hosts of its own: their paths that no rule names
+    part = ingress("part", "part.example.test", [("Exact", "/index.html", "other")], defaultBackend=default)
+    cluster.admin.create(INGRESS, part)
+    cluster.until(lambda: cluster.get("part.example.test", "/index.html") == (200, "other"), 30)
+    assert cluster.get("part.example.test") == (200, "web")
+    for name in ("rest", "part"):
+        cluster.admin.delete(INGRESS, name, "default")
+    cluster.until(lambda: "nothing is declared" in cluster.get("unheard-of.test")[1], 30)
+
+
+def _is_web(cluster: Cluster, host: str) -> bool:
+    return cluster.get(host) == (200, "web")
 
 
 def test_a_service_without_endpoints_is_a_clear_503(cluster: Cluster) -> None:
@@ -189,6 +279,50 @@ def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster:
     cluster.until(lambda: cluster.get("next.example.test") == (200, "web"), 30)
     assert path.read_text() == good
     assert not (path.parent / "zz.conf").exists()
+
+
+def test_a_host_that_nginx_refuses_is_told_at_its_object_until_it_is_over(cluster: Cluster) -> None:
+    host, metadata = "odd.example.test", {"name": "odd-pair", "namespace": "default"}
+    broken = {name: base64.b64encode(b"no certificate").decode() for name in ("tls.crt", "tls.key")}
+    cluster.admin.create(SECRET, {"metadata": metadata, "type": "kubernetes.io/tls", "data": broken})
+    spec = {"tls": [{"hosts": [host], "secretName": "odd-pair"}]}
+    cluster.admin.create(INGRESS, ingress("odd", host, [("Prefix", "/", "web")], **spec))
+    cluster.until(lambda: times(cluster, "odd", "FailedToUpdatePaths"), 30)
+    assert "cannot load certificate" in told(cluster, "odd")
+    assert cluster.get("ways.example.test") == (200, "web")
+    assert not times(cluster, "odd", "PathsUpdated")
+    authority = Authority(cluster.folder / "ca-odd", "ca-odd")
+    pair = authority.issue("odd", host)
+    whole = {"tls.crt": pair.cert, "tls.key": pair.key}
+    data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in whole.items()}
+    cluster.admin.patch(SECRET, "odd-pair", "default", {"data": data})
+    cluster.until(lambda: _served(cluster, authority, host), 30)
+    cluster.until(lambda: times(cluster, "odd", "PathsUpdated"), 30)
+
+
+def test_an_nginx_that_somebody_stopped_is_told_at_its_node_until_it_runs(cluster: Cluster) -> None:
+    node = cluster.node.name
+    failed, over = (times(cluster, node, reason) for reason in ("FailedToUpdatePaths", "PathsUpdated"))
+    with cluster.without_nginx():
+        cluster.admin.create(INGRESS, ingress("late", "late.example.test", [("Prefix", "/", "web")]))
+        cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed, 30)
+        assert "nginx does not run on this node" in told(cluster, node)
+        assert times(cluster, node, "PathsUpdated") == over
+    cluster.until(lambda: cluster.get("late.example.test") == (200, "web"), 30)
+    cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
+
+
+def test_an_nginx_that_somebody_broke_for_good_runs_again(cluster: Cluster) -> None:
+    node, folder = cluster.node.name, cluster.state / "nginx"
+    failed, over = (times(cluster, node, reason) for reason in ("FailedToUpdatePaths", "PathsUpdated"))
+    good = (folder / "nginx.conf").read_text()
+    (folder / "nginx.conf").write_text("no configuration\n")
+    cluster.stop_nginx()  # whoever starts it again does so in vain
+    cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": uuid.uuid4().hex}}})
+    cluster.until(lambda: cluster.get("ways.example.test") == (200, "web"), 60)
+    assert (folder / "nginx.conf").read_text() == good
+    cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed, 30)
+    cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
 
 
 def test_what_is_deleted_no_longer_resolves_or_routes(cluster: Cluster) -> None:
