@@ -29,6 +29,7 @@ class Observed(NamedTuple):
     refused: dict[str, str]
     pid: int
     loaded: str
+    prepared: bool
 
 
 class Ingress:
@@ -50,7 +51,8 @@ class Ingress:
             nginx.clear(folder, context.run_dir)
         tree = nginx.read_tree(folder)
         wanted, refused = self._wanted(context, entries, scope, tree)
-        return Observed(tree, wanted, refused, nginx.master(folder), nginx.loaded(folder))
+        prepared = nginx.is_prepared(folder, context.run_dir)
+        return Observed(tree, wanted, refused, nginx.master(folder), nginx.loaded(folder), prepared)
 
     def _wanted(self, context: Context, entries: Entries, scope: Scope, tree: Tree) -> tuple[Tree, dict[str, str]]:
         """Return the files that can be put in force, and why the others cannot."""
@@ -94,16 +96,12 @@ class Ingress:
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: files, then one reload."""
         plan = Plan()
-        keys = {file_of(key): key for key in entries} | {MAIN: SERVER}
         for key, why in observed.refused.items():
             plan.errors[key] = KeyFault("RefusedByNginx", f"{why}; what was in force before stays")
-        for name in sorted({*observed.tree, *observed.wanted}):
-            before, after = observed.tree.get(name), observed.wanted.get(name)
-            if before != after:
-                key = keys.get(name, _key_of(name))
-                action = "remove" if after is None else "write"
-                plan.steps.append(Step(action, key, name, (name, after)))
-                plan.differs(key, _facets(name, before), _facets(name, after))
+        if observed.tree and observed.wanted and not observed.prepared:  # the first file brings it all along
+            plan.opening.append(Step("prepare", SERVER, "directories"))
+            plan.differs(SERVER, {"directories": "incomplete"}, {"directories": "complete"})
+        _plan_files(plan, entries, observed)
         if not observed.wanted:
             return plan
         for key in entries:
@@ -122,6 +120,9 @@ class Ingress:
         context.checkpoint(f"{step.action} {step.detail}")
         if step.action == "reload":
             nginx.reload(folder, step.data)
+            return
+        if step.action == "prepare":
+            nginx.prepare(folder, context.run_dir)
             return
         name, text = step.data
         if step.action == "remove":
@@ -159,6 +160,17 @@ def _awaits_secrets(context: Context, entries: Entries) -> bool:
     folder = os.path.join(context.run_dir, nginx.SECRETS)
     wanted = {secret for key, entry in entries.items() if key != SERVER for secret in entry["secrets"]}
     return any(not os.path.exists(os.path.join(folder, secret)) for secret in wanted)
+
+
+def _plan_files(plan: Plan, entries: Entries, observed: Observed) -> None:
+    keys = {file_of(key): key for key in entries} | {MAIN: SERVER}
+    for name in sorted({*observed.tree, *observed.wanted}):
+        before, after = observed.tree.get(name), observed.wanted.get(name)
+        if before != after:
+            key = keys.get(name, _key_of(name))
+            action = "remove" if after is None else "write"
+            plan.steps.append(Step(action, key, name, (name, after)))
+            plan.differs(key, _facets(name, before), _facets(name, after))
 
 
 def _key_of(name: str) -> str:

@@ -24,6 +24,7 @@ from .files import TEMPORARY, read_bytes, remove_leftovers, write_atomically
 from .paths import secrets_dir
 
 MAIN, LOADED, PID, HOSTS, SECRETS = "nginx.conf", "loaded", "nginx.pid", "hosts", "secrets"
+FOLDERS = ("", HOSTS, "tmp")
 PROGRAM = "/usr/sbin/nginx"
 STAGE = "nginx-check-"
 CHECK_S = 10.0
@@ -153,12 +154,22 @@ def _test(stage: str, program: str) -> str:
     return " ".join((told or done.stderr.splitlines() or [f"exit code {done.returncode}"])[:2]).replace(stage, "")
 
 
+def is_prepared(folder: str, run_dir: str) -> bool:
+    """Return whether a server has what it cannot start without, beside its files."""
+    return all(os.path.isdir(os.path.join(folder, name)) for name in FOLDERS) and _is_linked(folder, run_dir)
+
+
+def _is_linked(folder: str, run_dir: str) -> bool:
+    link = os.path.join(folder, SECRETS)
+    return os.path.islink(link) and os.readlink(link) == secrets_dir(run_dir)
+
+
 def prepare(folder: str, run_dir: str) -> None:
     """Make the directories of a server, and the link that leads to certificates on the tmpfs."""
-    for name in ("", HOSTS, "tmp"):
+    for name in FOLDERS:
         os.makedirs(os.path.join(folder, name), mode=0o755, exist_ok=True)
     link, target = os.path.join(folder, SECRETS), secrets_dir(run_dir)
-    if not os.path.islink(link) or os.readlink(link) != target:
+    if not _is_linked(folder, run_dir):
         # hosts are written side by side
         made = os.path.join(folder, f"{TEMPORARY}{SECRETS}.{threading.get_native_id()}")
         with contextlib.suppress(FileNotFoundError):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import http.server
+import os
+import shutil
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -146,6 +149,20 @@ def test_killed_before_any_effect_the_next_pass_finishes(served: Machine):
         assert served.tree() == wanted
         assert not served.run(second)["changed"]
         until(lambda: served.get("c.test") == (200, "c") and served.get("a.test")[0] == 404)
+
+
+def test_what_somebody_took_from_the_servers_directory_comes_back_so_that_it_can_start(served: Machine):
+    entries = served.entries(a=served.host("a"))
+    (served.folder / "secrets").unlink()
+    shutil.rmtree(served.folder / "tmp")
+    shown = served.run(entries, check=True)
+    assert shown["steps"] == [{"action": "prepare", "key": "_server", "detail": "directories"}]
+    assert "incomplete" in shown["diff"]["before"]
+    assert served.run(entries)["steps"] == shown["steps"]
+    assert not served.run(entries)["changed"]
+    pid = server.master(str(served.folder))
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: server.master(str(served.folder)) not in {0, pid} and served.get("a.test") == (200, "a"))
 
 
 def test_a_port_that_somebody_else_has_is_told(machine: Machine):
