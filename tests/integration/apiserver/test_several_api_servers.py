@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from minik8s_modules.api.errors import AlreadyExists, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, LEASE
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, LEASE, SERVICE
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.informer import Informer
@@ -27,6 +27,7 @@ from tests.support.pki import write_kubeconfig
 from tests.support.waiting import until
 
 WRITERS, WRITES = 3, 40
+SERVICES = 50
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
 
 
@@ -198,6 +199,43 @@ def test_a_watch_goes_on_at_the_other_server_when_its_own_is_killed(several: Sev
     assert "watch-19" in second.kubectl("get", "configmaps", "--output=name").stdout
     seen.informer.stop()
     first.start()
+
+
+def node_port_service(name: str) -> dict[str, Any]:
+    spec = {"type": "NodePort", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def test_servers_that_allocate_at_the_same_time_give_nothing_twice(several: Several):
+    clients = [several.client(0), several.client(1)]
+    starting = threading.Barrier(WRITERS * len(clients))
+
+    def make(server: int, writer: int) -> None:
+        starting.wait(30)
+        for number in range(writer, SERVICES, WRITERS):
+            insistently(clients[server].create, SERVICE, node_port_service(f"given-{server}-{number}"))
+
+    with ThreadPoolExecutor(starting.parties) as pool:
+        writing = [pool.submit(make, server, writer) for server in range(len(clients)) for writer in range(WRITERS)]
+        for each in writing:
+            each.result(180)
+    for client in clients:
+        specs = given(client, len(clients) * SERVICES)
+        cluster_ips = [spec["clusterIP"] for spec in specs]
+        node_ports = [port["nodePort"] for spec in specs for port in spec["ports"]]
+        assert len(set(cluster_ips)) == len(specs)
+        assert len(set(node_ports)) == len(node_ports) == 2 * len(specs)
+
+
+def given(client: ApiClient, count: int) -> list[dict[str, Any]]:
+    """Return what the services have that were allocated for, once the server shows them all."""
+
+    def found() -> list[dict[str, Any]]:
+        services = client.list(SERVICE, "default").items
+        return [each["spec"] for each in services if each["metadata"]["name"].startswith("given-")]
+
+    until(lambda: len(found()) == count, 60)
+    return found()
 
 
 def addresses(client: ApiClient) -> list[str]:
