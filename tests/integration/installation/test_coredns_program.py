@@ -102,7 +102,7 @@ def run(folder: Path, machines: dict[str, dict[str, str]]) -> str:
     }
     ansible = Path(sys.executable).parent / "ansible-playbook"
     argv = [str(ansible), "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=300)
     return done.stdout + done.stderr
 
 
