@@ -4,7 +4,8 @@
     node remove N                   playbooks/node_remove.yml
 
 The cluster's inventory is what the control plane keeps in /etc/minik8s/machines, or the one given by -i. The playbook
-writes the new machine down there, so that later runs know it. Nothing here knows how a node is made.
+writes the new machine down there, so that later runs know it. On the control plane a new machine gets the settings of
+its first machine, and the programs that the installation has left there. Nothing here knows how a node is made.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 import minik8s_modules
 from minik8s_modules.api.validation.common import dns1123_subdomain
 from minik8s_modules.cli.errors import UsageError
@@ -28,6 +31,13 @@ from minik8s_modules.client.api import ApiClient
 
 MACHINES = Path("/etc/minik8s/machines")
 INSTALLED = Path("/opt/minik8s/share")
+PROGRAMS = {
+    "coredns_program": INSTALLED.parent / "nodes/coredns",
+    "images_pause_program": INSTALLED.parent / "nodes/pause",
+}
+"""What the installation leaves on the control plane for nodes, by the variable that names it."""
+OWN = {"minik8s_node_address", "minik8s_shard", "minik8s_docker_socket", "minik8s_service_manager", "minik8s_cache_dir"}
+"""Variables of one machine, which say nothing about another one."""
 _LARGEST_PORT = 65535
 _OPTION = re.compile("[a-z][a-z0-9_]*")
 
@@ -103,7 +113,9 @@ def add_machine(_client: ApiClient, options: argparse.Namespace) -> int:
     """Run node_add.yml for one machine; return its exit code."""
     machine = parse_machine(options.machine, options.name, options.port, options.private_key)
     inventory = inventory_of(options.inventory)
-    tree = inventory_for(machine, parse_variables(options.variables), accept=options.accept_host_key)
+    taken = {} if options.inventory else {**settings_of(inventory), **programs()}
+    given = {**taken, **parse_variables(options.variables)}
+    tree = inventory_for(machine, given, accept=options.accept_host_key)
     with tempfile.TemporaryDirectory(prefix="minik8s-node-") as folder:
         path = Path(folder) / "machine.yml"
         path.write_text(json.dumps(tree), encoding="utf-8")
@@ -158,7 +170,24 @@ def parse_variables(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def inventory_for(machine: Machine, variables: Mapping[str, str], *, accept: bool) -> dict[str, Any]:
+def settings_of(inventory: Path) -> dict[str, Any]:
+    """Return the variables of roles that the first machine of the control plane has, without what is its own.
+
+    An inventory of a user says by itself what its machines have in common; the one that is kept on the control plane
+    has every machine's variables side by side.
+    """
+    tree = yaml.safe_load((inventory / "hosts.yml").read_text(encoding="utf-8"))
+    hosts: dict[str, dict[str, Any] | None] = tree["all"]["children"]["control_plane"]["hosts"]
+    first = next(iter(hosts.values())) or {}
+    return {name: value for name, value in first.items() if name not in OWN and not name.startswith("ansible_")}
+
+
+def programs() -> dict[str, str]:
+    """Return the variables that name the programs of nodes which the control plane keeps."""
+    return {name: str(path) for name, path in PROGRAMS.items() if path.is_file()}
+
+
+def inventory_for(machine: Machine, variables: Mapping[str, Any], *, accept: bool) -> dict[str, Any]:
     """Return an inventory whose group ``nodes`` has the machine; Ansible joins it with the cluster's."""
     ways = {
         "ansible_host": machine.host,

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from tests.support import standing
-from tests.support.labcluster import REPOSITORY, CommandFailed, LabCluster, Play
+from tests.support.labcluster import REPOSITORY, CommandFailed, LabCluster, Play, recap
 
 JsonObject = dict[str, Any]
 WEB, CLIENT, HOME = "web", "client", "worker1"
@@ -32,6 +34,10 @@ mount | grep -E ' on /(run|var/lib)/minik8s'
 ps -eo user:20,args | grep -E '^minik8s|[/]minik8s|[m]inik8s-warm'
 true
 """
+
+KEY = "/root/.ssh/for-new-machines"
+LOGIN_KEY = f"mkdir -p -m 700 /root/.ssh; [ -e {KEY} ] || ssh-keygen -q -t ed25519 -N '' -f {KEY}; cat {KEY}.pub"
+LET_IN = 'grep -qF "$1" /root/.ssh/authorized_keys || echo "$1" >>/root/.ssh/authorized_keys'
 
 
 class Members:
@@ -63,6 +69,20 @@ class Members:
         """Add a machine by the playbook."""
         self.list(name, listed=True)
         return self.cluster.play("node_add.yml", "-e", f"node={name}")
+
+    def add_by_command(self, name: str) -> Play:
+        """Add a machine by ``minik8s node add``, as README has it: on the control plane, as root, over its own SSH."""
+        begun = time.monotonic()
+        told = self.cluster.on(self.cluster.control[0], [*self.add_words(name)], timeout_s=900)
+        self.list(name, listed=True)
+        return Play(told, recap(told), time.monotonic() - begun)
+
+    def add_words(self, name: str) -> Sequence[str]:
+        """Return the command that adds a machine, which lets root of the control plane in from now on."""
+        public = self.cluster.on(self.cluster.control[0], ["sh", "-euc", LOGIN_KEY]).strip()
+        self.cluster.on(name, ["sh", "-euc", LET_IN, "sh", public])
+        words = ["minik8s", "node", "add", f"root@{self.cluster.address(name)}", "--name", name]
+        return [*words, "--private-key", KEY, "--accept-host-key"]
 
     def command(self, *words: str) -> str:
         """Run ``minik8s`` with this inventory and return what it printed.

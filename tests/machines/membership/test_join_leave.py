@@ -21,7 +21,7 @@ def test_a_machine_joins_takes_pods_and_leaves_without_a_failed_request(served: 
     served.leave(SPARE)
     before, daemons = served.running(*cluster.workers), served.daemons()
 
-    play = served.add(SPARE)
+    play = served.add_by_command(SPARE)
 
     assert {name for name, told in play.recap.items() if told["changed"]} == {"control1", SPARE}
     assert all(play.recap[name]["ok"] <= 1 for name in cluster.workers if name in play.recap), (
@@ -35,7 +35,11 @@ def test_a_machine_joins_takes_pods_and_leaves_without_a_failed_request(served: 
     assert served.running(*cluster.workers) == before, "a container was restarted"
     assert served.daemons() == daemons, "a daemon was restarted"
     assert SPARE in cluster.on("control1", ["cat", "/etc/minik8s/machines/hosts.yml"])
-    assert cluster.play("node_add.yml", "-e", f"node={SPARE}").changed == 0
+    assert served.add_by_command(SPARE).changed == 0, "the same command again"
+    # it is as those that were installed: the same server of names, and the pause program that asks probes
+    for path in ("/opt/minik8s/bin/coredns", "/var/lib/minik8s/pause"):
+        sums = {cluster.on(name, ["sha256sum", path]).split()[0] for name in (SPARE, *cluster.workers)}
+        assert len(sums) == 1, path
 
     cluster.apply(standing.deployment("far", 2, standing.server_spec(SPARE)), standing.service("far"))
     cluster.until(lambda: standing.ready_on(cluster, "app=far", SPARE) == 2)

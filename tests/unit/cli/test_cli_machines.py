@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.cli import machines, main
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.machines import Machine, inventory_for, parse_machine, parse_variables
+from minik8s_modules.cli.machines import Machine, inventory_for, parse_machine, parse_variables, settings_of
 
 
 def test_a_machine_is_named_as_for_ssh():
@@ -71,7 +71,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
         found.append(argv)
         return 0
 
-    monkeypatch.setattr(machines, "_run", run)  # a playbook of minutes: tests/machines/membership runs it
+    monkeypatch.setattr(machines, "_run", run)  # tests/machines/membership runs it for real
     return found
 
 
@@ -83,6 +83,58 @@ def test_add_runs_the_playbook_for_the_one_machine(ran: list[list[str]], tmp_pat
     assert argv[5].endswith("playbooks/node_add.yml")
     assert json.loads(argv[7]) == {"node": "w3"}
     assert argv[-1] == "--check"
+
+
+KEPT = """\
+all:
+  children:
+    control_plane:
+      hosts:
+        control1: {ansible_connection: local, ansible_user: admin, minik8s_offline: true, minik8s_shard: hall1,
+                   minik8s_node_address: 192.0.2.10, coredns_forward: [192.0.2.1], coredns_program: /home/admin/coredns}
+        control2: {minik8s_offline: false}
+    nodes:
+      hosts:
+        worker1: {minik8s_cadvisor_port: 4194}
+"""
+
+
+def test_a_new_machine_gets_the_settings_of_the_control_plane_not_what_is_that_machines_own(tmp_path: Path):
+    (tmp_path / "hosts.yml").write_text(KEPT, encoding="utf-8")
+    assert settings_of(tmp_path) == {
+        "minik8s_offline": True,
+        "coredns_forward": ["192.0.2.1"],
+        "coredns_program": "/home/admin/coredns",
+    }
+
+
+def test_on_the_control_plane_a_new_machine_gets_settings_and_programs_and_what_is_set_wins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "hosts.yml").write_text(KEPT, encoding="utf-8")
+    (tmp_path / "coredns").touch()
+    monkeypatch.setattr(machines, "MACHINES", tmp_path)
+    kept = {"coredns_program": tmp_path / "coredns", "images_pause_program": tmp_path / "missing"}
+    monkeypatch.setattr(machines, "PROGRAMS", kept)
+    found: list[dict[str, object]] = []
+
+    def run(argv: list[str], failed: str) -> int:
+        found.append(json.loads(Path(argv[4]).read_text(encoding="utf-8")))
+        return 0
+
+    monkeypatch.setattr(machines, "_run", run)
+    words = ["node", "add", "root@192.0.2.23", "--name", "w3", "--set", "minik8s_shard=far"]
+    assert main.main([*words, "--set", "minik8s_offline=no"]) == 0
+    assert main.main([*words, "-i", str(tmp_path)]) == 0
+    here, elsewhere = (tree["all"]["children"]["nodes"]["hosts"]["w3"] for tree in found)  # type: ignore[index]
+    ways = {"ansible_host", "ansible_port", "ansible_user", "ansible_python_interpreter"}
+    assert {name: value for name, value in here.items() if name not in ways} == {
+        "minik8s_offline": "no",
+        "minik8s_shard": "far",
+        "coredns_forward": ["192.0.2.1"],
+        "coredns_program": str(tmp_path / "coredns"),
+    }
+    assert elsewhere.keys() == {*ways, "minik8s_shard"}, "an inventory says by itself what its machines have in common"
 
 
 def test_remove_passes_on_what_was_asked(ran: list[list[str]], tmp_path: Path):
