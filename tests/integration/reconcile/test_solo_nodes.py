@@ -226,25 +226,36 @@ def test_kill_9_leaves_it_and_a_restart_goes_on_without_restarting_a_container(
 def test_ctrl_c_takes_the_node_out_and_its_pods_start_on_the_other(
     plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]
 ):
+    """Replicas start there, a bare pod of the original comes back under its name; a bare one of Kubernetes goes."""
     node, other = nodes
-    template = {"metadata": {"labels": {"app": "moves"}}, "spec": {"containers": [
-        {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}]}}  # fmt: skip
+    container = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}
+    of_pod: JsonObject = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    template = {"metadata": {"labels": {"app": "moves"}}, "spec": of_pod}
     spec = {"replicas": 4, "selector": {"matchLabels": {"app": "moves"}}, "template": template}
     plane.admin.create(REPLICA_SET, {"metadata": {"name": "moves", "namespace": "default"}, "spec": spec})
 
     def running(on: str) -> int:
-        return sum(plane.ready(objects.name(pod)) for pod in plane.pods_on(on))
+        return sum(plane.ready(objects.name(pod)) for pod in plane.pods_on(on) if "ownerReferences" in pod["metadata"])
 
     node.until(lambda: running(node.name) == 2 and running(other.name) == 2)
+    bound = {**of_pod, "nodeName": node.name}  # after the replicas, which the scheduler spreads by what is there
+    plane.admin.create(POD, {"metadata": {"name": "plain", "namespace": "default"}, "spec": bound})
+    metadata = {"name": "original", "namespace": "default", "annotations": {"minik8s.io/dialect": "original"}}
+    old = plane.admin.create(POD, {"metadata": metadata, "spec": bound})
+    node.until(lambda: plane.ready("plain") and plane.ready("original"))
     assert node.stop() == 0, node.log.read_text()[-4000:]
     assert all(objects.name(each) != node.name for each in plane.admin.list(NODE).items)
     assert not any(value for key, value in node.machine.traces().items() if key != "mounts")
     other.until(lambda: running(other.name) == 4)
+    other.until(lambda: objects.uid(plane.pod("original")) != objects.uid(old) and plane.ready("original"))
+    assert plane.pod("original")["spec"]["nodeName"] == other.name
+    assert plane.gone("plain")
     for kind in (POD_ADDRESS, POD_CIDR):
         assert all(objects.spec(each)["nodeName"] != node.name for each in plane.admin.list(kind).items)
     assert all(objects.name(each) != node.name for each in plane.admin.list(LEASE, "kube-node-lease").items)
     node.start()  # the certificate is still good: no token is needed to come back
     node.until(lambda: plane.is_ready(node.name))
+    plane.delete("original", grace_s=0)
     plane.admin.delete(REPLICA_SET, "moves", "default")
     other.until(lambda: plane.pods_on(other.name) == [])
 
