@@ -3,7 +3,8 @@
 A whole cluster on this machine. Each pod has a Service of its own, which refuses while no endpoint is ready. Counted
 from the moment a watch of the API shows the pod Ready to the first answer at the Service's address; between the two
 lie the EndpointSlice controller (its share: until a watch shows the slice with the endpoint), the reconciler, Ansible
-and the node's rules. CPU is what each process of ours took for one pod, from its creation to its removal.
+and the node's rules. CPU is what each process of ours took for one pod, from its creation to its removal. The way back
+is counted likewise: from the moment a watch shows a pod that is not Ready any more, to the first refusal.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
 from minik8s_modules.client.informer import Informer
 from tests.benchmarks.figures import Figure
 from tests.integration.reconcile import conftest as whole_path
-from tests.integration.services.conftest import READY, Cluster, JsonObject, fetch
+from tests.integration.services.conftest import READY, SICK, Cluster, JsonObject, fetch
 
 PODS, P50_MS, P99_MS, GIVE_UP_S, ASKED_EVERY_S = 40, 150.0, 1000.0, 60.0, 0.002
+TURNS, WITHDRAWN_MS = 30, 1000.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -43,6 +45,11 @@ class Times:
             self._times.setdefault(name, time.monotonic())
             self._changed.notify_all()
 
+    def forget(self, name: str) -> None:
+        """Wait for the next time."""
+        with self._changed:
+            self._times.pop(name, None)
+
     def of(self, name: str) -> float:
         """Return when, once it was."""
         with self._changed:
@@ -51,10 +58,10 @@ class Times:
 
 
 class Watched:
-    """When watches of the API showed a pod Ready, and a slice with its endpoint."""
+    """When watches of the API showed a pod Ready, and Ready no more, and a slice with its endpoint."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.ready, self.listed = Times(), Times()
+        self.ready, self.unready, self.listed = Times(), Times(), Times()
         self._informers = [Informer(cluster.admin, POD), Informer(cluster.admin, ENDPOINT_SLICE)]
         for informer, handler in zip(self._informers, (self._on_pod, self._on_slice), strict=True):
             informer.add_handler(handler)
@@ -69,14 +76,21 @@ class Watched:
         for informer in self._informers:
             informer.stop()
 
-    def _on_pod(self, _old: JsonObject | None, new: JsonObject | None) -> None:
-        if new is not None and (objects.condition(new, "Ready") or {}).get("status") == "True":
+    def _on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is not None and is_ready(new):
             self.ready.note(objects.name(new))
+        elif new is not None and old is not None and is_ready(old):
+            self.unready.note(objects.name(new))
 
     def _on_slice(self, _old: JsonObject | None, new: JsonObject | None) -> None:
         for endpoint in (new or {}).get("endpoints") or []:
             if endpoint["conditions"]["ready"] and "targetRef" in endpoint:
                 self.listed.note(endpoint["targetRef"]["name"])
+
+
+def is_ready(pod: JsonObject) -> bool:
+    """Return whether a pod is Ready."""
+    return (objects.condition(pod, "Ready") or {}).get("status") == "True"
 
 
 class Delay(NamedTuple):
@@ -86,14 +100,14 @@ class Delay(NamedTuple):
     reached: float
 
 
-def reached(address: str, name: str) -> float:
-    """Return when the pod answered first."""
+def answered(address: str, answer: str) -> float:
+    """Return when this was the answer first: a pod's name, or "refused"."""
     end = time.monotonic() + GIVE_UP_S
     while time.monotonic() < end:
-        if fetch(address) == name:
+        if fetch(address) == answer:
             return time.monotonic()
         time.sleep(ASKED_EVERY_S)
-    raise AssertionError(f"{name} is not reached at {address}")
+    raise AssertionError(f"no answer {answer!r} at {address}")
 
 
 def delays(cluster: Cluster, watched: Watched) -> Iterator[Delay]:
@@ -102,11 +116,25 @@ def delays(cluster: Cluster, watched: Watched) -> Iterator[Delay]:
         name = f"reached-{number}"
         address = cluster.service(name, {"app": name})
         cluster.web(name, {"app": name}, container={"readinessProbe": READY})
-        answered, ready = reached(address, name), watched.ready.of(name)
-        yield Delay(max(0.0, watched.listed.of(name) - ready) * 1000, max(0.0, answered - ready) * 1000)
+        reached, ready = answered(address, name), watched.ready.of(name)
+        yield Delay(max(0.0, watched.listed.of(name) - ready) * 1000, max(0.0, reached - ready) * 1000)
         cluster.delete(name, grace_s=0)
         # a node has one pass at a time: what takes this pod away is no part of the next one's delay
         cluster.until(partial(cluster.gone, name), GIVE_UP_S)
+
+
+def withdrawals(cluster: Cluster, watched: Watched) -> Iterator[float]:
+    """Yield how many milliseconds the only pod of a Service was still reached, each time it turned unready."""
+    name = "turning"
+    address = cluster.service(name, {"app": name})
+    cluster.web(name, {"app": name}, container={"readinessProbe": SICK})
+    for _ in range(TURNS):
+        answered(address, name)
+        watched.unready.forget(name)
+        cluster.inside(name, "touch", "/tmp/sick")
+        refused = answered(address, "refused")
+        yield max(0.0, refused - watched.unready.of(name)) * 1000
+        cluster.inside(name, "rm", "/tmp/sick")
 
 
 def cpu_s(root: int) -> float:
@@ -145,11 +173,15 @@ def measure() -> Iterator[Figure]:
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         found = list(delays(cluster, watched))
         spent = {name: (cpu_s(pid) - before[name]) * 1000 / len(found) for name, pid in pids.items()}
+        left = list(withdrawals(cluster, watched))
     finally:
         watched.stop()
         cluster.close()
         shutil.rmtree(folder, ignore_errors=True)
     yield from _figures(found, spent)
+    told = f"n={len(left)}, its watch to the first refusal; load {os.getloadavg()[0]:.1f}"
+    yield Figure("unready to out of the rules, p50", statistics.median(left), "ms", WITHDRAWN_MS, told)
+    yield Figure("unready to out of the rules, worst", max(left), "ms", WITHDRAWN_MS, told)
 
 
 def _figures(found: list[Delay], spent: dict[str, float]) -> Iterator[Figure]:

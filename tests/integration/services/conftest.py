@@ -23,6 +23,8 @@ from tests.support.node import SOCKET
 JsonObject = dict[str, Any]
 SERVER = 'mkdir -p /tmp/w && echo "$POD" > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w'
 READY = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+# of a pod that is ready until it has this file
+SICK = {"exec": {"command": ["test", "!", "-e", "/tmp/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
 
 
 class Cluster(whole_path.Cluster):

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import yaml
 
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.cli import planning_commands
-from tests.integration.services.conftest import Cluster, answers, fetch
+from tests.integration.services.conftest import SICK, Cluster, answers, fetch
 from tests.support.node import command
 
-PAIR = {"web-1", "web-2"}
+# Answers each datagram with the pod's name. The image has no program for UDP: this machine's Python is mounted.
+UDP_SERVER = """
+import os, socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("0.0.0.0", 5353))
+while True:
+    client = server.recvfrom(100)[1]
+    server.sendto(os.environ["POD"].encode(), client)
+"""
+INTERPRETER = 'cd /host && ln -s usr/lib usr/lib64 . && exec chroot /host $0 -c "$1"'
 
 
 def pair(cluster: Cluster, app: str) -> set[str]:
@@ -18,6 +35,33 @@ def pair(cluster: Cluster, app: str) -> set[str]:
     for name in names:
         cluster.web(name, {"app": app})
     return names
+
+
+def udp_server(cluster: Cluster, name: str) -> None:
+    """Create a pod labelled ``udp`` that answers with its name over UDP."""
+    folders = sorted({"/usr", sys.base_prefix})
+    mounts = [{"name": f"v{at}", "mountPath": f"/host{path}", "readOnly": True} for at, path in enumerate(folders)]
+    command = ["sh", "-c", INTERPRETER, str(Path(sys.executable).resolve()), UDP_SERVER]
+    volumes = [{"name": f"v{at}", "hostPath": {"path": path}} for at, path in enumerate(folders)]
+    cluster.web(name, {"app": "udp"}, volumes=volumes, container={"command": command, "volumeMounts": mounts})
+
+
+def ask_udp(address: str, port: int, local_port: int = 0) -> str:
+    """Return who answered a datagram, "" for nobody; from ``local_port`` a client is the same one each time."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(1)
+        client.bind(("0.0.0.0", local_port))
+        try:
+            client.connect((address, port))
+            client.send(b"?")
+            return client.recv(100).decode()
+        except OSError:
+            return ""
+
+
+def answered_by(names: set[str], count: int, address: str, port: int, local_port: int = 0) -> bool:
+    """Return whether these and no others answer datagrams."""
+    return {ask_udp(address, port, local_port) for _ in range(count)} == names
 
 
 def test_a_service_is_reached_from_host_other_pod_and_itself(cluster: Cluster) -> None:
@@ -38,6 +82,26 @@ def test_a_service_is_reached_from_host_other_pod_and_itself(cluster: Cluster) -
     assert fetch(cluster.service("idle", {"app": "nobody"})) == "refused"
 
 
+def test_udp_clients_reach_the_pods_and_go_on_when_theirs_is_replaced(cluster: Cluster) -> None:
+    names = {"udp-1", "udp-2"}
+    for name in names:
+        udp_server(cluster, name)
+    ports = [{"port": 53, "targetPort": 5353, "protocol": "UDP"}]
+    address = cluster.service("udp", {"app": "udp"}, type="NodePort", ports=ports)
+    node_port = cluster.admin.get(SERVICE, "udp", "default")["spec"]["ports"][0]["nodePort"]
+    places = [(address, 53), (f"{cluster.node.range}.1", node_port), ("127.0.0.1", node_port)]
+    for place in places:
+        cluster.until(partial(answered_by, names, 20, *place), 60)
+    # clients that never pause: the kernel would remember for ever where it has sent them
+    clients = [(*place, 25353 + at) for at, place in enumerate(places)]
+    assert {ask_udp(*client) for client in clients} <= names
+    for gone in names:
+        cluster.delete(gone)
+    udp_server(cluster, "udp-3")
+    for client in clients:
+        cluster.until(partial(answered_by, {"udp-3"}, 1, *client), 60)
+
+
 def test_equal_names_in_two_namespaces_and_quick_recreation(cluster: Cluster) -> None:
     cluster.admin.create(*cluster.namespace("other"))
     cluster.web("mine", {"app": "same"})
@@ -55,11 +119,10 @@ def test_equal_names_in_two_namespaces_and_quick_recreation(cluster: Cluster) ->
 
 
 def test_a_pod_that_turns_unready_leaves_and_comes_back(cluster: Cluster) -> None:
-    probe = {"exec": {"command": ["test", "!", "-e", "/tmp/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
     names = set()
     for number in (1, 2):
         names.add(f"probed-{number}")
-        cluster.web(f"probed-{number}", {"app": "probed"}, container={"readinessProbe": probe})
+        cluster.web(f"probed-{number}", {"app": "probed"}, container={"readinessProbe": SICK})
     address = cluster.service("probed", {"app": "probed"})
     cluster.until(lambda: set(answers(address, 10)) == names, 60)
     cluster.inside("probed-1", "touch", "/tmp/sick")
@@ -116,3 +179,31 @@ def test_a_container_knows_the_services_there_were_when_it_was_made(cluster: Clu
     assert cluster.container("reader")["restartCount"] == 0
     for name in ("reader", "unlinked"):
         cluster.delete(name, 0)
+
+
+@contextmanager
+def fast_drift(cluster: Cluster) -> Iterator[None]:
+    """Have the reconciler look at the whole node every 30 s, and not every 300 s, while this lasts."""
+    daemon = cluster.daemons["reconcile"]
+    usual = daemon.config.read_text()
+    daemon.stop()
+    daemon.config.write_text(yaml.safe_dump({**yaml.safe_load(usual), "drift": "fast"}))
+    daemon.start()
+    try:
+        yield
+    finally:
+        daemon.stop()
+        daemon.config.write_text(usual)
+        daemon.start()
+
+
+def test_rules_flushed_by_hand_come_back_with_the_next_look_at_the_node(cluster: Cluster) -> None:
+    cluster.web("looked", {"app": "looked"})
+    address = cluster.service("looked", {"app": "looked"})
+    cluster.until(lambda: fetch(address) == "looked", 60)
+    with fast_drift(cluster):
+        # by the first look after its start; then nothing changes, and only looking again can find it
+        for _ in range(2):
+            command("nft", "delete", "table", "ip", f"minik8s_{cluster.node.bridge}")
+            assert fetch(address, timeout_s=1) != "looked"
+            cluster.until(lambda: fetch(address) == "looked", 90)
