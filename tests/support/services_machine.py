@@ -5,6 +5,7 @@
     services_machine.py apply  < options        one pass of the section services; prints its result
     services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}
     services_machine.py ask    < {"from": pod or "", "protocol", "address", "port", "count"}   prints who answered
+    services_machine.py each   < {"places": [[address, port]]}   prints who answered at each, over TCP
     services_machine.py many   < {"plane", "folder", "services", "each", "more"}   loads services, for benchmarks
     services_machine.py first  < {"address", "port", "count"}   times first packets over UDP
     services_machine.py down
@@ -239,6 +240,11 @@ def ask(options):
     return {"counts": counts, "clients": sorted(clients)}
 
 
+def each(options):
+    """Return who answered at each of ``places``."""
+    return [ask_one("TCP", address, port) for address, port in options["places"]]
+
+
 def down(_options):
     """End the servers; their namespaces and links go with them."""
     if not os.path.isdir(os.path.join(HERE, "pods")):
@@ -262,10 +268,8 @@ def main():
         done = subprocess.run(argv, input=json.dumps(options), capture_output=True, text=True, check=True)
         sys.stdout.write(done.stdout)
         return
-    json.dump(
-        {"apply": apply, "pods": pods, "ask": ask, "down": down, "many": many, "first": first}[sys.argv[1]](options),
-        sys.stdout,
-    )
+    commands = {"apply": apply, "pods": pods, "ask": ask, "each": each, "down": down, "many": many, "first": first}
+    json.dump(commands[sys.argv[1]](options), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,13 @@ class LabCluster(Cluster):
             listen_address="0.0.0.0",
             advertise_address=self.here,
             service_cidr=self.node.services,
+            reconciler_client=self._asks_for_plans(),
         )
+
+    def _asks_for_plans(self) -> dict[str, str]:
+        """Return what an API server asks the reconciler with."""
+        made = self.folder / "plans"
+        return {"cert": str(made / "caller.crt"), "key": str(made / "caller.key"), "ca": str(self.plan_ca)}
 
     def _configs(self) -> dict[str, JsonObject]:
         configs = super()._configs()

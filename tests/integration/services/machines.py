@@ -79,6 +79,14 @@ class Machine:
         asked = {"address": address, "port": port, "count": count, "protocol": "TCP", "from": pod}
         return self.call("ask", **asked)["clients"]
 
+    def each(self, places: list[tuple[str, int]]) -> list[str]:
+        """Return who answered at each place, asked once from the machine over TCP."""
+        return list(self.call("each", places=places))
+
+    def lines(self, *argv: str) -> list[str]:
+        """Return the lines that a command prints, one blank between words."""
+        return [" ".join(line.split()) for line in self.shell([*argv]).splitlines()]
+
 
 def entry(address: str, *pods: str, **more: Any) -> JsonObject:
     """Return the entry of a service at port 80 with these pods behind it."""

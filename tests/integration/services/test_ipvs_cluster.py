@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import tempfile
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.cli import planning_commands
 from minik8s_modules.reconcile.services import kubernetes_address
+from tests.integration.services.conftest import SICK
 from tests.integration.services.lab_cluster import NODE, LabCluster
 from tests.lab.lab import Lab
 
@@ -71,6 +74,40 @@ def test_a_back_end_and_a_service_that_go_leave_no_rules(ipvs: LabCluster) -> No
     again = ipvs.service("more", {"app": "less"}, clusterIP=address)
     assert again == address
     ipvs.until(lambda: set(ipvs.ask(place, 4)) == {"stays"}, 60)
+
+
+def test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed(ipvs: LabCluster) -> None:
+    names = {"probed-1", "probed-2"}
+    for name in names:
+        ipvs.web(name, {"app": "probed"}, container={"readinessProbe": SICK})
+    place = f"{ipvs.service('probed', {'app': 'probed'})}:80"
+    ipvs.until(lambda: set(ipvs.ask(place, 2)) == names, 120)
+    ipvs.inside("probed-1", "touch", "/tmp/sick")
+    ipvs.until(lambda: set(ipvs.ask(place, 4)) == {"probed-2"}, 60)
+    ipvs.inside("probed-1", "rm", "/tmp/sick")
+    ipvs.until(lambda: set(ipvs.ask(place, 2)) == names, 60)
+    ipvs.lab.run(NODE, ["ipvsadm", "--clear"])
+    ipvs.lab.run(NODE, ["ip", "link", "del", "minik8s-dummy"])
+    ipvs.lab.run(NODE, ["nft", "delete", "table", "ip", f"minik8s_{ipvs.node.bridge}"])
+    assert not any(place in line for line in ipvs.listing())
+    options = argparse.Namespace(words=[], heal=True, detailed_exitcode=True)
+    assert planning_commands.drift(ipvs.admin, options) == 2
+    ipvs.until(lambda: set(ipvs.ask(place, 2)) == names, 60)
+
+
+def test_equal_names_in_two_namespaces_and_quick_recreation(ipvs: LabCluster) -> None:
+    ipvs.admin.create(*ipvs.namespace("other"))
+    ipvs.web("mine", {"app": "same"})
+    ipvs.web("theirs", {"app": "same"}, namespace="other")
+    mine = ipvs.service("same", {"app": "same"})
+    theirs = f"{ipvs.service('same', {'app': 'same'}, namespace='other')}:80"
+    ipvs.until(lambda: (set(ipvs.ask(f"{mine}:80", 1)), set(ipvs.ask(theirs, 1))) == ({"mine"}, {"theirs"}), 120)
+    ipvs.admin.delete(SERVICE, "same", "default")
+    assert ipvs.service("same", {"app": "same"}, clusterIP=mine) == mine
+    ipvs.until(lambda: set(ipvs.ask(f"{mine}:80", 3)) == {"mine"}, 60)
+    ipvs.admin.delete(SERVICE, "same", "default")
+    ipvs.until(lambda: not any(f"{mine}:80" in line for line in ipvs.listing()), 60)
+    assert set(ipvs.ask(theirs, 2)) == {"theirs"}
 
 
 @pytest.mark.parametrize("skew_s", [3600.0, -3600.0], ids=["ahead", "behind"])

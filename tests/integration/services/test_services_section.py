@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+import math
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -11,6 +14,10 @@ from tests.integration.services.machines import PODS, Machine, entry, namespace,
 from tests.lab.errors import LabNodeFailed
 
 BOTH = {"pod2", "pod3"}
+ASKED, MANY = 600, 300
+AFFINITY_S, AFFINITY_ENDS_S = 3, 60
+KP_01 = ("net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward", "net.ipv4.vs.conntrack")
+LOCALNET = "net.ipv4.conf.mk8s-br0.route_localnet"
 
 
 @pytest.fixture(scope="module", params=["nftables", "nftables on a lab node", "ipvs on a lab node"])
@@ -28,6 +35,21 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
                 made.call("down")
 
 
+def switched_off(machine: Machine) -> tuple[str, ...]:
+    """Set the kernel's switches that a backend sets to 0, which they are once it has run; return their names."""
+    machine.declare()
+    names = KP_01 if machine.mode == "ipvs" else (LOCALNET,)
+    machine.shell(["sysctl", "-w", *(f"{name}=0" for name in names)])
+    return names
+
+
+def state_of(machine: Machine, switches: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return what a pass may change on the machine, by the command that prints it."""
+    told = ["nft list tables", "ip -4 -oneline addr", "ip -4 route show table all", f"sysctl {' '.join(switches)}"]
+    told += ["ipvsadm --save --numeric"] if machine.mode == "ipvs" else []
+    return {command: machine.lines(*command.split()) for command in told}
+
+
 def test_host_other_pod_and_the_pod_itself_reach_a_service(machine: Machine) -> None:
     machine.declare(**{"web:80": entry("100.0.0.2", "pod2", "pod3")})
     for client in ("", *PODS):
@@ -37,6 +59,40 @@ def test_host_other_pod_and_the_pod_itself_reach_a_service(machine: Machine) -> 
             assert abs(seen["pod2"] - seen["pod3"]) <= 1
     # another pod is seen with its own address
     assert machine.clients("100.0.0.2", 80, "pod4") == [PODS["pod4"]]
+
+
+def test_connections_are_spread_evenly(machine: Machine) -> None:
+    machine.declare(**{"web:80": entry("100.0.0.2", *PODS)})
+    seen = machine.ask("100.0.0.2", 80, count=ASKED)
+    assert set(seen) == set(PODS)
+    if machine.mode == "ipvs":
+        assert max(seen.values()) - min(seen.values()) <= 1, seen
+        return
+    # of a fair choice, one run of 5,000 has an endpoint outside of four standard deviations
+    share = 1 / len(PODS)
+    deviation = math.sqrt(ASKED * share * (1 - share))
+    assert all(abs(count - ASKED * share) <= 4 * deviation for count in seen.values()), seen
+
+
+def test_hundreds_of_services_all_over_the_pool_each_lead_to_their_own_endpoint(machine: Machine) -> None:
+    names, pool = list(PODS), ipaddress.IPv4Network(machine.plane["service_cidr"])
+    step = pool.num_addresses // MANY
+    places = [(str(pool[1 + number * step]), 80) for number in range(MANY)]
+    ends = [names[number % len(names)] for number in range(MANY)]
+    loaded = {f"s{at}:80": entry(place[0], ends[at]) for at, place in enumerate(places)}
+    machine.declare(**loaded)
+    assert machine.each(places) == ends
+    for at in (0, MANY // 2, MANY - 1):
+        assert machine.ask(*places[at], pod="pod4") == {ends[at]: 1}
+    assert not machine.pass_(entries=machine.entries)["changed"]
+    # all but the last go
+    machine.declare(**{f"s{MANY - 1}:80": loaded[f"s{MANY - 1}:80"]})
+    assert machine.each(places[-1:]) == ends[-1:]
+    if machine.mode == "ipvs":  # with its address a service has left the machine: nobody is there to refuse
+        left = [line for line in machine.lines("ipvsadm", "-ln") if line.startswith("TCP")]
+        assert left == [f"TCP {places[-1][0]}:80 rr"]
+    else:
+        assert machine.each(places[:-1]) == ["refused"] * (MANY - 1)
 
 
 def test_what_has_no_endpoints_or_no_such_port_is_refused(machine: Machine) -> None:
@@ -91,6 +147,26 @@ def test_clients_stay_with_their_endpoint_until_it_goes(machine: Machine) -> Non
         assert gone not in seen
 
 
+def test_clients_are_free_again_once_they_have_not_asked_for_as_long_as_affinity_lasts(machine: Machine) -> None:
+    def asked(count: int) -> set[str]:
+        return set(machine.ask("100.0.0.2", 53, count=count, protocol="UDP", pod="pod4"))
+
+    if machine.mode == "ipvs":
+        # its persistence lasts no less long than its connections do, of UDP 300 s unless told
+        machine.shell(["ipvsadm", "--set", "0", "0", "1"])
+    try:
+        machine.declare(**{"dns:53": entry("100.0.0.2", *PODS, protocol="UDP", port=53, affinity_s=AFFINITY_S)})
+        # again where a busy machine let more time pass between two requests
+        first = next(seen for _ in range(3) if len(seen := asked(10)) == 1)
+        end = time.monotonic() + AFFINITY_ENDS_S
+        while asked(1) == first:
+            assert time.monotonic() < end, f"still {first}"
+            time.sleep(AFFINITY_S + 1)
+    finally:
+        if machine.mode == "ipvs":
+            machine.shell(["ipvsadm", "--set", "0", "0", "300"])
+
+
 def test_clients_in_the_cluster_stay_with_theirs_at_a_node_port_of_policy_local(machine: Machine) -> None:
     own = {"node_port": 30081, "node_endpoints": [[PODS["pod3"], 8080]], "keep_source": True, "affinity_s": 600}
     machine.declare(**{"web:80": entry("100.0.0.2", *PODS, **own)})
@@ -122,10 +198,13 @@ def test_udp_clients_leave_an_endpoint_that_is_gone(machine: Machine) -> None:
 
 
 def test_check_tells_what_a_run_does_and_a_second_run_finds_nothing(machine: Machine) -> None:
+    switches = switched_off(machine)
     machine.pass_(entries={})
     wanted = {"dataplane": machine.plane, "default/web:80": entry("100.0.0.2", "pod2", "pod3", node_port=30080)}
+    before = state_of(machine, switches)
     told = machine.pass_(entries=wanted, check=True)
-    assert machine.ask("100.0.0.2", 80) != {"pod2": 1}
+    assert state_of(machine, switches) == before
+    assert not BOTH & set(machine.ask("100.0.0.2", 80))
     done = machine.pass_(entries=wanted)
     assert (told["steps"], told["diff"]) == (done["steps"], done["diff"])
     assert done["changed"]
@@ -171,16 +250,36 @@ def test_what_is_wrong_is_an_error_of_its_key_only(machine: Machine) -> None:
     assert "no entry 'dataplane'" in without["errors"]["default/good:80"]["message"]
 
 
+def saved(machine: Machine) -> list[str]:
+    """Return all virtual servers with their destinations, as ``ipvsadm --restore`` takes them."""
+    return machine.lines("ipvsadm", "--save", "--numeric") if machine.mode == "ipvs" else []
+
+
+def foreign_servers(machine: Machine) -> list[str]:
+    """Make virtual servers that no Service can have: another address, no node port, a mark; return all there are."""
+    machine.pass_(entries={})
+    for server in (("-t", "192.0.2.77:80"), ("-t", f"{machine.node_ip}:8080"), ("-f", "7")):
+        machine.shell(["ipvsadm", "-A", *server, "-s", "wlc"])
+        machine.shell(["ipvsadm", "-a", *server, "-r", f"{PODS['pod2']}:8080", "-m", "-w", "3"])
+    return saved(machine)
+
+
 def test_an_empty_set_leaves_nothing_and_others_keep_theirs(machine: Machine) -> None:
     machine.shell(["nft", "add table ip somebody; add chain ip somebody c { type filter hook input priority 7; }"])
+    theirs = foreign_servers(machine) if machine.mode == "ipvs" else []
     machine.declare(**{"web:80": entry("100.0.0.2", "pod2", node_port=30080)})
+    assert not machine.pass_(entries=machine.entries)["changed"]
+    assert set(theirs) <= set(saved(machine))
     assert machine.pass_(entries={})["changed"]
     assert not machine.pass_(entries={})["changed"]
+    assert saved(machine) == theirs
     rules = machine.shell(["nft", "list", "ruleset"])
     assert "somebody" in rules
     assert "minik8s" not in rules
     assert "100.0." not in machine.shell(["ip", "route", "show", "table", "all"])
     machine.shell(["nft", "delete", "table", "ip", "somebody"])
+    if theirs:
+        machine.shell(["ipvsadm", "--clear"])
 
 
 def test_killed_before_any_effect_the_next_run_finishes_the_work(machine: Machine) -> None:
@@ -211,7 +310,11 @@ def test_ipvs_lists_as_the_original_does(machine: Machine) -> None:
             f"-> {PODS[name]}:8080 Masq 1" for name in ("pod2", "pod3")
         ]
     assert "100.0.0.2/32" in machine.shell(["ip", "addr", "show", "dev", "minik8s-dummy"])
-    switches = machine.shell(
-        ["sysctl", "net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward", "net.ipv4.vs.conntrack"]
-    )
-    assert switches.count("= 1") == 3
+
+
+def test_ipvs_sets_the_switches_of_the_kernel_that_the_original_sets(machine: Machine) -> None:
+    if machine.mode != "ipvs":
+        return  # the other backend needs none of them
+    switches = switched_off(machine)
+    machine.declare(**{"web:80": entry("100.0.0.2", "pod2")})
+    assert machine.lines("sysctl", *switches) == [f"{name} = 1" for name in switches]  # KP-01
