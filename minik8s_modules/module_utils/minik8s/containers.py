@@ -109,8 +109,10 @@ class Containers:
             raise KeyFault("RunContainerError", str(error)) from error
 
     def _remove(self, context: Context, step: Step) -> None:
+        name = step.detail.partition(" ")[0]
+        remove_message(context.state_dir, name)  # first: after a kill in between only the container brings us back here
         context.docker.remove(step.data)
-        forget(context.state_dir, context.run_dir, step.detail.partition(" ")[0])
+        forget(context.state_dir, context.run_dir, name)
         pod_cgroup.remove(context.node, step.key.partition("/")[0])  # where this was the last of its pod
         remove_file(stopping_path(context.run_dir, step.data))
 

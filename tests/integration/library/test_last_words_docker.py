@@ -42,6 +42,26 @@ def test_a_container_writes_its_last_words_and_they_go_with_it(node: TestNode):
     assert list(Path(path).parent.iterdir()) == []
 
 
+def test_the_file_goes_with_its_container_when_the_pass_is_killed_between(node: TestNode, monkeypatch):
+    pod = node.pod()
+    uid = pod["pod"]["uid"]
+    node.run("sandboxes", {uid: pod})
+    entry = node.container(pod, message=MESSAGE, entrypoint=["true"])
+    told = node.run("containers", {f"{uid}/app": entry})["status"][f"{uid}/app"]
+    remove = node.docker.remove
+
+    def removed_and_killed(container: str) -> None:
+        remove(container)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.docker, "remove", removed_and_killed)
+        with pytest.raises(KeyboardInterrupt):
+            node.run("containers", {})
+    node.run("containers", {})
+    assert not Path(message_file(node.state_dir, told["name"])).exists()
+
+
 def test_a_container_made_without_the_file_is_left_alone(node: TestNode):
     pod = node.pod()
     uid = pod["pod"]["uid"]
