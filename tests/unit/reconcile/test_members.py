@@ -121,12 +121,12 @@ def test_a_node_that_leaves_is_not_registered_again(machines: Machines):
 
 
 def test_a_deleted_node_is_registered_again_only_when_its_machine_answers(machines: Machines):
+    cidr = machines.api.get(NODE, "n2")["spec"]["podCIDR"]
     machines.reachable.remove("n2")
     machines.api.delete(NODE, "n2")
     machines.run("d", "n1")
     until(lambda: machines.phase("d") == "Running")
     assert not machines.exists("n2")
-    cidr = "10.244.1.0/24"
     machines.reachable.add("n2")
     until(lambda: machines.exists("n2"))
     assert machines.api.get(NODE, "n2")["spec"]["podCIDR"] == cidr
