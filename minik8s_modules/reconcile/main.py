@@ -46,7 +46,7 @@ PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OWN_SHARD = "node."
 """What the shard of a node's own reconciler begins with (solo_configs.py)."""
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
-"""Of full observations of every node."""
+"""Seconds between two full observations of a node, by ``drift``."""
 _JITTER = 0.2
 _FENCED_PAUSE_S = 5.0
 _INVENTORY_CHECK_S = 2.0

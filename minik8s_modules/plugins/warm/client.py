@@ -34,7 +34,7 @@ sys.modules[{name!r}] = calls = types.ModuleType({name!r})
 exec(compile({calls!r}, "calls.py", "exec"), calls.__dict__)
 exec(compile({server!r}, "server.py", "exec"), globals())
 """
-IDLE_S = 30.0  # after its last item the interpreter exits
+IDLE_S = 30.0  # after its last call, until the interpreter exits
 
 
 class Result(NamedTuple):

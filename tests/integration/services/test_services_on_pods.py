@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.cli import planning_commands
 from tests.integration.services.conftest import SICK, Cluster, answers, fetch
 from tests.support.node import command
+from tests.support.services_machine import ask_one
 
 # Answers each datagram with the pod's name. The image has no program for UDP: this machine's Python is mounted.
 UDP_SERVER = """
@@ -46,22 +46,9 @@ def udp_server(cluster: Cluster, name: str) -> None:
     cluster.web(name, {"app": "udp"}, volumes=volumes, container={"command": command, "volumeMounts": mounts})
 
 
-def ask_udp(address: str, port: int, local_port: int = 0) -> str:
-    """Return who answered a datagram, "" for nobody; from ``local_port`` a client is the same one each time."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.settimeout(1)
-        client.bind(("0.0.0.0", local_port))
-        try:
-            client.connect((address, port))
-            client.send(b"?")
-            return client.recv(100).decode()
-        except OSError:
-            return ""
-
-
 def answered_by(names: set[str], count: int, address: str, port: int, local_port: int = 0) -> bool:
-    """Return whether these and no others answer datagrams."""
-    return {ask_udp(address, port, local_port) for _ in range(count)} == names
+    """Return whether these and no others answer datagrams; from ``local_port`` a client is the same one each time."""
+    return {ask_one("UDP", address, port, local_port) for _ in range(count)} == names
 
 
 def test_a_service_is_reached_from_host_other_pod_and_itself(cluster: Cluster) -> None:
@@ -94,7 +81,7 @@ def test_udp_clients_reach_the_pods_and_go_on_when_theirs_is_replaced(cluster: C
         cluster.until(partial(answered_by, names, 20, *place), 60)
     # clients that never pause: the kernel would remember for ever where it has sent them
     clients = [(*place, 25353 + at) for at, place in enumerate(places)]
-    assert {ask_udp(*client) for client in clients} <= names
+    assert {ask_one("UDP", *client) for client in clients} <= names
     for gone in names:
         cluster.delete(gone)
     udp_server(cluster, "udp-3")
