@@ -22,7 +22,8 @@ TOGETHER = {
     "docker": [
         f"integration/{room}"
         for room in ("executor", "reconcile", "streams", "library", "services", "gateway", "naming", "ansible")
-    ],
+    ]
+    + ["attacks/containers"],
     "resilience": ["machines/resilience"],
     "membership": ["machines/membership"],
     "installed": ["e2e"],
