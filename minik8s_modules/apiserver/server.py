@@ -31,6 +31,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from minik8s_modules.apiserver.settings import Settings, TlsFiles
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.tls import server_context
 
 HEAD_S = 10.0
 REQUEST_S = 60.0
@@ -86,13 +87,8 @@ class TlsContext:
 
 
 def make_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return a server context: TLS 1.2 and later; a client certificate is optional but, if given, checked."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(files.cert, files.key)
-    context.load_verify_locations(cafile=files.ca)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
+    """Return a server context: a client certificate is optional but, if given, checked."""
+    return server_context(files.cert, files.key, files.ca, clients=ssl.CERT_OPTIONAL)
 
 
 def raise_file_limit() -> None:

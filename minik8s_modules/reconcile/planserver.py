@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.tls import server_context
 from minik8s_modules.reconcile.hypothesis import Question, parse_question
 
 log = logging.getLogger(__name__)
@@ -89,15 +90,10 @@ class _Server(ThreadingHTTPServer):
 
 
 def _context(files: PlanFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
     try:
-        context.load_cert_chain(files.cert, files.key)
-        context.load_verify_locations(files.client_ca)
-    except (OSError, ssl.SSLError) as error:
+        return server_context(files.cert, files.key, files.client_ca)
+    except OSError as error:
         raise ConfigurationError(f"plan: certificate, key or client_ca cannot be used: {error}") from error
-    return context
 
 
 class _Handler(BaseHTTPRequestHandler):

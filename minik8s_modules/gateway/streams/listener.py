@@ -27,6 +27,7 @@ from minik8s_modules.api.errors import (
     TooManyRequests,
 )
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.tls import server_context
 from minik8s_modules.gateway.streams import commands, forwarding, logs
 from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, Connection
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused
@@ -221,12 +222,7 @@ _HANDLERS: Mapping[str, Handler] = {
 
 
 def _context(files: StreamFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
     try:
-        context.load_cert_chain(files.cert, files.key)
-        context.load_verify_locations(files.client_ca)
-    except (OSError, ssl.SSLError) as error:
+        return server_context(files.cert, files.key, files.client_ca)
+    except OSError as error:
         raise ConfigurationError(f"streams: certificate, key or client_ca cannot be used: {error}") from error
-    return context

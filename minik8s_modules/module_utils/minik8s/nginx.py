@@ -28,6 +28,7 @@ FOLDERS = ("", HOSTS, "tmp")
 PROGRAM = "/usr/sbin/nginx"
 STAGE = "nginx-check-"
 CHECK_S = 10.0
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # what base/tls.py has, for every host; of TLS 1.2 alone
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 Tree = dict[str, str]
 
@@ -50,6 +51,7 @@ def main_text(config: Mapping[str, Any], *, root: bool = True) -> str:
         "    server_tokens off;\n    access_log off;\n    client_max_body_size 0;\n    proxy_http_version 1.1;\n"
         "    server_names_hash_bucket_size 256;\n    server_names_hash_max_size 8192;\n"
         "    default_type text/html;\n"
+        f"    ssl_protocols TLSv1.2 TLSv1.3;\n    ssl_ciphers {CIPHERS};\n"
         "    map $http_upgrade $minik8s_connection { default upgrade; '' ''; }\n"
         f"    include {HOSTS}/*.conf;\n"
         f"    server {{\n        listen {config['http_port']};\n        server_name minik8s.invalid;\n"
