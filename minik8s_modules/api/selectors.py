@@ -1,22 +1,19 @@
-"""Label and field selectors, as they stand in query strings and in objects.
+"""Label selectors, as they stand in query strings and in objects; field selectors are in ``field_selectors.py``.
 
-Both parse once and match many times. Label grammar: ``a=b``, ``a==b``, ``a!=b``, ``a in (b,c)``, ``a notin (b,c)``,
-``a``, ``!a``, ``a>1``, ``a<1``, joined by commas (k8s.io/apimachinery ``labels/selector.go``). Field selectors know
-``=``, ``==`` and ``!=`` on the fields Kubernetes supports for the kind; any other is refused, because a selector that
-matches by accident deletes by accident.
+They are parsed once and match many times. Grammar: ``a=b``, ``a==b``, ``a!=b``, ``a in (b,c)``, ``a notin (b,c)``,
+``a``, ``!a``, ``a>1``, ``a<1``, joined by commas (k8s.io/apimachinery ``labels/selector.go``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.kinds import Kind
-from minik8s_modules.api.objects import JsonObject, dig
+from minik8s_modules.api.objects import JsonObject
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|<|>|[^\s=!,()<>]+)")
 _KEY = re.compile(
@@ -184,126 +181,6 @@ def from_map(selector: Mapping[str, str] | None) -> LabelSelector:
     if not selector:
         return NOTHING
     return LabelSelector(tuple(Requirement(key, "in", frozenset({value})) for key, value in selector.items()))
-
-
-def _path(*path: str) -> Callable[[JsonObject], str]:
-    def read(obj: JsonObject) -> str:
-        value = dig(obj, *path)
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return "" if value is None else str(value)
-
-    return read
-
-
-def _flag(*path: str) -> Callable[[JsonObject], str]:
-    return lambda obj: "true" if dig(obj, *path) else "false"
-
-
-def _count(*path: str) -> Callable[[JsonObject], str]:
-    return lambda obj: str(dig(obj, *path) or 0)
-
-
-def _fields(*names: str) -> dict[str, Callable[[JsonObject], str]]:
-    return {name: _path(*name.split(".")) for name in names}
-
-
-_COMMON = _fields("metadata.name", "metadata.namespace")
-_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_REGARDING = {f"regarding.{name}": _path("regarding", name) for name in _INVOLVED}
-_FIELDS: Mapping[tuple[str, str], dict[str, Callable[[JsonObject], str]]] = {
-    ("", "Pod"): {
-        **_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
-        **_fields("status.phase", "status.podIP", "status.nominatedNodeName"),
-        "spec.hostNetwork": _flag("spec", "hostNetwork"),
-        "status.podIPs": _path("status", "podIP"),
-    },
-    ("", "Event"): {
-        **_fields(*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "type"),
-        "source": lambda obj: str(dig(obj, "source", "component") or dig(obj, "reportingComponent") or ""),
-    },
-    ("events.k8s.io", "Event"): {
-        **_REGARDING,
-        **_fields("reason", "type", "reportingController"),
-    },
-    ("", "Node"): {"spec.unschedulable": _flag("spec", "unschedulable")},
-    ("", "Secret"): _fields("type"),
-    ("", "Namespace"): {**_fields("status.phase"), "name": _path("metadata", "name")},
-    ("", "Service"): _fields("spec.clusterIP", "spec.type"),
-    ("apps", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
-    ("", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
-    ("batch", "Job"): {"status.successful": _count("status", "succeeded")},
-    ("certificates.k8s.io", "CertificateSigningRequest"): _fields("spec.signerName"),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
-    """One condition on one field."""
-
-    field: str
-    negated: bool
-    value: str
-    read: Callable[[JsonObject], str]
-
-    def matches(self, obj: JsonObject) -> bool:
-        """Return whether the object's field is (or with ``negated`` is not) the value; an absent field is ""."""
-        return (self.read(obj) == self.value) != self.negated
-
-
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
-    """All requirements must be met; without any it matches everything."""
-
-    requirements: tuple[FieldRequirement, ...] = ()
-
-    def matches(self, obj: JsonObject) -> bool:
-        """Return whether the object meets every requirement."""
-        return all(requirement.matches(obj) for requirement in self.requirements)
-
-    @property
-    def empty(self) -> bool:
-        """Return whether everything matches."""
-        return not self.requirements
-
-    def exact(self, field: str) -> str | None:
-        """Return the value that ``field`` must have, or None when the selector does not say it."""
-        found = (r.value for r in self.requirements if r.field == field and not r.negated)
-        return next(found, None)
-
-
-def selectable_fields(kind: Kind) -> dict[str, Callable[[JsonObject], str]]:
-    """Return the fields that selectors of this kind may name, each with the function that reads it as text."""
-    return {**_COMMON, **_FIELDS.get(kind.id, {})}
-
-
-def parse_field_selector(kind: Kind, text: str) -> FieldSelector:
-    """Return the selector ``text`` (a ``fieldSelector`` query parameter) says; "" matches everything.
-
-    Raises:
-        BadRequest: the text is no selector, or names a field that cannot be selected by for this kind.
-    """
-    return FieldSelector(tuple(_field_requirement(kind, term) for term in _terms(text)))
-
-
-def _terms(text: str) -> list[str]:
-    return [term.strip() for term in re.split(r"(?<!\\),", text) if term.strip()]
-
-
-def _field_requirement(kind: Kind, term: str) -> FieldRequirement:
-    field, operator, value = _split(term)
-    read = selectable_fields(kind).get(field)
-    if read is None:
-        raise BadRequest(f"field label not supported: {field}")
-    return FieldRequirement(field, operator == "!=", re.sub(r"\\([\\,=])", r"\1", value), read)
-
-
-def _split(term: str) -> tuple[str, str, str]:
-    match = re.fullmatch(r"([^=!]*)(!=|==|=)(.*)", term)
-    if match is None:
-        raise BadRequest(f"invalid selector: '{term}'; can't understand '{term}'")
-    field, operator, value = match.groups()
-    return field.strip(), operator, value.strip()
 
 
 def describe(selector: Any) -> str:

@@ -38,9 +38,9 @@ from minik8s_modules.apiserver.backend import Backend, unavailable
 from minik8s_modules.apiserver.bootstrap_tokens import NOBODY, is_open
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.impersonation import acting
-from minik8s_modules.apiserver.node_access import NODES
 from minik8s_modules.apiserver.priority import LISTS, level_of
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
+from minik8s_modules.apiserver.selection import MANY, select, whole
 from minik8s_modules.apiserver.target import Target, parse, unserved, verb_of
 from minik8s_modules.apiserver.tokens import Tokens
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
@@ -287,12 +287,15 @@ def _resource_routes(app: Flask, services: Services) -> None:
         user: User = environ[ACTING]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
         environ[_LABELS], environ[VERB] = (asked.verb, asked.resource), asked.verb
-        if NODES in user.groups:
-            asked = asked._replace(fields=request.args.get("fieldSelector", ""))
-        _authorize(services.access, user, asked, target.kind)
+        try:
+            selection = select(target, request.args) if verb in MANY else whole(target)
+        except BadRequest:
+            _authorize(services.access, user, asked, target.kind)  # a selector nobody can read gives nobody rights
+            raise
+        _authorize(services.access, user, selection.asked(asked), target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
-        call = Call(services, request, target, user)
+        call = Call(services, request, target, user, selection)
         if services.priority is None:
             return VERBS[verb](call)
         level = _level(user, verb, target)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from minik8s_modules.api.field_selectors import EVERYTHING, FieldSelector
+
 
 class Attributes(NamedTuple):
     """One request: ``resource`` is the plural, with ``/subresource`` if there is one; or ``path`` alone.
 
-    ``fields`` is the fieldSelector of a list or watch; only nodes are authorized by it.
+    ``fields`` is what a list or watch is restricted to: the very selector that is applied to its objects, so that who
+    is allowed to see what it selects sees nothing else. Only nodes are authorized by it; for everybody else ``name`` is
+    the name it requires, if any.
     """
 
     verb: str
@@ -17,7 +21,7 @@ class Attributes(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
-    fields: str = ""
+    fields: FieldSelector = EVERYTHING
 
 
 class Named(NamedTuple):

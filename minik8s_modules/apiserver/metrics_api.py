@@ -21,7 +21,7 @@ from minik8s_modules.api.kinds import LEASE, NODE, NODE_METRICS, POD, POD_METRIC
 from minik8s_modules.apiserver import gateways, pod_streams
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways
-from minik8s_modules.apiserver.selection import select
+from minik8s_modules.apiserver.selection import Selection, select
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.store.cached import CachedObject
@@ -35,17 +35,14 @@ _READ = 256 * 1024
 _REQUEST = b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n"
 
 
-def listed(
-    backend: Backend, reach: Gateways | None, target: Target, arguments: Mapping[str, str]
-) -> list[CachedObject]:
-    """Return the metrics objects a list asks for, ordered by key.
+def listed(backend: Backend, reach: Gateways | None, selection: Selection) -> list[CachedObject]:
+    """Return the metrics objects of a selection, ordered by key.
 
     Raises:
         ServiceUnavailable: no gateway tells any.
     """
     usage = collected(backend, reach)
-    selection = select(target, arguments)
-    found = _nodes(backend, usage) if target.kind is NODE_METRICS else _pods(backend, usage)
+    found = _nodes(backend, usage) if selection.kind is NODE_METRICS else _pods(backend, usage)
     return [each for each in found if each.key.startswith(selection.prefix) and selection.matches(each)]
 
 
@@ -57,7 +54,7 @@ def one(backend: Backend, reach: Gateways | None, target: Target) -> CachedObjec
         ServiceUnavailable: no gateway tells any.
     """
     key = target.kind.key(target.namespace, target.name)
-    found = next((each for each in listed(backend, reach, target, {}) if each.key == key), None)
+    found = next((each for each in listed(backend, reach, select(target, {})) if each.key == key), None)
     if found is None:
         raise NotFound(target.kind, target.name)
     return found

@@ -115,7 +115,7 @@ class NodeAuthorizer:
     def _own(self, node: str, asked: Attributes) -> bool:
         verbs, selector = _OWN.get((asked.group, asked.resource), (frozenset(), ""))
         if asked.verb in _MANY:
-            return bool(selector) and f"{selector}={node}" in asked.fields.replace("==", "=").split(",")
+            return bool(selector) and asked.fields.requires(selector, node)
         if asked.verb not in verbs:
             return False
         if asked.resource.startswith(NODE.plural):
@@ -131,7 +131,7 @@ class NodeAuthorizer:
             fits = (plural, subresource, asked.verb) == ("serviceaccounts", "token", "create")
         else:
             fits = asked.verb in _ONE or (asked.verb in _MANY and plural != "serviceaccounts")
-        wanted = asked.name or _selected_name(asked.fields)
+        wanted = asked.name
         if not fits or not wanted:
             return False
         if plural == CONFIG_MAP.plural and (asked.namespace, wanted) in _SHARED:
@@ -144,11 +144,6 @@ class NodeAuthorizer:
         """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""
         ingresses = (item.object for item in self._cache.list(f"{INGRESS.prefix}{namespace}/").items)
         return any(tls.get("secretName") == secret for one in ingresses for tls in spec(one).get("tls") or [])
-
-
-def _selected_name(fields: str) -> str:
-    terms = [term.partition("=") for term in fields.replace("==", "=").split(",")]
-    return next((value for field, _, value in terms if field == "metadata.name"), "")
 
 
 # --- admission ------------------------------------------------------------------------------------

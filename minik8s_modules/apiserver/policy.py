@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.api import rbac
+from minik8s_modules.api.field_selectors import EVERYTHING
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
 from minik8s_modules.api.objects import JsonObject, name, namespace
 from minik8s_modules.api.rbac import Rule
@@ -107,7 +108,8 @@ class Rbac:
 
     def why(self, user: User, asked: Attributes) -> str:
         """Return which binding allows the request; "" when none does."""
-        return self.policy().decide(user.name, user.groups, asked)
+        # roles know no selectors: what differs in them alone is one decision
+        return self.policy().decide(user.name, user.groups, asked._replace(fields=EVERYTHING))
 
     def rules(self, user: User, space: str) -> list[Rule]:
         """Return all rules a user has in a namespace, "" at the cluster scope."""

@@ -50,7 +50,7 @@ from minik8s_modules.apiserver.negotiation import Form, form
 from minik8s_modules.apiserver.pod_streams import STREAMED
 from minik8s_modules.apiserver.priority import Priority
 from minik8s_modules.apiserver.reconcilers import Reconcilers
-from minik8s_modules.apiserver.selection import select
+from minik8s_modules.apiserver.selection import Selection
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.apiserver.tokens import TOKEN_REQUEST, Tokens
 from minik8s_modules.apiserver.watchers import HEAD, Join, chunk, take_socket
@@ -72,12 +72,13 @@ class Services(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One authorized request."""
+    """One authorized request; ``selection`` is what was authorized of a list, watch or deletecollection."""
 
     services: Services
     request: Request
     target: Target
     user: User
+    selection: Selection
 
     @property
     def backend(self) -> Backend:
@@ -149,9 +150,9 @@ def list_(call: Call) -> Response:
     """Answer with a list."""
     wanted = call.form()
     if call.target.kind.group == metrics_api.GROUP:
-        found = metrics_api.listed(call.backend, _gateways(call), call.target, call.arguments)
+        found = metrics_api.listed(call.backend, _gateways(call), call.selection)
         return responses.raw(presenting.many(call.target.kind, wanted, found, {}, call.backend.clock.now()))
-    listing = reading.list_objects(call.backend, select(call.target, call.arguments), call.arguments)
+    listing = reading.list_objects(call.backend, call.selection, call.arguments)
     now = call.backend.clock.now()
     return responses.raw(presenting.many(call.target.kind, wanted, listing.items, listing.meta, now))
 
@@ -162,8 +163,7 @@ def _gateways(call: Call) -> Gateways | None:
 
 def watch(call: Call) -> Response:
     """Hand the connection to the hub, or answer at once that the history is gone."""
-    arguments = call.arguments
-    selection = select(call.target, arguments)
+    arguments, selection = call.arguments, call.selection
     stream = watching.EventStream(selection, call.form(), call.backend.clock)
     timeout_s, bookmarks = watching.timeout_s(arguments), watching.wants_bookmarks(arguments)
     start = watching.begin(call.backend, selection, stream, arguments)
@@ -294,8 +294,7 @@ def delete(call: Call) -> Response:
 def delete_collection(call: Call) -> Response:
     """Delete all selected objects and answer with their list."""
     form_wanted, options = call.form(), call.options()
-    selection = select(call.target, call.arguments)
-    items = deleting.delete_collection(call.backend, selection, _delete_options(call), options)
+    items = deleting.delete_collection(call.backend, call.selection, _delete_options(call), options)
     meta: JsonObject = {"resourceVersion": str(call.backend.cache.revision)}
     body = presenting.many(call.target.kind, form_wanted, items, meta, call.backend.clock.now())
     return responses.raw(body, 200, options.warnings)

@@ -46,7 +46,7 @@ class EventStream:
         self._kind: Kind = selection.kind
         self.resource = selection.kind.prefix
         self.topic = selection.prefix
-        self.key: Hashable = (self._kind.group, self._kind.kind, selection.text, form)
+        self.key: Hashable = (selection, form)
 
     def encode(self, event: CacheEvent) -> bytes:
         """Return the event as this stream's watchers see it; an object that stops matching is DELETED."""

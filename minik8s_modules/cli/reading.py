@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import EVENT, NODE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import describing, output, printing, watching
@@ -271,7 +272,7 @@ def _node(client: ApiClient, name: str) -> JsonObject | None:
 def events_of(client: ApiClient, obj: JsonObject) -> list[JsonObject]:
     """Return the Events whose involvedObject is ``obj``, oldest first; [] where they may not be read."""
     metadata = obj["metadata"]
-    selector = f"involvedObject.name={metadata['name']},involvedObject.uid={metadata.get('uid', '')}"
+    selector = exactly(involvedObject__name=metadata["name"], involvedObject__uid=metadata.get("uid", ""))
     try:
         found = client.list(EVENT, metadata.get("namespace", ""), field_selector=selector).items
     except StatusError:

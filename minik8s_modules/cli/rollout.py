@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.apply import LAST_APPLIED
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import (
     CONTROLLER_REVISION,
     DAEMON_SET,
@@ -244,7 +245,7 @@ class _Following:
         kind, namespace, name = place
         labels = objects.spec(obj).get("selector", {}).get("matchLabels") or {}
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
-        self._own = Informer(client, kind, namespace, field_selector=f"metadata.name={name}")
+        self._own = Informer(client, kind, namespace, field_selector=exactly(metadata__name=name))
         self._sets = Informer(client, REPLICA_SET, namespace, label_selector=selector)
         self._pods = Informer(client, POD, namespace, label_selector=selector)
         self._screen = _Screen()

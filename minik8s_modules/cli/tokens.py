@@ -21,6 +21,7 @@ from minik8s_modules.api.bootstrap_tokens import (
     token_of,
 )
 from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
@@ -109,7 +110,7 @@ def join_command(client: ApiClient, token: BootstrapToken) -> str:
 
 def listing(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the tokens."""
-    found = client.list(SECRET, NAMESPACE, field_selector=f"type={SECRET_TYPE}").items
+    found = client.list(SECRET, NAMESPACE, field_selector=exactly(type=SECRET_TYPE)).items
     header = [] if options.no_headers else ["TOKEN", "TTL", "EXPIRES", "USED", "DESCRIPTION"]
     print(output.aligned(header, list(rows(found, datetime.now(UTC))), output.Paint()))
     return 0

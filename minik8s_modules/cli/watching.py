@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from minik8s_modules.api.errors import Expired
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output, printing
 from minik8s_modules.cli.printing import Form, TableStyle
@@ -43,7 +44,7 @@ def _events(
     client: ApiClient, place: Place, options: argparse.Namespace, headers: dict[str, str]
 ) -> Iterator[WatchEvent]:
     """Yield changes; a watch that the server ends goes on where it stopped, one that is too old begins anew."""
-    selector = f"metadata.name={place.name}" if place.name else options.field_selector
+    selector = exactly(metadata__name=place.name) if place.name else options.field_selector
     query = {"watch": "true", "labelSelector": options.selector, "fieldSelector": selector, "timeoutSeconds": TIMEOUT_S}
     path = resource_path(place.kind, place.namespace)
     if place.name:

@@ -18,6 +18,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Expired, NotFound
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
@@ -328,7 +329,7 @@ def _watched(
     client: ApiClient, wanted: Wanted, manner: Manner, conditions: Sequence[Condition], deadline: float
 ) -> Unready | None:
     """List the object, then follow its changes until it will do, the watch ends, or it is hopeless."""
-    selector = f"metadata.name={wanted.name}"
+    selector = exactly(metadata__name=wanted.name)
     page = client.list(wanted.kind, wanted.namespace, field_selector=selector)
     found = _verdict(page.items[0] if page.items else None, manner, conditions)
     left_s = deadline - time.monotonic()

@@ -15,6 +15,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, Expired, NotFound, StatusError
+from minik8s_modules.api.field_selectors import Term, terms
 from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.propagation import with_policy
@@ -320,13 +321,11 @@ def _merged(old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
 def _selected(key: _Id, obj: JsonObject, kind: Kind, namespace: str, fields: str) -> bool:
     if key[:2] != (kind.group, kind.plural) or (namespace and key[2] != namespace):
         return False
-    return all(_matches(obj, term) for term in fields.split(",") if term)
+    return all(_matches(obj, term) for term in terms(fields))
 
 
-def _matches(obj: JsonObject, term: str) -> bool:
-    path, operator, wanted = term.partition("!=" if "!=" in term else "=")
-    value = objects.dig(obj, *path.split(".")) or ""
-    return bool((value == wanted) == (operator == "="))
+def _matches(obj: JsonObject, term: Term) -> bool:
+    return ((objects.dig(obj, *term.field.split(".")) or "") == term.value) != term.negated
 
 
 def passing_error(message: str = "try again") -> StatusError:

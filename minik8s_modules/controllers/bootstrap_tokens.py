@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import bootstrap_tokens, objects
 from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, NAMESPACE, PREFIX, SECRET_TYPE
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
@@ -76,7 +77,7 @@ class TokenController:
         self._client, self._authorities = client, authorities
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue(self._clock)
-        self._tokens = Informer(client, SECRET, NAMESPACE, f"type={SECRET_TYPE}", clock=self._clock)
+        self._tokens = Informer(client, SECRET, NAMESPACE, exactly(type=SECRET_TYPE), clock=self._clock)
         self._tokens.add_handler(self._on_token)
         self._stop = threading.Event()
         self._workers = Workers(self._queue, self.sync, "tokens")

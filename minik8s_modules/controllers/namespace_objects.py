@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, SystemClock
@@ -56,7 +57,7 @@ class NamespaceObjects:
         clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._namespaces = Informer(client, NAMESPACE, clock=clock)
-        self._objects = Informer(client, kind, field_selector=f"metadata.name={name}", clock=clock)
+        self._objects = Informer(client, kind, field_selector=exactly(metadata__name=name), clock=clock)
         self._namespaces.add_handler(lambda old, new: self._queue.add(objects.name(new or old or {})))
         self._objects.add_handler(lambda old, new: self._queue.add(objects.namespace(new or old or {})))
         self._workers = Workers(self._queue, self.sync, f"{kind.plural}/{name}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.api.pod_references import is_mirror
@@ -276,7 +277,7 @@ class ShardService:
         self.loop.kick()
 
     def _cache(self, kind: Kind, namespace: str, name: str) -> Informer:
-        return Informer(self._outside.api, kind, namespace, f"metadata.name={name}" if name else "")
+        return Informer(self._outside.api, kind, namespace, exactly(metadata__name=name) if name else "")
 
     def _pod(self, uid: str) -> JsonObject | None:
         told = next(iter(self._pods.by_index("uid", uid)), None)
@@ -316,4 +317,4 @@ _POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {
 
 def _selector(names: tuple[str, ...]) -> str:
     """Return the field selector of the shard's pods; selectors know no sets, so many nodes mean all bound pods."""
-    return f"spec.nodeName={names[0]}" if len(names) == 1 else "spec.nodeName!="
+    return exactly(spec__nodeName=names[0]) if len(names) == 1 else "spec.nodeName!="

@@ -8,13 +8,21 @@ import time
 from typing import Any
 
 from tests.support.apiserver import ApiServerProcess
+from tests.support.pki import Certificate
 
 
 class ApiWatch:
-    """An open watch; ``next`` returns (type, object)."""
+    """An open watch of ``client``, else of the administrator; ``next`` returns (type, object)."""
 
-    def __init__(self, server: ApiServerProcess, path: str, headers: dict[str, str] | None = None) -> None:
-        self._connection = server.connection(timeout_s=10.0)
+    def __init__(
+        self,
+        server: ApiServerProcess,
+        path: str,
+        headers: dict[str, str] | None = None,
+        *,
+        client: Certificate | None = None,
+    ) -> None:
+        self._connection = server.connection(client, timeout_s=10.0)
         joiner = "&" if "?" in path else "?"
         began = time.monotonic()
         self._connection.request("GET", f"{path}{joiner}watch=true", headers=headers or {})

@@ -18,9 +18,10 @@ from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.dialect import to_canonical
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.field_selectors import parse_field_selector, selectable_fields
 from minik8s_modules.api.kinds import KINDS, POD
 from minik8s_modules.api.patch import json_patch, strategic_merge
-from minik8s_modules.api.selectors import parse_field_selector, parse_label_selector, selectable_fields
+from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.api.strategy import graceful_deletion, prepare_create, prepare_update
 from minik8s_modules.api.tables import table_columns, table_row
 from minik8s_modules.api.validation import validate_create, validate_update, warnings

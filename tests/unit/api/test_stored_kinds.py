@@ -9,6 +9,7 @@ import pytest
 from minik8s_modules.api import schema
 from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.field_selectors import parse_field_selector
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CONTROLLER_REVISION,
@@ -29,7 +30,6 @@ from minik8s_modules.api.kinds import (
     RESOURCE_QUOTA,
     STATEFUL_SET,
 )
-from minik8s_modules.api.selectors import parse_field_selector
 from minik8s_modules.api.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
