@@ -8,12 +8,12 @@ its range of addresses stays claimed (``pod_cidrs.py``). Without the annotation,
 from __future__ import annotations
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.mirror_pods import is_mirror
 from minik8s_modules.api.objects import JsonObject
 
 LEAVING = "minik8s.io/leaving"
 ASKED, READY, DEPARTED = "asked", "ready", "departed"
 _DIALECT, _ORIGINAL = "minik8s.io/dialect", "original"
-_MIRROR = "kubernetes.io/config.mirror"
 
 
 def leaving(node: JsonObject) -> str:
@@ -27,6 +27,6 @@ def comes_back(pod: JsonObject) -> bool:
     Source: behaviour of the original, S-19; nobody else would make it again, and Kubernetes' bare pods just go.
     """
     marks = objects.annotations(pod)
-    if marks.get(_DIALECT) != _ORIGINAL or _MIRROR in marks or objects.controller_of(pod) is not None:
+    if marks.get(_DIALECT) != _ORIGINAL or is_mirror(pod) or objects.controller_of(pod) is not None:
         return False
     return not objects.is_deleting(pod) and objects.status(pod).get("phase") not in {"Succeeded", "Failed"}

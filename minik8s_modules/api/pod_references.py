@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minik8s_modules.api.objects import JsonObject, dig, every_container, spec
-
-MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a pod that shows a static one; what it holds is the static pod's UID."""
+from minik8s_modules.api.objects import JsonObject, every_container, spec
 
 
 class Reference(NamedTuple):
@@ -16,11 +13,6 @@ class Reference(NamedTuple):
 
     plural: str
     name: str
-
-
-def is_mirror(pod: JsonObject) -> bool:
-    """Return whether the pod only mirrors a static one."""
-    return MIRROR in (dig(pod, "metadata", "annotations") or {})
 
 
 def references(pod: JsonObject) -> frozenset[Reference]:

@@ -18,7 +18,8 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE, NODE, NODE_METRICS, POD, POD_METRICS, Kind
-from minik8s_modules.apiserver import gateways, pod_streams
+from minik8s_modules.api.mirror_pods import node_uid
+from minik8s_modules.apiserver import gateways
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways
 from minik8s_modules.apiserver.selection import Selection, select
@@ -138,19 +139,25 @@ def _nodes(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObje
 
 
 def _pods(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObject]:
-    by_pod: dict[str, dict[str, JsonObject]] = {}
-    for told in usage.values():
+    by_pod: dict[tuple[str, ...], dict[str, JsonObject]] = {}
+    for node, told in usage.items():
         for each in told.get("containers") or []:
             if each.get("container") and each.get("usage"):
-                by_pod.setdefault(str(each["pod_uid"]), {})[str(each["container"])] = each["usage"]
+                whose = (node, *(str(each.get(mark) or "") for mark in ("namespace", "pod", "pod_uid")))
+                by_pod.setdefault(whose, {})[str(each["container"])] = each["usage"]
     found = []
     for item in backend.cache.list(POD.prefix).items:
-        own = by_pod.get(pod_streams.node_uid(item.object), {}) if by_pod else {}
+        own = by_pod.get(_marks(item.object), {}) if by_pod else {}
         names = [one["name"] for one in objects.containers(item.object) if one["name"] in own]
         if names and len(names) == len(objects.containers(item.object)):
             rows = [{"name": name, "usage": _resources(own[name])} for name in names]
             found.append(_object(POD_METRICS, item, [own[name] for name in names], {"containers": rows}))
     return found
+
+
+def _marks(pod: JsonObject) -> tuple[str, ...]:
+    """Return the node that runs the pod, and what the pod's containers bear there."""
+    return (str(objects.spec(pod).get("nodeName") or ""), *objects.key(pod), node_uid(pod))
 
 
 def _object(kind: Kind, item: CachedObject, usages: list[JsonObject], rest: JsonObject) -> CachedObject:

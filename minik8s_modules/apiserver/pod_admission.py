@@ -5,10 +5,10 @@ from __future__ import annotations
 from minik8s_modules.api import account_volumes, limits, podsecurity
 from minik8s_modules.api.errors import Forbidden, Invalid
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
+from minik8s_modules.api.mirror_pods import is_mirror
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
 from minik8s_modules.apiserver.write import Write
 
-_MIRROR = "kubernetes.io/config.mirror"
 # kinds of other rooms' making, looked at where they exist
 _LIMIT_RANGES = "/registry/core/limitranges/"
 _PRIORITY_CLASSES = "/registry/scheduling.k8s.io/priorityclasses/"
@@ -37,7 +37,7 @@ def account(write: Write) -> None:
     what its node runs already, and gets nothing.
     """
     pod, space = write.new, write.target.namespace
-    if _MIRROR in (metadata(pod).get("annotations") or {}):
+    if is_mirror(pod):
         return
     called = spec(pod).get("serviceAccountName") or "default"
     found = write.backend.cache.get(SERVICE_ACCOUNT.key(space, called))

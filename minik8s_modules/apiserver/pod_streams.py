@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api.errors import BadRequest, Cause, Invalid
-from minik8s_modules.api.objects import JsonObject, containers, dig, init_containers, name, spec, status, uid
+from minik8s_modules.api.mirror_pods import node_uid
+from minik8s_modules.api.objects import JsonObject, containers, dig, init_containers, name, namespace, spec, status
 from minik8s_modules.apiserver.attributes import Named
 from minik8s_modules.base.clock import parse_rfc3339
 
 STREAMED = ("log", "exec", "attach", "portforward")
-MIRROR = "kubernetes.io/config.mirror"
 _LARGEST_PORT = 65535
 _DOCKER = "docker://"
 
@@ -84,13 +84,9 @@ def forward_request(pod: JsonObject, arguments: Arguments) -> Wanted:
     return _wanted(pod, "portforward", [("ports", port) for port in ports])
 
 
-def node_uid(pod: JsonObject) -> str:
-    """Return the UID the pod's containers bear on its node: of a mirror pod the static pod's own, not the mirror's."""
-    return str((dig(pod, "metadata", "annotations") or {}).get(MIRROR) or uid(pod))
-
-
 def _wanted(pod: JsonObject, what: str, options: list[tuple[str, str]]) -> Wanted:
-    return Wanted(spec(pod)["nodeName"], node_uid(pod), what, (("pod", name(pod)), *options))
+    whose = (("namespace", namespace(pod)), ("pod", name(pod)))
+    return Wanted(spec(pod)["nodeName"], node_uid(pod), what, (*whose, *options))
 
 
 def _require_node(pod: JsonObject) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.pod_references import is_mirror
+from minik8s_modules.api.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.imagined import placeholder_uid
 from minik8s_modules.reconcile.desired import decide_pod
@@ -153,7 +153,7 @@ def _take_namespace(
     graces_s = [0]
     for pod in [pod for pod in known.values() if objects.namespace(pod) == name]:
         key = objects.key(pod)
-        if is_mirror(pod):
+        if static_uid(pod):
             messages.append(f"Pod {key}: it is static and goes on; its manifest lies on its node")
             continue
         del known[key]

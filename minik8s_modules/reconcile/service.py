@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
+from minik8s_modules.api.mirror_pods import node_uid, static_uid
 from minik8s_modules.api.objects import Key
-from minik8s_modules.api.pod_references import is_mirror
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.addresses import AddressBook
@@ -28,7 +28,7 @@ from minik8s_modules.reconcile.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.ingress_telling import NameTeller
 from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
 from minik8s_modules.reconcile.loop import Reconciler
-from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pods
+from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pod, seen_pods
 from minik8s_modules.reconcile.networks import machines
 from minik8s_modules.reconcile.plan import Checks, Planner
 from minik8s_modules.reconcile.plan_lists import listed, with_content
@@ -38,7 +38,7 @@ from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.services_telling import ServiceTeller
 from minik8s_modules.reconcile.shard import Objects, Shard
-from minik8s_modules.reconcile.static_pods import StaticPods, as_static, merged, static_uid
+from minik8s_modules.reconcile.static_pods import StaticPods, as_static
 from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import Named, Settings, is_meshed
 from minik8s_modules.reconcile.writer import StatusWriter
@@ -265,7 +265,7 @@ class ShardService:
         self._services.on_pod(old, new)
         self.loop.on_pod(as_static(old) if old else None, as_static(new) if new else None)
         mirror = new or old
-        if mirror is not None and is_mirror(mirror) and (new is None or objects.is_deleting(new)):
+        if mirror is not None and static_uid(mirror) and (new is None or objects.is_deleting(new)):
             self._household.keep_mirrors(str(objects.spec(mirror).get("nodeName") or ""))
 
     def _on_references(self, uids: frozenset[str]) -> None:
@@ -280,13 +280,7 @@ class ShardService:
         return Informer(self._outside.api, kind, namespace, exactly(metadata__name=name) if name else "")
 
     def _pod(self, uid: str) -> JsonObject | None:
-        told = next(iter(self._pods.by_index("uid", uid)), None)
-        static = self._static.get(uid)
-        if static is not None:
-            return merged(static, told)
-        # a mirror whose manifest is gone stands for nothing, once that is known
-        gone = told is not None and is_mirror(told) and self._static.read(str(objects.spec(told).get("nodeName")))
-        return as_static(told) if told is not None and not gone else None
+        return seen_pod(uid, self._pods.by_index("uid", uid), self._static)
 
     def _pods_of(self, node: str) -> list[JsonObject]:
         return seen_pods(node, self._told_of(node), self._static)
@@ -310,7 +304,7 @@ class ShardService:
 
 
 _POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {
-    "uid": static_uid,
+    "uid": node_uid,
     "node": lambda pod: str(objects.spec(pod).get("nodeName") or ""),
 }
 

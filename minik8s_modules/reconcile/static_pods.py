@@ -21,13 +21,11 @@ import yaml
 from minik8s_modules.api import objects, schema
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.pod_references import MIRROR, is_mirror
+from minik8s_modules.api.mirror_pods import HASH, MIRROR, SOURCE, static_uid
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
 JsonObject = dict[str, Any]
-SOURCE = "kubernetes.io/config.source"
-HASH, SEEN = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
 _API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim")
 _DEEPEST = 100
 
@@ -138,17 +136,20 @@ def mirror_of(pod: JsonObject) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod["spec"]}
 
 
-def static_uid(pod: Mapping[str, Any]) -> str:
-    """Return the UID a pod has for its node: of a mirror its static pod's."""
-    return str((objects.dig(pod, "metadata", "annotations") or {}).get(MIRROR) or objects.uid(pod))
-
-
 def as_static(pod: JsonObject) -> JsonObject:
     """Return the static pod that a mirror stands for (its deletion is not the pod's); any other pod as it is."""
-    if not is_mirror(pod):
+    uid = static_uid(pod)
+    if not uid:
         return pod
     meta = {key: value for key, value in objects.metadata(pod).items() if not key.startswith("deletion")}
-    return {**pod, "metadata": {**meta, "uid": static_uid(pod)}}
+    return {**pod, "metadata": {**meta, "uid": uid}}
+
+
+def mirrors(mirror: JsonObject, static: JsonObject) -> bool:
+    """Return whether ``mirror`` stands for ``static``: it bears its namespace, its name and its UID, on its node."""
+    if static_uid(mirror) != objects.uid(static) or objects.key(mirror) != objects.key(static):
+        return False
+    return bool(objects.spec(mirror).get("nodeName") == objects.spec(static).get("nodeName"))
 
 
 class StaticPods:
@@ -170,8 +171,9 @@ class StaticPods:
         fresh = {objects.uid(pod): pod for pod in pods}
         with self._lock:
             before = self._nodes.get(node, {})
+            elsewhere = {uid for other, pods in self._nodes.items() if other != node for uid in pods}
             for pod in (*before.values(), *known):
-                if objects.uid(pod) not in fresh and objects.uid(pod) not in self._ending:
+                if objects.uid(pod) not in {*fresh, *self._ending, *elsewhere}:
                     self._ending[objects.uid(pod)] = _ended(pod, now)
             for uid in fresh:
                 self._ending.pop(uid, None)
@@ -215,7 +217,7 @@ def _ended(pod: JsonObject, now: Any) -> JsonObject:
 
 def merged(static: JsonObject, mirror: JsonObject | None) -> JsonObject:
     """Return the static pod with the status and the creation time that its mirror tells."""
-    if mirror is None or static_uid(mirror) != objects.uid(static):
+    if mirror is None or not mirrors(mirror, static):
         return static
     told = {key: value for key in ("creationTimestamp", "resourceVersion") if (value := mirror["metadata"].get(key))}
     return {**static, "metadata": {**static["metadata"], **told}, "status": mirror.get("status") or {}}

@@ -7,12 +7,12 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidatePodEphe
 from __future__ import annotations
 
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, all_containers, dig, spec
+from minik8s_modules.api.mirror_pods import is_mirror
+from minik8s_modules.api.objects import JsonObject, all_containers, spec
 from minik8s_modules.api.validation import common
 from minik8s_modules.api.validation.containers import validate_containers
 
 FIELD = "spec.ephemeralContainers"
-MIRROR = "kubernetes.io/config.mirror"
 _ALLOWED = frozenset(
     {
         "name", "image", "command", "args", "workingDir", "env", "envFrom", "volumeMounts", "volumeDevices",
@@ -25,7 +25,7 @@ _ALLOWED = frozenset(
 def validate_added(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the pod may not have the new list of ephemeral containers: it only grows."""
     after, before = spec(new).get("ephemeralContainers") or [], spec(old).get("ephemeralContainers") or []
-    if MIRROR in (dig(new, "metadata", "annotations") or {}):
+    if is_mirror(new):
         return [common.forbidden("", "static pods do not support ephemeral containers")]
     return [*_changed(after, before), *_each(new, after)]
 

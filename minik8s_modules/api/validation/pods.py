@@ -10,7 +10,7 @@ from typing import Any
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, init_containers, spec
-from minik8s_modules.api.validation import affinity, common, security
+from minik8s_modules.api.validation import affinity, common, mirrors, security
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.probes import validate_probes
@@ -174,7 +174,7 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     for field in ("containers", "initContainers"):
         if len(after.get(field) or []) != len(before.get(field) or []):
             return [common.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
-    causes = _deadline(after, before)
+    causes = [*mirrors.validate_change(new, old), *_deadline(after, before)]
     causes += _added_tolerations(after.get("tolerations") or [], before.get("tolerations") or [])
     munged = _with_allowed_changes(after, before)
     if munged != before and not causes:

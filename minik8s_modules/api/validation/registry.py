@@ -12,6 +12,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
     infrastructure,
     jobs,
+    mirrors,
     originals,
     others,
     pods,
@@ -74,6 +75,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Job"): originals.validate_job,
 }
 CREATE_ONLY: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
+    ("", "Pod"): mirrors.validate_new,
     ("networking.k8s.io", "Ingress"): infrastructure.validate_new_ingress,
 }
 STATUS: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {

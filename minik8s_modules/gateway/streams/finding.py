@@ -1,4 +1,7 @@
-"""From a pod and a container's name to Docker's container, by labels: what no label of ours marks is never touched."""
+"""From a pod and a container's name to Docker's container, by labels: what no label of ours marks is never touched.
+
+A container is the request's when its labels bear the pod's node, UID, namespace and name: a UID alone opens nothing.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,16 @@ async def is_running(docker: Dockerd, container_id: str) -> bool:
 
 
 async def _of_pod(docker: Dockerd, request: StreamRequest, *more: str) -> list[dict[str, Any]]:
-    return await find(docker, [f"{labels.NODE}={request.node}", f"{labels.POD_UID}={request.uid}", *more])
+    return await find(docker, [*(f"{key}={value}" for key, value in _marks(request).items()), *more])
+
+
+def _marks(request: StreamRequest) -> dict[str, str]:
+    return {
+        labels.NODE: request.node,
+        labels.POD_UID: request.uid,
+        labels.POD_NAMESPACE: request.namespace,
+        labels.POD_NAME: request.pod,
+    }
 
 
 async def _newest(docker: Dockerd, request: StreamRequest) -> str:
@@ -91,7 +103,7 @@ async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str)
         raise
     config, state = inspect.get("Config") or {}, inspect.get("State") or {}
     marks = config.get("Labels") or {}
-    if (marks.get(labels.NODE), marks.get(labels.POD_UID)) != (request.node, request.uid):
+    if not _marks(request).items() <= marks.items():
         return None
     stdin, once = bool(config.get("OpenStdin")), bool(config.get("StdinOnce"))
     return Found(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), stdin, once)

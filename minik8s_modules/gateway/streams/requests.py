@@ -1,8 +1,8 @@
 """One request of an API server: ``METHOD /nodes/<node>/pods/<uid>/<what>?<options> HTTP/1.1`` and its headers.
 
 ``what`` is log, exec, attach or portforward. Options are Kubernetes' own names (container, follow, command, ports, …),
-checked by the API server already; ``pod`` is the pod's name for messages, ``id`` the Docker id of the container where
-the API server knows it, ``since`` seconds since 1970.
+checked by the API server already; ``namespace`` and ``pod`` (its name) must be given, ``id`` is the Docker id of the
+container where the API server knows it, ``since`` seconds since 1970.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ class StreamRequest(NamedTuple):
         return self.text("pod")
 
     @property
+    def namespace(self) -> str:
+        """Return the pod's namespace."""
+        return self.text("namespace")
+
+    @property
     def container(self) -> str:
         """Return the container's name."""
         return self.text("container")
@@ -65,4 +70,6 @@ def parse(head: bytes) -> StreamRequest:
             raise ValueError(f"no header: {line!r}")
         headers[name.strip().lower()] = value.strip()
     options = parse_qs(query, keep_blank_values=True)
+    if not all(options.get(each, [""])[0] for each in ("namespace", "pod")):
+        raise ValueError("a request must give the pod's namespace and name (options namespace and pod)")
     return StreamRequest(unquote(parts[2]), unquote(parts[4]), parts[5], options, headers, words[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -55,7 +54,8 @@ def test_automounting_can_be_refused_by_pod_and_account(server: ApiServerProcess
 
 
 def test_a_mirror_pod_gets_nothing(server: ApiServerProcess):
-    body = pod("mirror")
-    body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}  # type: ignore[index]
-    answer = server.request("POST", "/api/v1/namespaces/default/pods", body)
-    assert answer.code != 201 or "volumes" not in answer.json["spec"], json.dumps(answer.json)
+    body = pod("mirror-n1", nodeName="n1")
+    body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123456789abcdef" * 2}  # type: ignore[index]
+    reconciler = server.identity("system:minik8s:reconciler")
+    answer = server.request("POST", "/api/v1/namespaces/default/pods", body, client=reconciler)
+    assert (answer.code, "volumes" in answer.json["spec"]) == (201, False)

@@ -128,8 +128,9 @@ def test_a_node_makes_no_pods_and_ends_only_its_own(node: Node):
 
 def test_a_node_makes_mirrors_of_its_own_static_pods_which_open_nothing_to_it(node: Node):
     def mirror(name: str, **spec: Any) -> Any:
-        made: Any = pod(name, **{"nodeName": node.name, **spec})
-        made["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123456789abcdef"}
+        placed = {"nodeName": node.name, **spec}
+        made: Any = pod(f"{name}-{placed['nodeName']}", **placed)
+        made["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123456789abcdef" * 2}
         return made
 
     def refused(body: Any) -> str:
@@ -145,16 +146,17 @@ def test_a_node_makes_mirrors_of_its_own_static_pods_which_open_nothing_to_it(no
     owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}]
     assert "with an owner" in refused(owned)
     assert node.code("POST", node.namespace.path("pods"), mirror("shown")) == 201
-    found = node.namespace.get("shown", "pods").json
+    shown = f"shown-{node.name}"
+    found = node.namespace.get(shown, "pods").json
     assert not [one for one in found["spec"].get("volumes") or [] if one["name"].startswith("kube-api-access")]
     # the account every pod has stays closed, and so do its tokens
     node.server.request("POST", node.namespace.path("serviceaccounts"), {"metadata": {"name": "default"}})
     assert node.code("GET", node.namespace.path("serviceaccounts", "default")) == 403
-    ref = {"apiVersion": "v1", "kind": "Pod", "name": "shown", "uid": found["metadata"]["uid"]}
+    ref = {"apiVersion": "v1", "kind": "Pod", "name": shown, "uid": found["metadata"]["uid"]}
     token = node.namespace.path("serviceaccounts", "default", "token")
     assert node.code("POST", token, {"spec": {"boundObjectRef": ref}}) == 403
-    assert patched(node, node.namespace.path("pods", "shown", "status"), {"status": {"message": "x"}}).code == 200
-    assert node.code("DELETE", f"{node.namespace.path('pods', 'shown')}?gracePeriodSeconds=0") == 200
+    assert patched(node, node.namespace.path("pods", shown, "status"), {"status": {"message": "x"}}).code == 200
+    assert node.code("DELETE", f"{node.namespace.path('pods', shown)}?gracePeriodSeconds=0") == 200
 
 
 def test_a_node_registers_itself_and_no_other(node: Node):

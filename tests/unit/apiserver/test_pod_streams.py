@@ -110,6 +110,7 @@ def test_exec_needs_a_command_and_a_stream() -> None:
         pod("app"), "exec", MultiDict([("command", "a"), ("command", ""), ("stdin", "1")])
     )
     assert wanted.options == (
+        ("namespace", "default"),
         ("pod", "web"),
         ("container", "app"),
         ("stdin", "true"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SECRET, SERVICE
-from minik8s_modules.api.pod_references import MIRROR
+from minik8s_modules.api.mirror_pods import MIRROR
 from minik8s_modules.controllers.imagined import placeholder_uid
 from minik8s_modules.reconcile.foresight import imagined_slices
 from minik8s_modules.reconcile.hypothesis import Question, parse_question
@@ -163,12 +163,14 @@ def ready_at(ip: str) -> JsonObject:
 
 
 def test_a_static_pod_goes_on_when_the_namespace_of_its_mirror_goes(cluster: Cluster):
-    mirror = {"metadata": {"name": "web", "namespace": "default", "annotations": {MIRROR: "0123"}}}
+    mirror = {
+        "metadata": {"name": f"web-{NAME}", "namespace": "default", "annotations": {MIRROR: "0123456789abcdef" * 2}}
+    }
     cluster.api.create(POD, mirror | {"spec": {**pod()["spec"], "nodeName": NAME}, "status": {}})
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
     answer = ask(cluster, ("delete", namespace))
     assert (answer["nodes"][NAME]["steps"], "order" in answer) == ([], False)
-    assert answer["messages"] == ["Pod default/web: it is static and goes on; its manifest lies on its node"]
+    assert answer["messages"] == [f"Pod default/web-{NAME}: it is static and goes on; its manifest lies on its node"]
 
 
 def test_init_containers_are_shown_with_what_follows_them(cluster: Cluster):

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.reconcile.mirrors import seen_pods
+from minik8s_modules.api import objects
+from minik8s_modules.api.mirror_pods import HASH, MIRROR, is_mirror, node_uid, static_uid
+from minik8s_modules.reconcile.mirrors import seen_pod, seen_pods
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, mirror_of, parse_manifests
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,6 +90,65 @@ def test_a_mirror_stands_for_its_static_pod_and_its_deletion_for_nothing():
     assert mirror["metadata"]["uid"] == "mirror"
     other = {"metadata": {"uid": "u"}}
     assert as_static(other) is other
+
+
+def api_pod(name: str, uid: str, **marks: str) -> JsonObject:
+    """A pod of the API on n1; ``marks`` are annotations that somebody forged."""
+    annotations = {MIRROR: marks["mirror"], HASH: marks["mirror"]} if marks else {}
+    meta = {"name": name, "namespace": "evil" if marks else "shop", "uid": uid, "annotations": annotations}
+    return {"metadata": meta | {"creationTimestamp": "2026-01-02T00:00:00Z"}, "spec": {"nodeName": "n1"}}
+
+
+VICTIM = "96cc29ff-b011-4f59-a94a-631cc0d9b07e"
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_pod_that_bears_another_pods_uid_as_its_mirror_is_a_pod_of_its_own(read):
+    victim, forged = api_pod("victim", VICTIM), api_pod("forged-n1", "own-uid", mirror=VICTIM)
+    assert (is_mirror(forged), static_uid(forged), node_uid(forged)) == (True, "", "own-uid")
+    assert as_static(forged) is forged
+    static = StaticPods()
+    if read:
+        static.take("n1", [], [], NOW)
+    found = {objects.uid(pod): objects.name(pod) for pod in seen_pods("n1", [forged, victim], static)}
+    assert found == {VICTIM: "victim", "own-uid": "forged-n1"}
+    assert seen_pod(VICTIM, [victim], static) is victim
+
+
+@pytest.mark.parametrize("fault", [{"name": "web"}, {"node": ""}, {"mirror": "0" * 31}, {"mirror": "G" * 32}])
+def test_what_cannot_be_a_static_pod_is_no_mirror(fault):
+    forged = api_pod(fault.get("name", "web-n1"), "u", mirror=fault.get("mirror", "0" * 32))
+    forged["spec"]["nodeName"] = fault.get("node", "n1")
+    assert static_uid(forged) == ""
+    assert static_uid(api_pod("web-n1", "u", mirror="0" * 32)) == "0" * 32
+
+
+def test_a_mirror_that_bears_the_uid_of_a_static_pod_of_another_name_changes_nothing_about_it():
+    pod = only(manifest())
+    uid, mirror = objects.uid(pod), mirrored(pod)
+    forged = api_pod("forged-n1", "own-uid", mirror=uid) | {"status": {"phase": "Failed"}}
+    static = StaticPods()
+    for told in ([forged, mirror], [mirror, forged]):
+        (seen,) = seen_pods("n1", told, static)
+        assert objects.key(seen) == objects.key(pod)
+        assert objects.key(seen_pod(uid, told, static) or {}) == objects.key(pod)
+    static.take("n1", [pod], [as_static(forged)], NOW)
+    assert not static.ends(uid)
+    for told in ([forged, mirror], [mirror, forged]):
+        (seen,) = seen_pods("n1", told, static)
+        assert (objects.key(seen), seen["status"]) == (objects.key(pod), {"phase": "Running"})
+        assert (seen_pod(uid, told, static) or {})["status"] == {"phase": "Running"}
+    assert seen_pod(uid, [forged], static) == pod
+
+
+def test_another_nodes_mirror_ends_no_static_pod():
+    pod, static = only(manifest()), StaticPods()
+    static.take("n1", [pod], [], NOW)
+    forged = api_pod("web-n2", "own-uid", mirror=objects.uid(pod))
+    forged["spec"]["nodeName"] = "n2"
+    static.take("n2", [], [as_static(forged)], NOW)
+    assert not static.ends(objects.uid(pod))
+    assert static.of("n2") == []
 
 
 def test_before_the_folder_was_read_mirrors_tell_which_pods_there_are():

@@ -10,7 +10,7 @@ from minik8s_modules.gateway.streams.consoles import Resize, size_of
 from minik8s_modules.gateway.streams.requests import parse
 
 HEAD = (
-    b"GET /nodes/n%2F1/pods/u-1/log?container=a+b&follow=true&command=a&command=%26b HTTP/1.1\r\n"
+    b"GET /nodes/n%2F1/pods/u-1/log?namespace=s&pod=web&container=a+b&follow=true&command=a&command=%26b HTTP/1.1\r\n"
     b"Host: x\r\nUpgrade: Y: z\r\n\r\n"
 )
 
@@ -32,6 +32,8 @@ def test_a_request_is_taken_apart() -> None:
         b"GET / HTTP/1.1\r\n\r\n",
         b"GET /nodes/n/pods/u/log HTTP/1.0\r\n\r\n",
         b"GET /nodes/n HTTP/1.1\r\nx",
+        b"GET /nodes/n/pods/u/log?pod=web HTTP/1.1\r\n\r\n",
+        b"GET /nodes/n/pods/u/log?namespace=s&pod= HTTP/1.1\r\n\r\n",
     ],
 )
 def test_anything_else_is_none(head: bytes) -> None:
@@ -40,7 +42,8 @@ def test_anything_else_is_none(head: bytes) -> None:
 
 
 def test_log_options_in_dockers_words() -> None:
-    head = b"GET /nodes/n/pods/u/log?follow=true&tailLines=0&since=12.5&timestamps=true&stream=Stderr HTTP/1.1\r\n\r\n"
+    options = b"namespace=s&pod=web&follow=true&tailLines=0&since=12.5&timestamps=true&stream=Stderr"
+    head = b"GET /nodes/n/pods/u/log?" + options + b" HTTP/1.1\r\n\r\n"
     assert logs.docker_query(parse(head)) == {
         "stdout": "0", "stderr": "1", "follow": "1", "timestamps": "1", "tail": "0", "since": "12.5",
     }  # fmt: skip
