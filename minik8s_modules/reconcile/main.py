@@ -37,7 +37,7 @@ from minik8s_modules.reconcile.runner import AnsibleRunner
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
 from minik8s_modules.reconcile.shared_settings import publish, shared_of
-from minik8s_modules.reconcile.values import DnsSettings, IngressSettings, Settings
+from minik8s_modules.reconcile.values import POD_PIDS_LIMIT, DnsSettings, IngressSettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 JsonObject = dict[str, Any]
@@ -107,6 +107,7 @@ def read_options(configuration: Configuration) -> Options:
         proxy_mode=mode,
         dns=dns,
         ingress=ingress,
+        pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
     )

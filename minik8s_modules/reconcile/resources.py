@@ -41,8 +41,8 @@ def memory_bytes(container: JsonObject) -> int:
     return to_bytes(_amount(container, "limits", "memory"))
 
 
-def pod_cgroup(pod: JsonObject) -> JsonObject:
-    """Return the limits of the pod's own cgroup (kubelet's ResourceConfigForPod).
+def pod_cgroup(pod: JsonObject, pids: int) -> JsonObject:
+    """Return the limits of the pod's own cgroup (kubelet's ResourceConfigForPod); 0 is none.
 
     The shares are of all requests; a limit is there only where every container has one. An init container counts where
     it asks for more than all containers that run later, and the overhead of the runtime is the pod's.
@@ -55,6 +55,7 @@ def pod_cgroup(pod: JsonObject) -> JsonObject:
         "cpu_shares": min(_MAX_SHARES, shares),
         "cpu_quota_us": max(_MIN_QUOTA_US, milli * _QUOTA_PERIOD_US // 1000) if milli else 0,
         "memory_bytes": memory,
+        "pids": pids,
     }
 
 

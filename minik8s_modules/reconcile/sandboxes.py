@@ -177,7 +177,9 @@ def _parts(pod: JsonObject, inputs: PodInputs, *, host_network: bool) -> JsonObj
         "host_ports": [] if host_network else resources.host_ports(pod),
         "runtime": objects.annotations(pod).get(RUNTIME_HANDLER, ""),
     }
-    return {name: value for name, value in fields.items() if value} | {"cgroup": resources.pod_cgroup(pod)}
+    return {name: value for name, value in fields.items() if value} | {
+        "cgroup": resources.pod_cgroup(pod, inputs.settings.pod_pids_limit)
+    }
 
 
 def pod_identity(pod: JsonObject) -> JsonObject:

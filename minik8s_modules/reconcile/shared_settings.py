@@ -18,6 +18,7 @@ from minik8s_modules.base.errors import ConfigurationError
 JsonObject = dict[str, Any]
 NAMESPACE, NAME, KEY = "kube-system", "minik8s-nodes", "reconciler.json"
 TEXTS = ("cluster_cidr", "service_cidr", "proxy_mode", "pause_image", "bridge", "api_address", "drift")
+NUMBERS = ("pod_pids_limit",)
 PARTS = ("network", "dns", "ingress", "housekeeping")
 
 
@@ -37,6 +38,7 @@ class SharedApi(Protocol):
 def shared_of(configuration: Configuration) -> JsonObject:
     """Return what of a reconciler's configuration is the cluster's; static pods are a machine's own."""
     found: JsonObject = {key: configuration.text(key) for key in TEXTS if configuration.has(key)}
+    found |= {key: configuration.number(key) for key in NUMBERS if configuration.has(key)}
     found |= {key: configuration.mapping(key) for key in PARTS if configuration.has(key)}
     if configuration.has("cluster_dns"):
         found["cluster_dns"] = configuration.texts("cluster_dns")
@@ -72,5 +74,5 @@ def read(api: SharedApi) -> JsonObject:
         shared = json.loads((found.get("data") or {})[KEY])
     except (KeyError, ValueError) as error:
         raise ConfigurationError(f"ConfigMap {NAMESPACE}/{NAME} holds no settings at {KEY}: {error}") from error
-    known = {*TEXTS, *PARTS, "cluster_dns"}
+    known = {*TEXTS, *NUMBERS, *PARTS, "cluster_dns"}
     return {str(key): value for key, value in shared.items() if key in known} if isinstance(shared, dict) else {}

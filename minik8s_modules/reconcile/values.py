@@ -19,6 +19,11 @@ NodeDocument = Mapping[str, Entries]
 """``{section: {key: entry}}``, the sections of ``items.SECTIONS``."""
 
 
+# Room for a JVM with thousands of threads (CRI-O's former 1,024 were too few for those), and an eighth of the processes
+# that a kernel has by default (pid_max 32,768): one pod that forks without end takes none from the others.
+POD_PIDS_LIMIT = 4096
+
+
 class DnsSettings(NamedTuple):
     """How nodes serve names; ``listen`` "" is no cluster DNS. No ``forward``: what each node itself asks."""
 
@@ -79,6 +84,8 @@ class Settings(NamedTuple):
     ingress: IngressSettings = IngressSettings()
     overlay: OverlaySettings = OverlaySettings()
     plugin: PluginSettings = PluginSettings()
+    pod_pids_limit: int = POD_PIDS_LIMIT
+    """Processes and threads that a pod may have at a time; 0: as many as the node can."""
     own_node: bool = False
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})

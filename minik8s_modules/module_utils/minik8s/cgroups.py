@@ -18,11 +18,12 @@ LEAST_SHARES = 2
 
 
 class Limits(NamedTuple):
-    """Limits in Docker's terms; None where the kernel did not tell."""
+    """Limits in Docker's terms, 0 for none; None where the kernel did not tell."""
 
     cpu_shares: int | None = None
     cpu_quota_us: int | None = None
     memory_bytes: int | None = None
+    pids: int | None = None
 
 
 def parse_membership(text: str) -> dict[str, str]:
@@ -58,6 +59,7 @@ def _version_1(paths: Mapping[str, str]) -> Limits:
         _number(f"{cpu}/cpu.shares"),
         _quota(_number(f"{cpu}/cpu.cfs_quota_us"), _number(f"{cpu}/cpu.cfs_period_us")),
         limit if limit is None or limit < NO_MEMORY_LIMIT else 0,
+        _pids(f"{ROOT}/pids{paths.get('pids', '/')}"),
     )
 
 
@@ -72,7 +74,12 @@ def _version_2(path: str, declared_shares: int) -> Limits:
     quota = None
     if len(words) == len(("quota", "period")):
         quota = 0 if words[0] == b"max" else _quota(int(words[0]), int(words[1]))
-    return Limits(shares, quota, 0 if limit == b"max" else int(limit) if limit.isdigit() else None)
+    return Limits(shares, quota, 0 if limit == b"max" else int(limit) if limit.isdigit() else None, _pids(base))
+
+
+def _pids(base: str) -> int | None:
+    text = (read_bytes(f"{base}/pids.max") or b"").strip()
+    return 0 if text == b"max" else int(text) if text.isdigit() else None
 
 
 def membership(pid: int) -> dict[str, str]:

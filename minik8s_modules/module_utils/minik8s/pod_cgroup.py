@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .cgroups import CPU_PERIOD_US, ROOT, Limits, limits_of_paths, membership, same_memory, weight_of
+from .cgroups import CPU_PERIOD_US, ROOT, limits_of_paths, membership, same_memory, weight_of
 
 TOP = "minik8s"
 SYSTEMD_WORDS = "should be a valid slice"
@@ -50,8 +50,8 @@ def found(pid: int, declared: Mapping[str, Any]) -> dict[str, int] | None:
     memory = seen.memory_bytes
     if memory is not None and same_memory(declared["memory_bytes"], memory):
         memory = declared["memory_bytes"]
-    limits = Limits(seen.cpu_shares, seen.cpu_quota_us, memory)._asdict()
-    return {name: declared[name] if value is None else value for name, value in limits.items()}
+    limits = seen._replace(memory_bytes=memory)._asdict()
+    return {name: value if limits[name] is None else limits[name] for name, value in declared.items()}
 
 
 def write(pid: int, declared: Mapping[str, Any]) -> None:
@@ -68,6 +68,9 @@ def write(pid: int, declared: Mapping[str, Any]) -> None:
 
 def _files(paths: Mapping[str, str], declared: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     quota, memory = declared["cpu_quota_us"], declared["memory_bytes"]
+    if "pids" in declared:  # a document from before the upgrade says nothing of them
+        base = f"{ROOT}/pids{paths['pids']}" if "pids" in paths else ROOT + paths.get("", "/")
+        yield f"{base}/pids.max", str(declared["pids"] or "max")
     if "cpu" in paths:
         cpu = f"{ROOT}/cpu{paths['cpu']}"
         yield f"{cpu}/cpu.shares", str(declared["cpu_shares"])

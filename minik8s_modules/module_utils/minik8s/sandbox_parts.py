@@ -25,7 +25,12 @@ HOST_PORT: Schema = {
     "host_port": Field((WHOLE,)),
     "port": Field((WHOLE,)),
 }
-CGROUP: Schema = {"cpu_shares": Field((WHOLE,)), "cpu_quota_us": Field((WHOLE,)), "memory_bytes": Field((WHOLE,))}
+CGROUP: Schema = {
+    "cpu_shares": Field((WHOLE,)),
+    "cpu_quota_us": Field((WHOLE,)),
+    "memory_bytes": Field((WHOLE,)),
+    "pids": Field((WHOLE,), required=False),
+}
 DNS: Schema = {"nameservers": Field((LIST,)), "searches": Field((LIST,)), "options": Field((LIST,))}
 PORTS_LOCK = threading.Lock()  # a change of the table is made from a look at it
 ANY_PORT = range(1, 65536)

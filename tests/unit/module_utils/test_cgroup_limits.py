@@ -21,10 +21,13 @@ def test_shares_become_the_weight_runc_writes(shares: int, weight: int) -> None:
 @pytest.mark.parametrize(
     ("files", "limits"),
     [
-        ({"cpu.weight": "39", "cpu.max": "max 100000", "memory.max": "max"}, (1024, 0, 0)),
-        ({"cpu.weight": "100", "cpu.max": "50000 100000", "memory.max": "8192"}, (2597, 50000, 8192)),
-        ({"cpu.weight": "39", "cpu.max": "5000 10000"}, (1024, 50000, None)),
-        ({}, (None, None, None)),
+        ({"cpu.weight": "39", "cpu.max": "max 100000", "memory.max": "max", "pids.max": "max"}, (1024, 0, 0, 0)),
+        (
+            {"cpu.weight": "100", "cpu.max": "50000 100000", "memory.max": "8192", "pids.max": "70"},
+            (2597, 50000, 8192, 70),
+        ),
+        ({"cpu.weight": "39", "cpu.max": "5000 10000"}, (1024, 50000, None, None)),
+        ({}, (None, None, None, None)),
     ],
 )
 def test_version_2(
@@ -46,10 +49,11 @@ def test_version_2(
                 "cpu.cfs_quota_us": "-1",
                 "cpu.cfs_period_us": "100000",
                 "memory.limit_in_bytes": "4096",
+                "pids.max": "4096",
             },
-            (2, 0, 4096),
+            (2, 0, 4096, 4096),
         ),
-        ({"cpu.shares": "9", "memory.limit_in_bytes": str(cgroups.NO_MEMORY_LIMIT)}, (9, None, 0)),
+        ({"cpu.shares": "9", "memory.limit_in_bytes": str(cgroups.NO_MEMORY_LIMIT)}, (9, None, 0, None)),
     ],
 )
 def test_version_1(
@@ -60,4 +64,4 @@ def test_version_1(
         folder = tmp_path / name.partition(".")[0] / "pod"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text + "\n")
-    assert tuple(cgroups._version_1({"cpu": "/pod", "memory": "/pod"})) == limits
+    assert tuple(cgroups._version_1({"cpu": "/pod", "memory": "/pod", "pids": "/pod"})) == limits

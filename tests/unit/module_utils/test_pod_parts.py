@@ -12,7 +12,7 @@ from minik8s_modules.module_utils.minik8s.docker import DockerError
 from minik8s_modules.module_utils.minik8s.section import Request, context_for
 
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
-LIMITS = {"cpu_shares": 1024, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20}
+LIMITS = {"cpu_shares": 1024, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20, "pids": 100}
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A hierarchy of version 2 with one pod; the files of its cgroup are there."""
     parent = pod_cgroup.parent_of("n1", UID)
     (tmp_path / parent[1:] / "container").mkdir(parents=True)
-    for name, text in (("cpu.weight", "100"), ("cpu.max", "max 100000"), ("memory.max", "max")):
+    for name, text in (("cpu.weight", "100"), ("cpu.max", "max 100000"), ("memory.max", "max"), ("pids.max", "max")):
         (tmp_path / parent[1:] / name).write_text(text)
     for module in (cgroups, pod_cgroup):
         monkeypatch.setattr(module, "ROOT", str(tmp_path))
@@ -34,11 +34,21 @@ def test_limits_of_a_pod_in_version_2(version_2: Path) -> None:
     assert (version_2 / "cpu.weight").read_text() == "39"
     assert (version_2 / "cpu.max").read_text() == "50000 100000"
     assert (version_2 / "memory.max").read_text() == str(64 << 20)
+    assert (version_2 / "pids.max").read_text() == "100"
     assert pod_cgroup.found(1, LIMITS) == LIMITS
-    free = {"cpu_shares": 2, "cpu_quota_us": 0, "memory_bytes": 0}
+    free = {"cpu_shares": 2, "cpu_quota_us": 0, "memory_bytes": 0, "pids": 0}
     pod_cgroup.write(1, free)
-    assert ((version_2 / "cpu.max").read_text(), (version_2 / "memory.max").read_text()) == ("max 100000", "max")
+    written = [(version_2 / f"{name}.max").read_text() for name in ("cpu", "memory", "pids")]
+    assert written == ["max 100000", "max", "max"]
     assert pod_cgroup.found(1, free) == free
+
+
+def test_what_an_older_document_does_not_say_of_a_pod_stays(version_2: Path) -> None:
+    (version_2 / "pids.max").write_text("100")
+    older = {name: value for name, value in LIMITS.items() if name != "pids"}
+    pod_cgroup.write(1, older)
+    assert (version_2 / "pids.max").read_text() == "100"
+    assert pod_cgroup.found(1, older) == older
 
 
 def test_a_cgroup_of_somebody_else_is_not_a_pods(monkeypatch: pytest.MonkeyPatch) -> None:
