@@ -1,35 +1,40 @@
-"""Serves a daemon's metrics over plain HTTP, for Prometheus on the same machine: ``GET /metrics``, ``GET /healthz``.
+"""Serves a daemon's metrics over HTTPS, as Kubernetes' components do.
 
-Numbers only, no names of users' objects; so it needs no authentication, and belongs on a loopback address.
+``GET /metrics`` needs a bearer token of somebody who may read them (role system:monitoring); ``GET /healthz`` needs
+none. Who may is not decided here: ``runtime/metrics_readers.py`` asks the API server.
 """
 
 from __future__ import annotations
 
-import logging
+import ssl
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.https import HttpsHandler, HttpsServer
 from minik8s_modules.base.metrics import Registry
 
-log = logging.getLogger(__name__)
-_TIMEOUT_S = 10.0
+Admission = Callable[[str], HTTPStatus]
+"""Given a bearer token ("" for none), returns OK, or why its bearer gets no metrics."""
+_SAID = {
+    HTTPStatus.UNAUTHORIZED: "a bearer token of the cluster is needed",
+    HTTPStatus.FORBIDDEN: "no role of this user allows to get /metrics (system:monitoring does)",
+    HTTPStatus.SERVICE_UNAVAILABLE: "the API server did not say who this is",
+}
 
 
 class MetricsServer:
     """Listens on ``address`` (``HOST:PORT``) from its making on."""
 
-    def __init__(self, registry: Registry, address: str) -> None:
+    def __init__(self, registry: Registry, address: str, context: ssl.SSLContext, admission: Admission) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
-            raise ConfigurationError(f'metrics: "{address}" is no HOST:PORT, as in 127.0.0.1:10257')
+            raise ConfigurationError(f'metrics.listen: "{address}" is no HOST:PORT, as in 127.0.0.1:10257')
         try:
-            self._server = ThreadingHTTPServer((host, int(port)), _handler(registry))
+            self._server = _Server((host, int(port)), context, registry, admission)
         except (OSError, OverflowError) as error:
-            raise ConfigurationError(f"metrics: cannot listen on {address}: {error}") from error
-        self._server.daemon_threads = True
+            raise ConfigurationError(f"metrics.listen: cannot listen on {address}: {error}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
 
     @property
@@ -47,21 +52,32 @@ class MetricsServer:
         self._server.server_close()
 
 
-def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _TIMEOUT_S
+class _Server(HttpsServer):
+    def __init__(
+        self, address: tuple[str, int], context: ssl.SSLContext, registry: Registry, admission: Admission
+    ) -> None:
+        super().__init__(address, _Handler, context, "metrics")
+        self.registry = registry
+        self.admission = admission
 
-        def do_GET(self) -> None:
-            texts: dict[str, Callable[[], str]] = {"/metrics": registry.text, "/healthz": lambda: "ok"}
-            text = texts.get(self.path.partition("?")[0])
-            body = text().encode() if text is not None else b"not found\n"
-            self.send_response(HTTPStatus.OK if text is not None else HTTPStatus.NOT_FOUND)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature http.server calls
-            log.debug(format, *args)
+class _Handler(HttpsHandler):
+    server: _Server
 
-    return Handler
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it
+        path = self.path.partition("?")[0]
+        if path == "/healthz":
+            self._text(HTTPStatus.OK, "ok")
+        elif path != "/metrics":
+            self._text(HTTPStatus.NOT_FOUND, "not found\n")
+        elif (status := self.server.admission(self._token())) is HTTPStatus.OK:
+            self._text(status, self.server.registry.text())
+        else:
+            self._text(status, f"{_SAID.get(status, status.phrase)}\n")
+
+    def _token(self) -> str:
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    def _text(self, status: HTTPStatus, text: str) -> None:
+        self.send(status, "text/plain; version=0.0.4; charset=utf-8", text.encode())

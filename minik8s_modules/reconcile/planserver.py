@@ -6,26 +6,22 @@
 from __future__ import annotations
 
 import json
-import logging
 import ssl
-import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.https import HttpsHandler, HttpsServer
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.reconcile.hypothesis import Question, parse_question
 
-log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]
 CALLER = "system:minik8s:apiserver"
 BODY_LIMIT = 16 << 20
-_READ_S = 30.0
 Answer = Callable[[Question], JsonObject | None]
 """Returns the answer, or None while this process does not lead the shard."""
 
@@ -70,23 +66,10 @@ class PlanServer:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(HttpsServer):
     def __init__(self, address: tuple[str, int], context: ssl.SSLContext, answer: Answer) -> None:
-        super().__init__(address, _Handler)
-        self._context = context
+        super().__init__(address, _Handler, context, "plan")
         self.answer = answer
-
-    def get_request(self) -> tuple[ssl.SSLSocket, Any]:
-        """Accept without the handshake, which the connection's own thread makes: a slow peer delays nobody."""
-        connection, peer = super().get_request()
-        connection.settimeout(_READ_S)
-        return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), peer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class' signature
-        """Log what ended a connection: a handshake without our certificate, mostly."""
-        log.info("plan: connection of %s refused: %s", client_address[0], sys.exception())
 
 
 def _context(files: PlanFiles) -> ssl.SSLContext:
@@ -96,33 +79,12 @@ def _context(files: PlanFiles) -> ssl.SSLContext:
         raise ConfigurationError(f"plan: certificate, key or client_ca cannot be used: {error}") from error
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(HttpsHandler):
     """One connection."""
 
     server: _Server
-    protocol_version = "HTTP/1.1"
-    timeout = _READ_S
 
-    def setup(self) -> None:
-        """Make the TLS handshake before anything is read."""
-        self.request.do_handshake()
-        super().setup()
-
-    def handle(self) -> None:
-        """Serve the connection; a peer that breaks it off is nobody's error."""
-        try:
-            super().handle()
-        except (OSError, ssl.SSLError) as error:
-            log.info("plan: connection of %s ended: %s", self.client_address[0], error)
-
-    def finish(self) -> None:
-        """Say goodbye in TLS."""
-        try:
-            super().finish()
-        except (OSError, ssl.SSLError, ValueError) as error:
-            log.debug("plan: %s", error)
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it
         """Answer a plan."""
         try:
             self._check_caller()
@@ -158,13 +120,4 @@ class _Handler(BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(length)))
 
     def _send(self, status: HTTPStatus, body: JsonObject) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class' signature
-        """Log like everything else."""
-        log.debug("plan: " + format, *args)  # noqa: G003 - the base class' format
+        self.send(status, "application/json", json.dumps(body).encode())

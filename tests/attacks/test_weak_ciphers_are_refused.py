@@ -2,7 +2,7 @@
 
 Python's own choice takes AES in CBC mode (Lucky 13) and classic Diffie-Hellman, that of Go before 1.22 and of etcd 3.4
 even TLS 1.0 and 3DES. Every listener of the cluster is asked here with each of them: API server, streams, plans,
-etcd for clients and for peers, and the nodes' nginx.
+metrics, etcd for clients and for peers, and the nodes' nginx.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 import yaml
 
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.gateway.streams.listener import StreamFiles, StreamServer
 from minik8s_modules.module_utils.minik8s import nginx as nginx_files
@@ -77,6 +80,15 @@ def plans(folder: Path, authority: Authority) -> Iterator[int]:
     server.stop()
 
 
+@contextlib.contextmanager
+def metrics(folder: Path, authority: Authority) -> Iterator[int]:
+    context = server_context(*authority.issue("controllers", "minik8s-controllers"))
+    server = MetricsServer(Registry(), "127.0.0.1:0", context, lambda _token: HTTPStatus.OK)
+    server.start()
+    yield server.port
+    server.stop()
+
+
 def etcd_options(authority: Authority, kind: str) -> list[str]:
     """Return a member's options for ``client`` or ``peer``, as the role has them."""
     made = authority.issue(f"etcd-{kind}", "etcd")
@@ -130,6 +142,7 @@ def ingress(folder: Path, authority: Authority) -> Iterator[int]:
 OWN: dict[str, Callable[[Path, Authority], contextlib.AbstractContextManager[int]]] = {
     "streams": streams,
     "plans": plans,
+    "metrics": metrics,
     "etcd for clients": etcd_clients,
     "etcd for peers": etcd_peers,
     "nginx": ingress,

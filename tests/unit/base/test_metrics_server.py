@@ -1,43 +1,97 @@
-"""A daemon's metrics over HTTP."""
+"""A daemon's metrics over HTTPS."""
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
+import http.client
+import socket
+import ssl
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 
+from minik8s_modules.base import https
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.metrics_server import MetricsServer
+from minik8s_modules.base.tls import server_context
+from tests.support.pki import Authority
+from tests.support.waiting import until
+
+ANSWERS = {"": HTTPStatus.UNAUTHORIZED, "good": HTTPStatus.OK, "poor": HTTPStatus.FORBIDDEN}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pki"), "cluster")
 
 
 @pytest.fixture
-def server() -> Iterator[MetricsServer]:
+def context(authority: Authority) -> ssl.SSLContext:
+    return server_context(*authority.issue("controllers", "minik8s-controllers"))
+
+
+@pytest.fixture
+def server(context: ssl.SSLContext) -> Iterator[MetricsServer]:
     registry = Registry()
     registry.counter("things_total", "Things.").inc()
-    server = MetricsServer(registry, "127.0.0.1:0")
+    server = MetricsServer(registry, "127.0.0.1:0", context, lambda token: ANSWERS[token])
     server.start()
     yield server
     server.stop()
 
 
-def get(server: MetricsServer, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=20) as answer:
-        return str(answer.read().decode())
+def get(server: MetricsServer, authority: Authority, path: str, authorization: str = "") -> tuple[int, str]:
+    trusting = ssl.create_default_context(cafile=str(authority.ca))
+    connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=20, context=trusting)
+    try:
+        connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
 
 
-def test_metrics_and_health_are_answered_and_nothing_else(server: MetricsServer):
-    assert "things_total 1\n" in get(server, "/metrics")
-    assert get(server, "/healthz") == "ok"
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        get(server, "/other")
-    refused.value.close()
-    assert refused.value.code == 404
+def test_metrics_are_for_a_token_that_opens_them(server: MetricsServer, authority: Authority):
+    status, text = get(server, authority, "/metrics?x", "Bearer good")
+    assert (status, "things_total 1\n" in text) == (200, True)
+    assert get(server, authority, "/metrics", "Bearer poor")[0] == 403
+    for nobody in ("", "good", "Basic good", "Bearer"):
+        status, text = get(server, authority, "/metrics", nobody)
+        assert (status, "things_total" in text) == (401, False)
+
+
+def test_health_is_for_everybody_and_there_is_nothing_else(server: MetricsServer, authority: Authority):
+    assert get(server, authority, "/healthz") == (200, "ok")
+    assert get(server, authority, "/other", "Bearer good")[0] == 404
+
+
+def test_silent_peers_take_no_more_than_their_share(
+    server: MetricsServer, authority: Authority, monkeypatch: pytest.MonkeyPatch, context: ssl.SSLContext
+):
+    monkeypatch.setattr(https, "MOST", 3)
+    small = MetricsServer(Registry(), "127.0.0.1:0", context, lambda _token: HTTPStatus.OK)
+    small.start()
+    silent = [socket.create_connection(("127.0.0.1", small.port)) for _ in range(3)]
+    try:
+        with socket.create_connection(("127.0.0.1", small.port), timeout=20) as fourth:
+            assert fourth.recv(1) == b""  # cut off, no thread waits for it
+        silent.pop().close()
+        until(lambda: _answers(small, authority))
+    finally:
+        for one in silent:
+            one.close()
+        small.stop()
+
+
+def _answers(server: MetricsServer, authority: Authority) -> bool:
+    try:
+        return get(server, authority, "/healthz")[0] == 200
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "127.0.0.1:x", "127.0.0.1:99999", "192.0.2.1:80"])
-def test_an_address_that_cannot_be_used_is_told(address: str):
-    with pytest.raises(ConfigurationError, match="metrics:"):
-        MetricsServer(Registry(), address)
+def test_an_address_that_cannot_be_used_is_told(address: str, context: ssl.SSLContext):
+    with pytest.raises(ConfigurationError, match=r"metrics\.listen:"):
+        MetricsServer(Registry(), address, context, lambda _token: HTTPStatus.OK)

@@ -1,0 +1,116 @@
+"""Attack: read the controllers' metrics without being anybody, or as somebody without rights.
+
+They listened in plain HTTP: each user of the machine, and each pod with the node's network, could read how many objects
+of which kinds a cluster has and how fast they change. Here the daemon runs as installed, in front of a real API server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.control.conftest import Daemon
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import free_port
+from tests.support.pki import write_kubeconfig
+from tests.support.waiting import until
+
+METRIC = "workqueue_"
+
+
+class Metrics:
+    """The controllers' listener, and tokens of service accounts to ask it with."""
+
+    def __init__(self, server: ApiServerProcess, port: int) -> None:
+        self._server, self.port = server, port
+
+    def ask(self, token: str = "", path: str = "/metrics") -> tuple[int, str]:
+        """Return status and text of an answer over TLS that names the daemon."""
+        context = ssl.create_default_context(cafile=str(self._server.authority.ca))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def token(self, name: str) -> str:
+        """Return a token of a new service account of that name."""
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        assert self._server.request("POST", accounts, {"metadata": {"name": name}}).code == 201
+        asked: dict[str, Any] = {"spec": {"expirationSeconds": 600}}
+        return str(self._server.request("POST", f"{accounts}/{name}/token", asked).json["status"]["token"])
+
+    def bind(self, name: str, account: str) -> str:
+        """Let a service account read metrics; returns the binding's path."""
+        bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:monitoring"}
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+        assert self._server.request("POST", bindings, binding).code == 201
+        return f"{bindings}/{name}"
+
+
+def _answers(metrics: Metrics) -> bool:
+    with contextlib.suppress(OSError):
+        return metrics.ask(path="/healthz") == (200, "ok")
+    return False
+
+
+@pytest.fixture(scope="module")
+def metrics(server: ApiServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metrics]:
+    folder: Path = tmp_path_factory.mktemp("controllers")
+    serving = server.authority.issue("controllers-serving", "minik8s-controllers")
+    identity = server.identity("system:kube-controller-manager")
+    made = Metrics(server, free_port())
+    configuration = {
+        "kubeconfig": str(write_kubeconfig(folder / "kubeconfig", server.url, server.authority.ca, identity)),
+        "metrics": {"listen": f"127.0.0.1:{made.port}", "cert": str(serving.cert), "key": str(serving.key)},
+    }
+    config = folder / "controllers.yml"
+    config.write_text(yaml.safe_dump(configuration))
+    daemon = Daemon("controllers", config).start()
+    until(lambda: _answers(made))
+    yield made
+    daemon.stop()
+
+
+def test_whoever_is_nobody_gets_none(metrics: Metrics):
+    for token in ("", "nonsense", "a.b.c"):
+        status, text = metrics.ask(token)
+        assert (status, METRIC in text) == (401, False)
+
+
+def test_an_account_without_rights_gets_none(metrics: Metrics):
+    status, text = metrics.ask(metrics.token("stranger"))
+    assert (status, METRIC in text) == (403, False)
+
+
+def test_monitoring_gets_them_until_its_right_ends(metrics: Metrics, server: ApiServerProcess):
+    token = metrics.token("prometheus")
+    binding = metrics.bind("prometheus-reads", "prometheus")
+    status, text = metrics.ask(token)
+    assert (status, METRIC in text) == (200, True)
+    assert server.request("DELETE", binding).code == 200
+    assert metrics.ask(token)[0] == 403
+
+
+def test_nothing_is_told_without_tls(metrics: Metrics):
+    with socket.create_connection(("127.0.0.1", metrics.port), timeout=30) as plain:
+        plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        told = b"".join(iter(lambda: plain.recv(4096), b""))
+    assert b"HTTP" not in told
+
+
+def test_a_silent_peer_delays_nobody(metrics: Metrics):
+    silent = http.client.HTTPConnection("127.0.0.1", metrics.port, timeout=30)
+    silent.connect()
+    with contextlib.closing(silent):
+        assert metrics.ask(path="/healthz") == (200, "ok")
