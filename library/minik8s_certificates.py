@@ -191,7 +191,7 @@ def identity_of(certificate: Any) -> Identity:
             usages = [name for name, oid in USAGES.items() if getattr(ExtendedKeyUsageOID, oid) in extension.value]
     common = subject(NameOID.COMMON_NAME)
     return Identity(
-        common[0] if common else "",
+        common[0] if len(common) == 1 else "",  # of more than one nobody knows which counts
         subject(NameOID.ORGANIZATION_NAME),
         tuple(sorted(names)),
         tuple(sorted(usages)),

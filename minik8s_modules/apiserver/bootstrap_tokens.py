@@ -8,15 +8,12 @@ requests, whatever roles say, and its requests are for nothing else (``restrict`
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
-from minik8s_modules.api import bootstrap_tokens
+from minik8s_modules.api import bootstrap_tokens, certificate_requests
 from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, GROUP, NAMESPACE, PREFIX, USER
+from minik8s_modules.api.certificate_requests import Asked
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, SECRET
 from minik8s_modules.api.objects import name, spec
@@ -83,8 +80,9 @@ def restrict(write: Write) -> None:
 def _trouble(signer: str, request: str) -> str:
     if signer != NODE_SIGNER:
         return f"signerName must be {NODE_SIGNER}"
-    subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject  # validation has read it before
-    names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    groups = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    is_node = len(names) == 1 and names[0].startswith("system:node:") and names[0] != "system:node:"
-    return "" if is_node and groups == ["system:nodes"] else "the subject must be CN=system:node:NAME, O=system:nodes"
+    try:
+        asked = certificate_requests.parse(request).asked
+        certificate_requests.node_of(asked)
+    except ValueError as error:
+        return f"{error}; the subject must be CN=system:node:NAME, O=system:nodes"
+    return "" if asked == Asked(asked.common_name, asked.organizations) else "it must have no names and extensions"

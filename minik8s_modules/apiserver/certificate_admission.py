@@ -6,11 +6,7 @@ Source: kubernetes ``plugin/pkg/admission/certificates`` (approval, signing, sub
 
 from __future__ import annotations
 
-import base64
-
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
+from minik8s_modules.api import certificate_requests
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.objects import name, spec, status
 from minik8s_modules.apiserver import bootstrap_tokens
@@ -33,9 +29,11 @@ def subject(write: Write) -> None:
     bootstrap_tokens.restrict(write)
     if spec(write.new).get("signerName") != CLIENT_SIGNER:
         return
-    request = x509.load_pem_x509_csr(base64.b64decode(spec(write.new)["request"]))
-    groups = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    if any(group.value == MASTERS for group in groups):
+    try:
+        groups = certificate_requests.parse(spec(write.new)["request"]).asked.organizations
+    except ValueError as error:  # what it cannot read it cannot let through
+        raise Forbidden(write.target.kind, name(write.new), str(error)) from error
+    if MASTERS in groups:
         told = f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
         raise Forbidden(write.target.kind, name(write.new), told)
 

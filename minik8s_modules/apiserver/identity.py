@@ -1,18 +1,23 @@
 """Who asks: the client certificate's common name is the user, its organizations are the groups.
 
-That is Kubernetes' X.509 authentication. The TLS layer has checked the certificate against the client CA
+That is Kubernetes' X.509 authentication; stricter is that a subject has one common name (api/certificate_names.py). The
+TLS layer has checked the certificate against the client CA
 (server.py), so what is read here is true. Reading it costs some 30 µs, so the answer is kept with the
 connection. Service accounts come with a token instead (tokens.py).
 """
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from minik8s_modules.api.certificate_names import peer_names
 from minik8s_modules.api.objects import JsonObject
+
+log = logging.getLogger(__name__)
 
 ALL_AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
@@ -71,13 +76,16 @@ class CertificateAuthenticator:
 
 
 def _read(sock: Any) -> User | None:
-    certificate = sock.getpeercert() if hasattr(sock, "getpeercert") else None
-    return user_of(certificate["subject"]) if certificate else None
+    return user_of(sock.getpeercert()) if hasattr(sock, "getpeercert") else None
 
 
-def user_of(subject: Iterable[Iterable[tuple[str, str]]]) -> User | None:
-    """Return the user a certificate's subject (as ``ssl`` gives it) names; None without a common name."""
-    parts = [pair for rdn in subject for pair in rdn]
-    names = [value for key, value in parts if key == "commonName"]
-    groups = [value for key, value in parts if key == "organizationName"]
-    return User(names[-1], (*groups, ALL_AUTHENTICATED)) if names and names[-1] else None
+def user_of(certificate: Mapping[str, Any] | None) -> User | None:
+    """Return the user a certificate (as ``ssl`` gives it) names; None without one, and for one that names nobody."""
+    if not certificate:
+        return None
+    try:
+        names = peer_names(certificate)
+    except ValueError as error:
+        log.warning("a client certificate is refused: %s (serial number %s)", error, certificate.get("serialNumber"))
+        return None
+    return User(names.common_name, (*names.organizations, ALL_AUTHENTICATED))

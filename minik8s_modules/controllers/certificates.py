@@ -16,8 +16,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from minik8s_modules.api import objects
+from minik8s_modules.api import certificate_requests, objects
 from minik8s_modules.api.bootstrap_tokens import NAMESPACE, PREFIX
+from minik8s_modules.api.certificate_requests import Asked
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject
@@ -28,7 +29,7 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.client.informer import Informer, Source
 from minik8s_modules.controllers import newcomers, signing
-from minik8s_modules.controllers.signing_requests import Approve, Delete, Fail, Sign, Step, Wait, decide_request
+from minik8s_modules.controllers.signing_requests import Approve, Delete, Deny, Fail, Sign, Step, Wait, decide_request
 from minik8s_modules.runtime.leader import LeaderElector, Token
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -92,9 +93,9 @@ class CertificateController:
         request = self._requests.get("", name)
         if request is None:
             return
-        found: signing.Asked | str
+        found: Asked | str
         try:
-            found = signing.asked(signing.parse(str(objects.spec(request).get("request") or "")))
+            found = _parsed(request).asked
         except ValueError as error:
             found = str(error)
         step = decide_request(request, found, self._clock.now())
@@ -114,16 +115,22 @@ class CertificateController:
                 log.info("signing request %s is deleted: %s", name, why)
             case Approve(subresource, message):
                 self._approve(request, subresource, message)
+            case Deny(message):
+                self._settle(request, "Denied", message, "approval")
             case Fail(message):
-                condition = self._condition("Failed", "SignerValidationFailure", message)
-                self._write(request, {"conditions": [*_conditions(request), condition]}, "status")
-                log.warning("signing request %s failed: %s", name, message)
+                self._settle(request, "Failed", message, "status")
             case Sign():
                 self._sign(request, step)
 
+    def _settle(self, request: JsonObject, kind: str, message: str, subresource: str) -> None:
+        """Say for good that there is no certificate."""
+        condition = self._condition(kind, "SignerValidationFailure", message)
+        self._write(request, {"conditions": [*_conditions(request), condition]}, subresource)
+        asker = objects.spec(request).get("username")
+        log.warning("signing request %s of %s: %s: %s", objects.name(request), asker, kind.lower(), message)
+
     def _sign(self, request: JsonObject, step: Sign) -> None:
-        parsed = signing.parse(str(objects.spec(request)["request"]))
-        pem = signing.sign(parsed, self._authority(), step.usages, self._clock.now(), step.lifetime)
+        pem = signing.sign(_parsed(request), self._authority(), step.usages, self._clock.now(), step.lifetime)
         self._write(request, {"certificate": base64.b64encode(pem).decode()}, "status")
         log.info("signing request %s of %s: signed", objects.name(request), objects.spec(request).get("username"))
 
@@ -152,8 +159,7 @@ class CertificateController:
                     return None
 
     def _node_of(self, request: JsonObject) -> JsonObject | None:
-        parsed = signing.parse(str(objects.spec(request)["request"]))
-        return self._found(NODE, signing.asked(parsed).common_name.removeprefix("system:node:"))
+        return self._found(NODE, certificate_requests.node_of(_parsed(request).asked))
 
     def _found(self, kind: Kind, name: str, namespace: str = "") -> JsonObject | None:
         try:
@@ -183,6 +189,10 @@ class CertificateController:
     def _write(self, request: JsonObject, fields: JsonObject, subresource: str) -> None:
         body = {**request, "status": {**objects.status(request), **fields}}
         self._client.update(CERTIFICATE_SIGNING_REQUEST, body, subresource=subresource)
+
+
+def _parsed(request: JsonObject) -> certificate_requests.Request:
+    return certificate_requests.parse(str(objects.spec(request).get("request") or ""))
 
 
 def _conditions(request: JsonObject) -> list[JsonObject]:

@@ -1,22 +1,24 @@
-"""Certificates made from signing requests: what a request asks for, and the certificate an authority gives for it.
+"""Certificates made from signing requests: the certificate an authority gives for what was asked.
 
-Pure but for the randomness of a serial number. What of the request goes into the certificate is Kubernetes' permissive
-policy (pkg/controller/certificates/authority): subject, key and alternative names as asked, usages as the object says,
-never an authority, and no longer than the authority itself lives.
+Pure but for the randomness of a serial number. What goes into the certificate is Kubernetes' permissive policy
+(pkg/controller/certificates/authority): subject, key and alternative names as asked, usages as the object says, never
+an authority, and no longer than the authority itself lives. The names are written anew from the one reading of the
+request (api/certificate_requests.py): a certificate says what was decided on, and nothing else to other readers.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+from minik8s_modules.api.certificate_requests import Asked, Request
 
 BACKDATE = timedelta(minutes=5)
 _KEY_USAGES = {
@@ -48,17 +50,6 @@ _EXTENDED_USAGES = {
 }
 
 
-class Asked(NamedTuple):
-    """What a request says: subject and alternative names."""
-
-    common_name: str
-    organizations: tuple[str, ...]
-    dns_names: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
-    emails: tuple[str, ...] = ()
-    uris: tuple[str, ...] = ()
-
-
 class Authority(NamedTuple):
     """An authority's certificate and key."""
 
@@ -82,51 +73,8 @@ def load_authority(certificates: bytes, key: bytes) -> Authority:
     raise ValueError("no certificate of the authority fits its key")
 
 
-def parse(request: str) -> x509.CertificateSigningRequest:
-    """Return the request in ``spec.request`` (base64 of PEM).
-
-    Raises:
-        ValueError: it is none, or its signature is not by its own key.
-    """
-    try:
-        parsed = x509.load_pem_x509_csr(base64.b64decode(request, validate=True))
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"unable to parse csr: {error}") from error
-    if not parsed.is_signature_valid:
-        raise ValueError("unable to verify the signature of the csr")
-    return parsed
-
-
-def asked(request: x509.CertificateSigningRequest) -> Asked:
-    """Return what the request says."""
-
-    def subject(oid: ObjectIdentifier) -> tuple[str, ...]:
-        return tuple(str(each.value) for each in request.subject.get_attributes_for_oid(oid))
-
-    names = _alternatives(request)
-
-    def alternatives(kind: type[x509.GeneralName]) -> tuple[str, ...]:
-        return tuple(str(each.value) for each in names or () if isinstance(each, kind))
-
-    return Asked(
-        next(iter(subject(NameOID.COMMON_NAME)), ""),
-        subject(NameOID.ORGANIZATION_NAME),
-        alternatives(x509.DNSName),
-        alternatives(x509.IPAddress),
-        alternatives(x509.RFC822Name),
-        alternatives(x509.UniformResourceIdentifier),
-    )
-
-
-def _alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName | None:
-    try:
-        return request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return None
-
-
 def sign(
-    request: x509.CertificateSigningRequest,
+    request: Request,
     authority: Authority,
     usages: Sequence[str],
     now: datetime,
@@ -136,9 +84,9 @@ def sign(
     until = min(now + lifetime, authority.certificate.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(request.subject)
+        .subject_name(_subject(request.asked))
         .issuer_name(authority.certificate.subject)
-        .public_key(request.public_key())
+        .public_key(request.key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BACKDATE)
         .not_valid_after(until)
@@ -151,10 +99,24 @@ def sign(
     extended = list(dict.fromkeys(_EXTENDED_USAGES[usage] for usage in usages if usage in _EXTENDED_USAGES))
     if extended:
         builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
-    names = _alternatives(request)
-    if names is not None:
-        builder = builder.add_extension(names, critical=False)
+    names = _alternatives(request.asked)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(authority.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _subject(asked: Asked) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in asked.organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, asked.common_name)])
+
+
+def _alternatives(asked: Asked) -> list[x509.GeneralName]:
+    return [
+        *map(x509.DNSName, asked.dns_names),
+        *(x509.IPAddress(ip_address(each)) for each in asked.addresses),
+        *map(x509.RFC822Name, asked.emails),
+        *map(x509.UniformResourceIdentifier, asked.uris),
+    ]
 
 
 def _key_usage(usages: Sequence[str]) -> x509.KeyUsage | None:

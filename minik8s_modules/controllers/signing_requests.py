@@ -1,7 +1,9 @@
-"""What becomes of a CertificateSigningRequest: approved where roles say so, signed, failed, deleted when old. Pure.
+"""What becomes of a CertificateSigningRequest: denied, approved where roles say so, signed, deleted when old. Pure.
 
 Kubernetes' four signers with their rules (pkg/controller/certificates: approver/sarapprove.go, signer/signer.go,
 cleaner/cleaner.go; pkg/apis/certificates/helpers.go). Requests of other signers are somebody else's, and only cleaned.
+Stricter than Kubernetes': what a signer would not sign is denied at once, whoever might approve it, and a node serves
+under the one name that is its own.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.certificate_requests import NODE_PREFIX, Asked, node_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
-from minik8s_modules.controllers.signing import Asked
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -24,7 +26,6 @@ SHORTEST = timedelta(seconds=600)
 LONGEST = timedelta(days=365)
 SETTLED_KEPT, PENDING_KEPT = timedelta(hours=1), timedelta(hours=24)
 _NEVER = datetime.max.replace(tzinfo=UTC)
-_NODE_PREFIX, _NODES = "system:node:", "system:nodes"
 SERVING_DOMAIN = ".node.minik8s.internal"
 """What a node's name is followed by in the name it serves streams under (reconcile/solo.py)."""
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
@@ -44,8 +45,14 @@ class Sign(NamedTuple):
     lifetime: timedelta
 
 
+class Deny(NamedTuple):
+    """Refuse the request before anybody approves it: this signer gives no such certificate."""
+
+    message: str
+
+
 class Fail(NamedTuple):
-    """Say for good that this signer gives no such certificate."""
+    """Say of an approved request, for good, that this signer gives no such certificate."""
 
     message: str
 
@@ -62,7 +69,17 @@ class Wait(NamedTuple):
     until: datetime
 
 
-Step = Approve | Sign | Fail | Delete | Wait
+# by signer, and whether a node asks for itself
+_RECOGNIZED = {
+    (NODE_CLIENT, True): Approve(
+        "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."
+    ),
+    (NODE_CLIENT, False): Approve("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
+    (NODE_SERVING, True): Approve(
+        "selfnodeserver", "Auto approving the node's own serving name after SubjectAccessReview."
+    ),
+}
+Step = Approve | Deny | Sign | Fail | Delete | Wait
 
 
 def decide_request(request: JsonObject, found: Asked | str, now: datetime) -> Step:
@@ -80,10 +97,12 @@ def decide_request(request: JsonObject, found: Asked | str, now: datetime) -> St
     signer, settled = str(spec.get("signerName") or ""), _conditions(request)
     if signer not in SIGNERS or objects.status(request).get("certificate") or settled.keys() & {"Denied", "Failed"}:
         return Wait(until)
-    if "Approved" not in settled:
-        return _recognized(spec, found) or Wait(until)
     trouble = found if isinstance(found, str) else _trouble(signer, found, frozenset(spec.get("usages") or []))
-    return Fail(trouble) if trouble else Sign(tuple(spec.get("usages") or []), _lifetime(spec))
+    if isinstance(found, str) or trouble:
+        return Fail(trouble) if "Approved" in settled else Deny(trouble)
+    if "Approved" in settled:
+        return Sign(tuple(spec.get("usages") or []), _lifetime(spec))
+    return _recognized(spec, found) or Wait(until)
 
 
 def _conditions(request: JsonObject) -> Mapping[str, JsonObject]:
@@ -104,29 +123,9 @@ def _end(request: JsonObject) -> tuple[datetime, str]:
     return created + PENDING_KEPT, "nobody settled it for a day"
 
 
-def _recognized(spec: JsonObject, found: Asked | str) -> Approve | None:
+def _recognized(spec: JsonObject, found: Asked) -> Approve | None:
     """Return the approval of a node's own certificates; people and programs approve all others."""
-    signer = str(spec.get("signerName") or "")
-    if isinstance(found, str) or signer not in {NODE_CLIENT, NODE_SERVING}:
-        return None
-    if _trouble(signer, found, frozenset(spec.get("usages") or [])):
-        return None
-    if signer == NODE_SERVING:
-        return _serving_node(spec, found)
-    if spec.get("username") == found.common_name:
-        return Approve("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.")
-    return Approve("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")
-
-
-def _serving_node(spec: JsonObject, found: Asked) -> Approve | None:
-    """Return the approval of a certificate by which a node serves its streams: for the one name that is only its own.
-
-    A certificate for addresses could be for another machine's, so people approve those.
-    """
-    own = found.common_name.removeprefix(_NODE_PREFIX) + SERVING_DOMAIN
-    if spec.get("username") != found.common_name or found.addresses or found.dns_names != (own,):
-        return None
-    return Approve("selfnodeserver", "Auto approving the node's own serving name after SubjectAccessReview.")
+    return _RECOGNIZED.get((str(spec.get("signerName") or ""), spec.get("username") == found.common_name))
 
 
 def _lifetime(spec: JsonObject) -> timedelta:
@@ -141,9 +140,10 @@ def _trouble(signer: str, found: Asked, usages: frozenset[str]) -> str:
     if signer == CLIENT:
         return _client_usages(usages)
     if signer == NODE_CLIENT:
-        return _node(found) or _none_of(found) or _exact(usages, "client auth")
+        return _node(found, (), "none") or _exact(usages, "client auth")
     if signer == NODE_SERVING:
-        return _node(found) or _serving_names(found) or _exact(usages, "server auth")
+        own = found.common_name.removeprefix(NODE_PREFIX) + SERVING_DOMAIN
+        return _node(found, (own,), own) or _exact(usages, "server auth")
     return ""
 
 
@@ -154,31 +154,18 @@ def _client_usages(usages: frozenset[str]) -> str:
     return "" if "client auth" in usages else "missing required usage for client certificate: client auth"
 
 
-def _node(found: Asked) -> str:
-    if found.organizations != (_NODES,):
-        return f"subject organization is not {_NODES}"
-    return (
-        "" if found.common_name.startswith(_NODE_PREFIX) else f"subject common name does not begin with {_NODE_PREFIX}"
-    )
-
-
-def _none_of(found: Asked) -> str:
-    for names, called in (
-        (found.dns_names, "DNS"),
-        (found.emails, "Email"),
-        (found.addresses, "IP"),
-        (found.uris, "URI"),
-    ):
-        if names:
-            return f"{called} subjectAltNames are not allowed"
+def _node(found: Asked, names: tuple[str, ...], called: str) -> str:
+    """Return why it is no request of a node for exactly these DNS names, and nothing beside them."""
+    try:
+        node_of(found)
+    except ValueError as error:
+        return str(error)
+    if found.extensions:
+        return f"the extension {found.extensions[0]} is not expected"
+    if found.dns_names != names or found.addresses or found.emails or found.uris:
+        told = ", ".join((*found.dns_names, *found.addresses, *found.emails, *found.uris)) or "none"
+        return f"subjectAltNames must be {called}, not {told}"
     return ""
-
-
-def _serving_names(found: Asked) -> str:
-    for names, called in ((found.emails, "Email"), (found.uris, "URI")):
-        if names:
-            return f"{called} subjectAltNames are not allowed"
-    return "" if found.dns_names or found.addresses else "DNS or IP subjectAltName is required"
 
 
 def _exact(usages: frozenset[str], purpose: str) -> str:

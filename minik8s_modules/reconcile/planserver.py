@@ -13,6 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.certificate_names import peer_names
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.https import HttpsHandler, HttpsServer
@@ -105,10 +106,12 @@ class _Handler(HttpsHandler):
     def _check_caller(self) -> None:
         if self.path != "/plan":
             raise Refused(HTTPStatus.NOT_FOUND, "there is only /plan")
-        subject = self.request.getpeercert().get("subject", ())
-        names = [value for row in subject for kind, value in row if kind == "commonName"]
-        if names != [CALLER]:
-            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for {CALLER}, not for {', '.join(names) or 'nobody'}")
+        try:
+            caller = peer_names(self.request.getpeercert()).common_name
+        except ValueError as error:
+            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for the certificate of {CALLER}: {error}") from error
+        if caller != CALLER:
+            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for {CALLER}, not for {caller}")
 
     def _body(self) -> Any:
         length = self.headers.get("Content-Length") or ""

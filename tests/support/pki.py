@@ -64,10 +64,13 @@ class Authority:
         expired: bool = False,
         addresses: tuple[str, ...] = (),
         names: tuple[str, ...] = ("localhost",),
+        subject: x509.Name | None = None,
     ) -> Certificate:
-        """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients."""
-        groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-        subject = x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients.
+
+        A ``subject`` takes the place of ``common_name`` and ``organizations``.
+        """
+        subject = subject or subject_of(common_name, *organizations)
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName(
             [
@@ -96,6 +99,12 @@ class Authority:
         paths.key.touch(mode=0o600)
         paths.key.write_bytes(pem)
         return paths
+
+
+def subject_of(common_name: str, *organizations: str) -> x509.Name:
+    """Return a subject as the cluster's own certificates have it."""
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, client: Certificate) -> Path:

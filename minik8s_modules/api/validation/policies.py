@@ -5,12 +5,9 @@ Source: kubernetes ``pkg/apis/{autoscaling,policy,core,scheduling,certificates}/
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 
-from cryptography import x509
-
-from minik8s_modules.api import quantities
+from minik8s_modules.api import certificate_requests, quantities
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.validation import common, shared
@@ -259,7 +256,7 @@ def _usages(usages: Iterable[str]) -> list[Cause]:
 
 def _pem(text: str) -> list[Cause]:
     try:
-        x509.load_pem_x509_csr(base64.b64decode(text))
+        certificate_requests.load(text)
     except ValueError:
         told = "PEM block type must be CERTIFICATE REQUEST"
         return [common.invalid("spec.request", text[:64], told)]

@@ -18,6 +18,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.certificate_names import peer_names
 from minik8s_modules.api.errors import (
     BadRequest,
     InternalError,
@@ -144,11 +145,12 @@ class StreamServer:
         try:
             async with asyncio.timeout(HEAD_S):
                 head = await client.reader.readuntil(b"\r\n\r\n")
+            _admit(client)  # before anything is parsed
             target = head.split(b" ", 2)[1] if head.startswith(b"GET /metrics") else b""
             if target in _METRICS:
                 await self._tell_metrics(client, history=_METRICS[target])
             else:
-                await self._serve(client, _caller(client), parse(head))
+                await self._serve(client, parse(head))
         except StatusError as error:
             await _refuse(client, error)
         except (ValueError, asyncio.LimitOverrunError, TimeoutError) as error:
@@ -159,13 +161,11 @@ class StreamServer:
             await _refuse(client, InternalError(str(error)))
 
     async def _tell_metrics(self, client: Connection, *, history: bool) -> None:
-        _admit(_caller(client))
         if self._metrics is None:
             raise NotFound.path()
         await _send(client, HTTPStatus.OK, json.dumps(self._metrics(history)).encode())
 
-    async def _serve(self, client: Connection, caller: str, request: StreamRequest) -> None:
-        _admit(caller)
+    async def _serve(self, client: Connection, request: StreamRequest) -> None:
         if len(self._streams) > MOST:
             raise TooManyRequests(f"this gateway carries {MOST} streams already; close some, or try again")
         door = self._doors(request.node)
@@ -185,16 +185,17 @@ class StreamServer:
             await work
 
 
-def _caller(client: Connection) -> str:
-    certificate = client.writer.get_extra_info("peercert") or {}
-    names = [value for row in certificate.get("subject", ()) for kind, value in row if kind == "commonName"]
-    return ", ".join(names)
-
-
-def _admit(caller: str) -> None:
+def _admit(client: Connection) -> None:
+    try:
+        caller = peer_names(client.writer.get_extra_info("peercert")).common_name
+    except ValueError as error:
+        raise _forbidden(str(error)) from error
     if caller != CALLER:
-        told = f"streams are for {CALLER}, not for {caller or 'nobody'}"
-        raise StatusError(HTTPStatus.FORBIDDEN, "Forbidden", told)
+        raise _forbidden(f"it names {caller}")
+
+
+def _forbidden(why: str) -> StatusError:
+    return StatusError(HTTPStatus.FORBIDDEN, "Forbidden", f"streams are for the certificate of {CALLER}: {why}")
 
 
 async def _refuse(client: Connection, error: StatusError) -> None:

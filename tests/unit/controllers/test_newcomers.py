@@ -7,10 +7,10 @@ from typing import Any
 
 from minik8s_modules.api import bootstrap_tokens
 from minik8s_modules.api.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.certificate_requests import Asked
 from minik8s_modules.controllers.bootstrap_tokens import Keep, Remove, decide_token
 from minik8s_modules.controllers.newcomers import Admit, Claim, Refuse, decide_newcomer, token_id
-from minik8s_modules.controllers.signing import Asked
-from minik8s_modules.controllers.signing_requests import Approve, Wait, decide_request
+from minik8s_modules.controllers.signing_requests import Approve, Deny, decide_request
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef")
@@ -78,6 +78,6 @@ def test_a_node_serves_under_its_own_name_and_under_no_other():
         return decide_request(request(**spec, **asker), found, NOW)
 
     assert isinstance(decided("n1.node.minik8s.internal"), Approve)
-    assert isinstance(decided("n2.node.minik8s.internal"), Wait)
-    assert isinstance(decided("n1.node.minik8s.internal", "kubernetes"), Wait)
-    assert isinstance(decided("n1.node.minik8s.internal", addresses=("192.0.2.1",)), Wait)
+    assert isinstance(decided("n2.node.minik8s.internal"), Deny)
+    assert isinstance(decided("n1.node.minik8s.internal", "kubernetes"), Deny)
+    assert isinstance(decided("n1.node.minik8s.internal", addresses=("192.0.2.1",)), Deny)

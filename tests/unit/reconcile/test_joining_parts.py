@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from minik8s_modules.api import bootstrap_tokens
+from minik8s_modules.api import bootstrap_tokens, certificate_requests
 from minik8s_modules.api.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, Unauthorized
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
-from minik8s_modules.controllers import signing
 from minik8s_modules.reconcile import joining
 from minik8s_modules.reconcile.items import Outcome
 from minik8s_modules.reconcile.joining import CLIENT_SIGNER, SERVING_SIGNER, Stopped, make_request
@@ -79,7 +78,7 @@ def test_an_authority_is_believed_by_its_hash_or_by_the_tokens_signature(tmp_pat
 
 def test_a_request_is_a_nodes_and_its_key_is_shown_to_nobody():
     request = make_request(SERVING_SIGNER, "n1", "n1.node.minik8s.internal")
-    asked = signing.asked(signing.parse(base64.b64encode(request.request.encode()).decode()))
+    asked = certificate_requests.parse(base64.b64encode(request.request.encode()).decode()).asked
     assert (asked.common_name, asked.organizations) == ("system:node:n1", ("system:nodes",))
     assert asked.dns_names == ("n1.node.minik8s.internal",)
     assert "PRIVATE" not in repr(request)

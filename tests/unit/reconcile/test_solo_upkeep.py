@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from minik8s_modules.api import bootstrap_tokens
+from minik8s_modules.api import bootstrap_tokens, certificate_requests
 from minik8s_modules.api.errors import AlreadyExists, Invalid
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.base.clock import FakeClock
@@ -58,7 +58,9 @@ class Cluster:
         if name in self._requests and kind is not NODE:
             asked = self._requests[name]["spec"]
             now, life = self._clock.now(), timedelta(days=1)
-            pem = signing.sign(signing.parse(asked["request"]), self._authority, asked["usages"], now, life)
+            pem = signing.sign(
+                certificate_requests.parse(asked["request"]), self._authority, asked["usages"], now, life
+            )
             return {"status": {"certificate": base64.b64encode(pem).decode()}}
         if name == "minik8s-nodes":
             return {"data": {KEY: self.settings}}
