@@ -20,6 +20,10 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "ephemeralcontainers": ("get", "patch", "update"),
     "token": ("create",),
 }
+CONNECTING = frozenset({"exec", "attach", "portforward"})
+"""Subresources that reach into what runs. They need the verb ``create`` beside what the request's method means: over
+WebSocket they begin with GET, and who may read is not to run programs. Source: kubernetes 1.35,
+AuthorizePodWebsocketUpgradeCreatePermission. A ``proxy`` that is served one day belongs here."""
 
 
 @dataclass(frozen=True, slots=True)

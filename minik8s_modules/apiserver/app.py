@@ -41,7 +41,7 @@ from minik8s_modules.apiserver.impersonation import acting
 from minik8s_modules.apiserver.priority import LISTS, level_of
 from minik8s_modules.apiserver.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.selection import MANY, select, whole
-from minik8s_modules.apiserver.target import Target, parse, unserved, verb_of
+from minik8s_modules.apiserver.target import Target, parse, rights, unserved, verb_of
 from minik8s_modules.apiserver.tokens import Tokens
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
@@ -292,7 +292,8 @@ def _resource_routes(app: Flask, services: Services) -> None:
         except BadRequest:
             _authorize(services.access, user, asked, target.kind)  # a selector nobody can read gives nobody rights
             raise
-        _authorize(services.access, user, selection.asked(asked), target.kind)
+        for needed in rights(target, asked.verb):
+            _authorize(services.access, user, selection.asked(asked._replace(verb=needed)), target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
         call = Call(services, request, target, user, selection)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import CONNECTING, SUBRESOURCE_VERBS
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.apiserver.attributes import Attributes
 
@@ -97,6 +97,11 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
         return None  # across all namespaces there is only reading
     known = SUBRESOURCE_VERBS.get(sub, ()) if sub else target.kind.verbs
     return verb if verb in known else None
+
+
+def rights(target: Target, verb: str) -> tuple[str, ...]:
+    """Return the verbs that ``verb`` at a target needs, all of them."""
+    return (verb, "create") if target.subresource in CONNECTING and verb != "create" else (verb,)
 
 
 _VERBS = {
