@@ -40,9 +40,9 @@ def subject(write: Write) -> None:
 
 def approval(write: Write) -> None:
     """Refuse an approval, or a certificate, of who has no right to the signer."""
-    verb = {"approval": "approve", "status": "sign"}.get(write.target.subresource, "")
+    verb = {"approval": "approve", "status": "sign"}[write.target.subresource]
     old = write.old or {}
-    if not verb or (verb == "sign" and status(old).get("certificate") == status(write.new).get("certificate")):
+    if verb == "sign" and status(old).get("certificate") == status(write.new).get("certificate"):
         return
     signer = spec(old).get("signerName") or ""
     every = f"{signer.partition('/')[0]}/*"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from minik8s_modules.api.conversion import stored_kind
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CLUSTER_ROLE,
@@ -21,6 +22,7 @@ from minik8s_modules.api.kinds import (
     POD,
     ROLE,
     ROLE_BINDING,
+    ROLLING_UPDATE,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import (
@@ -30,6 +32,7 @@ from minik8s_modules.apiserver import (
     pod_admission,
     route_admission,
     runtime_classes,
+    steering_admission,
 )
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
@@ -38,17 +41,38 @@ from minik8s_modules.apiserver.write import Operation, Write
 
 
 class Plugin(NamedTuple):
-    """One member of the chain: which writes it sees, by (group, kind), and what it does."""
+    """One member of the chain.
+
+    Attributes:
+        name: as kube-apiserver has it.
+        phase: whether it changes the object, or refuses it.
+        operations: which writes it sees.
+        kinds: (group, kind) of the objects it sees, as they are stored; None for all.
+        subresources: through which of the object's subresources it sees writes; "" is the object itself, None means
+            all. It has no default: what is left out is left out on purpose (tests/unit/apiserver/test_chain.py).
+        act: what it does.
+    """
 
     name: str
     phase: Literal["mutate", "validate"]
     operations: tuple[Operation, ...]
-    kinds: tuple[tuple[str, str], ...]
+    kinds: tuple[tuple[str, str], ...] | None
+    subresources: tuple[str, ...] | None
     act: Callable[[Write], None]
+
+    def sees(self, phase: str, operation: Operation, target: Target) -> bool:
+        """Return whether a write is the plugin's business."""
+        if phase != self.phase or operation not in self.operations:
+            return False
+        kinds, subresources = self.kinds, self.subresources
+        return (kinds is None or stored_kind(target.kind).id in kinds) and (
+            subresources is None or target.subresource in subresources
+        )
 
 
 _ALL: tuple[Operation, ...] = ("create", "update", "delete")
 _CREATE: tuple[Operation, ...] = ("create",)
+_UPDATE: tuple[Operation, ...] = ("update",)
 _CREATE_UPDATE: tuple[Operation, ...] = ("create", "update")
 _PODS, _WORKLOADS = (
     (POD.id,),
@@ -56,36 +80,44 @@ _PODS, _WORKLOADS = (
         *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")),
         ("batch", "Job"),
         ("batch", "CronJob"),
+        ROLLING_UPDATE.id,
     ),
 )
 _CLAIMS = (("", "PersistentVolumeClaim"),)
 _SIGNING = (CERTIFICATE_SIGNING_REQUEST.id,)
 _NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
+_ROLES, _BINDINGS = (ROLE.id, CLUSTER_ROLE.id), (ROLE_BINDING.id, CLUSTER_ROLE_BINDING.id)
+_HOSTS = (DNS.id, INGRESS.id)
+_ITSELF, _DECISIONS = ("",), ("approval", "status")
+_CONTAINERS = ("", "ephemeralcontainers")
+"""Through which a pod comes to its containers; ``resize`` belongs here when it is served."""
 
 PLUGINS: tuple[Plugin, ...] = (
-    Plugin("LimitRanger", "mutate", _CREATE, _PODS, pod_admission.fill_limits),
-    Plugin("ServiceAccount", "mutate", _CREATE, _PODS, pod_admission.account),
-    Plugin("DefaultTolerationSeconds", "mutate", _CREATE_UPDATE, _PODS, pod_admission.tolerate_for_a_while),
-    Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, pod_admission.priority),
-    Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, runtime_classes.runtime_class),
-    Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, certificate_admission.requester),
-    Plugin("LimitRanger", "validate", _CREATE, _PODS, pod_admission.check_limits),
-    Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, pod_admission.check_limits),
-    Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, node_access.restrict),
-    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, pod_admission.pod_security),
-    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, pod_admission.template_security),
-    Plugin("PodSecurity", "validate", _CREATE_UPDATE, (NAMESPACE.id,), pod_admission.namespace_security),
-    Plugin("CertificateSubjectRestriction", "validate", _CREATE, _SIGNING, certificate_admission.subject),
-    Plugin("CertificateApproval", "validate", ("update",), _SIGNING, certificate_admission.approval),
-    Plugin("RoleEscalation", "validate", _CREATE_UPDATE, (ROLE.id, CLUSTER_ROLE.id), escalation.check_role),
+    Plugin("LimitRanger", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.fill_limits),
+    Plugin("ServiceAccount", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.account),
+    Plugin("DefaultTolerationSeconds", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.tolerate_for_a_while),
+    Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.priority),
+    Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, ("", "binding"), runtime_classes.runtime_class),
+    Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
+    Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
+    Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),
+    Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),
+    Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, None, node_access.restrict),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, _CONTAINERS, pod_admission.pod_security),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, _ITSELF, pod_admission.template_security),
     Plugin(
-        "BindEscalation",
+        "PodSecurity",
         "validate",
         _CREATE_UPDATE,
-        (ROLE_BINDING.id, CLUSTER_ROLE_BINDING.id),
-        escalation.check_binding,
+        (NAMESPACE.id,),
+        ("", "finalize"),
+        pod_admission.namespace_security,
     ),
-    Plugin("HostConflict", "validate", _CREATE_UPDATE, (DNS.id, INGRESS.id), route_admission.refuse_taken_places),
+    Plugin("CertificateSubjectRestriction", "validate", _CREATE, _SIGNING, _ITSELF, certificate_admission.subject),
+    Plugin("CertificateApproval", "validate", _UPDATE, _SIGNING, _DECISIONS, certificate_admission.approval),
+    Plugin("RoleEscalation", "validate", _CREATE_UPDATE, _ROLES, _ITSELF, escalation.check_role),
+    Plugin("BindEscalation", "validate", _CREATE_UPDATE, _BINDINGS, _ITSELF, escalation.check_binding),
+    Plugin("HostConflict", "validate", _CREATE_UPDATE, _HOSTS, _ITSELF, route_admission.refuse_taken_places),
 )
 
 
@@ -103,5 +135,5 @@ def run(
         return
     write = Write(backend, operation, target, obj, old, options, options.asker)
     for plugin in PLUGINS:
-        if plugin.phase == phase and operation in plugin.operations and target.kind.id in plugin.kinds:
+        if plugin.sees(phase, operation, target):
             plugin.act(write)

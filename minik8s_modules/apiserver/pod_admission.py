@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from minik8s_modules.api import account_volumes, limits, podsecurity
+from minik8s_modules.api.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden, Invalid
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
 from minik8s_modules.api.mirror_pods import is_mirror
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
+from minik8s_modules.api.pod_templates import template_of
 from minik8s_modules.apiserver.write import Write
 
 # kinds of other rooms' making, looked at where they exist
@@ -14,10 +16,6 @@ _LIMIT_RANGES = "/registry/core/limitranges/"
 _PRIORITY_CLASSES = "/registry/scheduling.k8s.io/priorityclasses/"
 # the two classes every cluster has (kubernetes pkg/apis/scheduling/types.go)
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_TEMPLATES = {
-    "Deployment": ("template",), "ReplicaSet": ("template",), "DaemonSet": ("template",), "StatefulSet": ("template",),
-    "Job": ("template",), "CronJob": ("jobTemplate", "spec", "template"),
-}  # fmt: skip
 # of a namespace whose level rises, so many pods are named in warnings
 _NAMED_PODS = 10
 _TOLERATION_S = 300  # --default-not-ready-toleration-seconds
@@ -72,7 +70,7 @@ def fill_limits(write: Write) -> None:
 def check_limits(write: Write) -> None:
     """Refuse a new pod or claim that the namespace's LimitRanges do not allow."""
     ranges = _limit_ranges(write)
-    if not ranges or write.target.subresource:
+    if not ranges:
         return
     check = limits.pod_violations if write.target.kind is POD else limits.claim_violations
     found = check(write.new, ranges)
@@ -88,8 +86,6 @@ def tolerate_for_a_while(write: Write) -> None:
 
     On an update, too: a replacement from a manifest lacks what was added when the pod was made.
     """
-    if write.target.subresource:
-        return
     tolerations = spec(write.new).setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         said = [each for each in tolerations if each.get("effect") in {None, "", "NoExecute"}]
@@ -142,7 +138,7 @@ def _class_of(write: Write, called: str) -> JsonObject:
 
 def pod_security(write: Write) -> None:
     """Hold a pod to its namespace's level: refuse it (enforce), tell the client (warn), tell the audit log (audit)."""
-    if write.target.subresource or (write.old is not None and spec(write.old) == spec(write.new)):
+    if write.old is not None and spec(write.old) == spec(write.new):
         return
     asked = _namespace_labels(write)
     enforced = podsecurity.policy_of(asked, "enforce")
@@ -154,10 +150,8 @@ def pod_security(write: Write) -> None:
 
 def template_security(write: Write) -> None:
     """Tell about a template whose pods the namespace's level would not let in; it is kept all the same."""
-    template = spec(write.new)
-    for step in _TEMPLATES[write.target.kind.kind]:
-        template = template.get(step) or {}
-    if template and not write.target.subresource:
+    template = template_of(stored_kind(write.target.kind).id, write.new)
+    if template:
         _tell(write, _namespace_labels(write), template)
 
 
@@ -181,8 +175,6 @@ def _tell(write: Write, asked: dict[str, str], pod: JsonObject) -> None:
 
 def namespace_security(write: Write) -> None:
     """Refuse a namespace whose Pod Security labels cannot be read; warn of pods below a level it rises to."""
-    if write.target.subresource:
-        return
     causes = podsecurity.label_causes(labels(write.new))
     if causes:
         raise Invalid(NAMESPACE, name(write.new), causes)

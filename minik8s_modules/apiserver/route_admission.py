@@ -24,7 +24,7 @@ def refuse_taken_places(write: Write) -> None:
     Raises:
         BadRequest: a host, or a path of it, has an owner already; the message names it.
     """
-    if write.target.subresource or objects.is_deleting(write.new):
+    if objects.is_deleting(write.new):
         return
     known = set(_conflicts(write, write.old)) if write.old is not None else set[str]()
     taken = [why for why in _conflicts(write, write.new) if why not in known]

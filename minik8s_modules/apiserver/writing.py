@@ -256,6 +256,9 @@ def bind(backend: Backend, target: Target, binding: JsonObject, options: Options
     for _ in range(CHANGE_ATTEMPTS):
         old = orjson.loads(item.data)
         pod = strategy.bind(pod_kind, old, binding, backend.clock.now())
+        chain.run("mutate", backend, "update", target, pod, old, options)
+        _refuse(pod_kind, pod, validate_update(pod_kind, pod, old, target.subresource))
+        chain.run("validate", backend, "update", target, pod, old, options)
         try:
             _swap(backend, target, item, pod, options, old)
         except StaleWrite:

@@ -14,7 +14,7 @@ from minik8s_modules.api import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common, ephemeral, fields, meta
+from minik8s_modules.api.validation import common, ephemeral, fields, meta, mirrors
 from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
@@ -43,6 +43,8 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
         return causes + (_newly(check_status, new, old) if check_status is not None else [])
     if subresource == "ephemeralcontainers":
         return causes + ephemeral.validate_added(new, old) + fields.newly_refused(kind, new, old)
+    if subresource == "binding":
+        return causes + mirrors.validate_change(new, old)
     check_update = UPDATE.get(kind.id)
     if check_update is not None:
         causes += check_update(new, old)

@@ -11,6 +11,7 @@ from minik8s_modules.api.mirror_pods import is_mirror
 from minik8s_modules.api.objects import JsonObject, all_containers, spec
 from minik8s_modules.api.validation import common
 from minik8s_modules.api.validation.containers import validate_containers
+from minik8s_modules.api.validation.security import strict_groups
 
 FIELD = "spec.ephemeralContainers"
 _ALLOWED = frozenset(
@@ -27,7 +28,8 @@ def validate_added(new: JsonObject, old: JsonObject) -> list[Cause]:
     after, before = spec(new).get("ephemeralContainers") or [], spec(old).get("ephemeralContainers") or []
     if is_mirror(new):
         return [common.forbidden("", "static pods do not support ephemeral containers")]
-    return [*_changed(after, before), *_each(new, after)]
+    grown = strict_groups(new) if after != before else []
+    return [*_changed(after, before), *_each(new, after), *grown]
 
 
 def _changed(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from minik8s_modules.api import sysctls
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, all_containers
+from minik8s_modules.api.objects import JsonObject, every_container
 from minik8s_modules.api.validation import common
 
 _LARGEST_ID = 2**31 - 1
@@ -32,7 +32,7 @@ def pod_security(pod: JsonObject) -> list[Cause]:
     for index, group in enumerate(context.get("supplementalGroups") or []):
         causes += _number(f"{field}.supplementalGroups[{index}]", group)
     causes += _sysctls(f"{field}.sysctls", context.get("sysctls") or [])
-    causes += _strict(pod, context)
+    causes += strict_groups(pod)
     if declared.get("shareProcessNamespace") and declared.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         causes.append(common.invalid("spec.shareProcessNamespace", True, told))  # noqa: FBT003 - the value
@@ -105,12 +105,13 @@ def _sysctls(field: str, given: list[JsonObject]) -> list[Cause]:
     return causes
 
 
-def _strict(pod: JsonObject, context: JsonObject) -> list[Cause]:
+def strict_groups(pod: JsonObject) -> list[Cause]:
     """Refuse Strict where Docker would add the user's groups from the image: it does so without a primary group."""
+    context = (pod.get("spec") or {}).get("securityContext") or {}
     if context.get("supplementalGroupsPolicy") != "Strict":
         return []
-    groups = [(one.get("securityContext") or {}).get("runAsGroup") for _, _, one in all_containers(pod)]
-    users = [(one.get("securityContext") or {}).get("runAsUser") for _, _, one in all_containers(pod)]
+    groups = [(one.get("securityContext") or {}).get("runAsGroup") for _, _, one in every_container(pod)]
+    users = [(one.get("securityContext") or {}).get("runAsUser") for _, _, one in every_container(pod)]
     if all(each is not None or context.get("runAsGroup") is not None for each in groups) and all(
         each is not None or context.get("runAsUser") is not None for each in users
     ):

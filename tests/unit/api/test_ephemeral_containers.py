@@ -113,3 +113,15 @@ def test_a_static_pods_mirror_takes_none():
     new["spec"]["ephemeralContainers"] = [debugger()]
     apply_defaults(POD, new)
     assert causes(new, old) == [": Forbidden: static pods do not support ephemeral containers"]
+
+
+def test_strict_groups_hold_for_debugging_containers():
+    """Without a user and a group of its own, one would get the groups that its image gives a user."""
+    strict, own = {"supplementalGroupsPolicy": "Strict"}, {"runAsUser": 7, "runAsGroup": 7}
+    before, after = pod(), pod(debugger())
+    for each in (before, after):
+        each["spec"]["securityContext"] = strict
+        each["spec"]["containers"][0]["securityContext"] = own
+    assert any("supplementalGroupsPolicy" in told for told in causes(after, before))
+    after["spec"]["ephemeralContainers"][0]["securityContext"] = own
+    assert causes(after, before) == []

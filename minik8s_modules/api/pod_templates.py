@@ -1,0 +1,25 @@
+"""Where the kinds that make pods have the pod's template: whoever writes one writes pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minik8s_modules.api.objects import JsonObject, dig
+
+TEMPLATES: Mapping[tuple[str, str], str] = {
+    ("apps", "Deployment"): "spec.template",
+    ("apps", "ReplicaSet"): "spec.template",
+    ("apps", "DaemonSet"): "spec.template",
+    ("apps", "StatefulSet"): "spec.template",
+    ("batch", "Job"): "spec.template",
+    ("batch", "CronJob"): "spec.jobTemplate.spec.template",
+}
+"""(group, kind): the field."""
+
+
+def template_of(kind: tuple[str, str], obj: JsonObject) -> JsonObject:
+    """Return the template of the pods that an object of ``kind`` makes; {} when it makes none."""
+    if kind == ("", "RollingUpdate"):  # it gives its pods another spec, and leaves their metadata alone
+        return {"spec": dig(obj, "spec", "newPodSpec") or {}}
+    path = TEMPLATES.get(kind)
+    return (dig(obj, *path.split(".")) or {}) if path else {}
