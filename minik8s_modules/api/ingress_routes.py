@@ -1,16 +1,21 @@
 """Which object has which host and path, and who is refused. Pure; the reconciler and the status controllers share it.
 
-Objects are taken oldest first, so a place that is taken stays its owner's. A DNS object has whole hosts, as in the
-original; Ingresses may share a host, path by path. Sources: Ingress of networking.k8s.io/v1 and its conformance tests
-(kubernetes-sigs/ingress-controller-conformance): Exact before Prefix, longest first, prefixes by whole elements.
+Claims of hosts that a HostGrant gives to the object's namespace go first; among equals the oldest object goes first,
+so a place that is taken stays its owner's. A DNS object has whole hosts, as in the original; Ingresses may share a
+host, path by path, those of several namespaces only where each was granted it. Whoever was not granted a host has it
+until somebody claims it who was, and has no name below another namespace's granted ``*.domain``. Sources: Ingress of
+networking.k8s.io/v1 and its conformance tests (kubernetes-sigs/ingress-controller-conformance): Exact before Prefix,
+longest first, prefixes by whole elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.cluster_names import is_own, is_too_long
+from minik8s_modules.api.host_grants import HostGrants
 from minik8s_modules.api.objects import JsonObject
 
 CONTROLLER, CLASS = "minik8s.io/ingress", "minik8s"
@@ -21,6 +26,7 @@ REDIRECT_ANNOTATION = "nginx.ingress.kubernetes.io/ssl-redirect"
 ANY_HOST = "_"
 CONFLICT, INVALID_PATH, NO_SERVICE, NO_PORT = "HostConflict", "InvalidPath", "ServiceNotFound", "ServicePortNotFound"
 NO_CLASS, NOT_SUPPORTED, NO_CERTIFICATE = "IngressClassNotFound", "NotSupported", "CertificateNotServed"
+NOT_GRANTED, INVALID_HOST = "HostNotGranted", "InvalidHost"
 Places = dict[tuple[str, str], "Route"]
 
 
@@ -51,11 +57,13 @@ class Routes(NamedTuple):
     hosts: Mapping[str, tuple[Route, ...]]
     tls: Mapping[str, str]
     """``<namespace>/<name>`` of the Secret by host."""
-    resolved: frozenset[str]
-    """Hosts of DNS objects: cluster DNS answers for them."""
+    resolved: Mapping[str, str]
+    """Hosts of DNS objects, for which cluster DNS answers, and the namespace whose pods alone it tells, "" for all."""
     refused: Mapping[str, tuple[Refusal, ...]]
     owners: frozenset[str]
     """All objects that are this installation's to realize."""
+    confined: Mapping[str, tuple[str, ...]]
+    """Hosts of a DNS object that answer in its own namespace alone, by the object."""
 
 
 class Cluster(NamedTuple):
@@ -65,6 +73,28 @@ class Cluster(NamedTuple):
     ingresses: Iterable[JsonObject]
     classes: Iterable[JsonObject]
     services: Mapping[str, JsonObject]
+    grants: Iterable[JsonObject]
+
+
+class _Claim(NamedTuple):
+    """What one rule of an object asks for; ``kind`` is "" for a default backend, which takes what is left."""
+
+    kind: str
+    owner: str
+    namespace: str
+    host: str
+    routes: tuple[Route, ...]
+    grant: str
+    """The HostGrant that gives the namespace the host, "" for none."""
+
+
+class _Holder(NamedTuple):
+    """Whoever has a host; ``whole``: nobody else gets a path of it."""
+
+    owner: str
+    namespace: str
+    grant: str
+    whole: bool
 
 
 def owner_of(kind: str, obj: JsonObject) -> str:
@@ -83,105 +113,166 @@ class _Claims:
     def __init__(self, cluster: Cluster) -> None:
         self._services = cluster.services
         self._classes = {objects.name(each): each for each in cluster.classes}
+        self._grants = HostGrants(cluster.grants)
         self._places: dict[str, Places] = {}
-        self._whole: dict[str, str] = {}
+        self._holders: dict[str, _Holder] = {}
         self._tls: dict[str, tuple[str, str]] = {}
         self._refused: dict[str, list[Refusal]] = {}
         self._owners: set[str] = set()
-        self._defaults: list[tuple[list[str], Route]] = []
         every = [("DNS", each) for each in cluster.dns] + [("Ingress", each) for each in cluster.ingresses]
-        for kind, obj in sorted(every, key=lambda one: _age(*one)):
-            if not objects.is_deleting(obj):
-                (self._dns if kind == "DNS" else self._ingress)(obj)
-        self._fill_defaults()
+        ordered = sorted((one for one in every if not objects.is_deleting(one[1])), key=lambda one: _age(*one))
+        ours = [(kind, obj) for kind, obj in ordered if kind == "DNS" or self._is_ours(obj)]
+        claims = [claim for kind, obj in ours for claim in (self._dns if kind == "DNS" else self._ingress)(obj)]
+        for claim in sorted(claims, key=lambda one: (not one.grant, not one.kind)):
+            self._take(claim)
+        for kind, obj in ours:
+            if kind == "Ingress":
+                self._certificates(obj)
 
     def routes(self) -> Routes:
         """Return the outcome."""
         hosts = {host: tuple(places.values()) for host, places in self._places.items()}
+        resolved = {host: "" if _is_for_all(host, one) else one.namespace for host, one in self._whole()}
+        confined: dict[str, list[str]] = {}
+        for host, holder in self._whole():
+            if resolved[host]:
+                confined.setdefault(holder.owner, []).append(host)
         return Routes(
             hosts,
-            {host: secret for host, (secret, _) in self._tls.items() if host in hosts},
-            frozenset(self._whole),
+            {host: secret for host, (secret, _) in self._tls.items()},
+            resolved,
             {owner: tuple(dict.fromkeys(why)) for owner, why in self._refused.items()},
             frozenset(self._owners),
+            {owner: tuple(sorted(found)) for owner, found in confined.items()},
         )
+
+    def _whole(self) -> Iterator[tuple[str, _Holder]]:
+        return ((host, holder) for host, holder in self._holders.items() if holder.whole)
 
     def _refuse(self, owner: str, reason: str, message: str) -> None:
         self._refused.setdefault(owner, []).append(Refusal(reason, message))
 
-    def _dns(self, obj: JsonObject) -> None:
+    # what objects ask for
+
+    def _dns(self, obj: JsonObject) -> Iterator[_Claim]:
         owner, namespace = owner_of("DNS", obj), objects.namespace(obj)
         self._owners.add(owner)
         for rule in objects.spec(obj).get("rules") or []:
             host = str(rule.get("host") or "").lower()
-            holder = self._whole.get(host) or next((one.owner for one in self._places.get(host, {}).values()), "")
-            if holder:
-                self._refuse(owner, CONFLICT, f"host {host} conflicts with existing host of {holder}")
-                continue
-            self._whole[host] = owner
-            self._places.setdefault(host, {})
+            routes = []
             for path in rule.get("paths") or []:
                 service = (path.get("backend") or {}).get("service") or {}
                 target = f"{namespace}/{service.get('name')}"
                 text, port = str(path.get("path") or "/"), service.get("port") or 0
-                self._claim(host, Route(owner, "Prefix", text, target, port, strip=True))
+                routes.append(Route(owner, "Prefix", text, target, port, strip=True))
+            yield self._claimed("DNS", obj, host, routes)
 
-    def _ingress(self, obj: JsonObject) -> None:
-        owner = owner_of("Ingress", obj)
-        if not self._is_ours(obj, owner):
-            return
+    def _ingress(self, obj: JsonObject) -> Iterator[_Claim]:
+        owner, spec = owner_of("Ingress", obj), objects.spec(obj)
         self._owners.add(owner)
-        spec = objects.spec(obj)
-        hosts = []
-        for rule in spec.get("rules") or []:
-            host = str(rule.get("host") or ANY_HOST).lower()
-            hosts.append(host)
+        hosts = _hosts_of(spec)
+        for host, rule in zip(hosts, spec.get("rules") or [], strict=True):
+            routes = []
             for path in (rule.get("http") or {}).get("paths") or []:
                 kind = "Exact" if path.get("pathType") == "Exact" else "Prefix"
-                route = self._route(obj, owner, kind, str(path.get("path") or "/"), path.get("backend") or {})
-                if route is not None:
-                    self._claim(host, route)
+                routes += self._route(obj, owner, kind, str(path.get("path") or "/"), path.get("backend") or {})
+            yield self._claimed("Ingress", obj, host, routes)
         if spec.get("defaultBackend") is not None:
             default = self._route(obj, owner, "Prefix", "/", spec["defaultBackend"])
-            if default is not None and hosts:
-                self._defaults.append(([*hosts, ANY_HOST], default))
-            elif default is not None:
-                self._claim(ANY_HOST, default)
-        self._certificates(obj, owner, hosts)
+            for host in [*hosts, ANY_HOST]:
+                yield self._claimed("" if hosts else "Ingress", obj, host, default)
 
-    def _is_ours(self, obj: JsonObject, owner: str) -> bool:
+    def _claimed(self, kind: str, obj: JsonObject, host: str, routes: Iterable[Route]) -> _Claim:
+        namespace = objects.namespace(obj)
+        grant = self._grants.of(namespace, host)
+        return _Claim(kind, owner_of(kind or "Ingress", obj), namespace, host, tuple(routes), grant)
+
+    def _is_ours(self, obj: JsonObject) -> bool:
         name = objects.spec(obj).get("ingressClassName") or objects.annotations(obj).get(CLASS_ANNOTATION)
         if name:
             known = self._classes.get(name)
             if known is None and name != CLASS and objects.spec(obj).get("ingressClassName"):
-                self._refuse(owner, NO_CLASS, f"there is no IngressClass {name}; {CLASS} needs none")
+                self._refuse(owner_of("Ingress", obj), NO_CLASS, f"there is no IngressClass {name}; {CLASS} needs none")
             return name == CLASS if known is None else objects.spec(known).get("controller") == CONTROLLER
         defaults = [each for each in self._classes.values() if objects.annotations(each).get(DEFAULT_CLASS) == "true"]
         return not defaults or any(objects.spec(each).get("controller") == CONTROLLER for each in defaults)
 
-    def _route(self, obj: JsonObject, owner: str, kind: str, path: str, backend: JsonObject) -> Route | None:
+    def _route(self, obj: JsonObject, owner: str, kind: str, path: str, backend: JsonObject) -> list[Route]:
         service = backend.get("service")
         if service is None:
             self._refuse(owner, NOT_SUPPORTED, f"path {path!r}: only services can be backends, no resources")
-            return None
+            return []
         port = service.get("port") or {}
         target = f"{objects.namespace(obj)}/{service.get('name')}"
         plain = objects.annotations(obj).get(REDIRECT_ANNOTATION) == "false"
-        return Route(owner, kind, path, target, port.get("number") or port.get("name") or 0, plain=plain)
+        return [Route(owner, kind, path, target, port.get("number") or port.get("name") or 0, plain=plain)]
 
-    def _claim(self, host: str, route: Route) -> None:
-        if any(ord(char) < 32 or ord(char) == 127 for char in route.path):  # noqa: PLR2004 - ASCII's controls
-            self._refuse(route.owner, INVALID_PATH, f"path {route.path!r} of {host} holds control characters")
+    # who gets it
+
+    def _take(self, claim: _Claim) -> None:
+        if not claim.kind:
+            self._fill(claim)
+        elif claim.kind == "DNS":
+            self._take_whole(claim)
+        else:
+            for route in claim.routes:
+                if refusal := self._foreign(claim.host, claim.namespace, claim.grant, claim.owner):
+                    told = f"{_shown(claim.host)} path {route.path} is taken by {refusal.message}"
+                    self._refuse(claim.owner, refusal.reason, told)
+                else:
+                    self._place(claim, route)
+
+    def _take_whole(self, claim: _Claim) -> None:
+        host = claim.host
+        if is_own(host):
+            self._refuse(claim.owner, INVALID_HOST, f"host {host} is one of the cluster's own names, or below one")
             return
-        places = self._places.setdefault(host, {})
+        if is_too_long(claim.namespace, host):
+            told = f"host {host} is too long for the domain that its namespace's pods search"
+            self._refuse(claim.owner, INVALID_HOST, told)
+            return
+        refusal = self._foreign(host, claim.namespace, claim.grant, claim.owner)
+        if refusal is None and host in self._holders:
+            refusal = Refusal(CONFLICT, self._holders[host].owner)
+        if refusal is not None:
+            self._refuse(claim.owner, refusal.reason, f"host {host} conflicts with existing host of {refusal.message}")
+            return
+        self._holders[host] = _Holder(claim.owner, claim.namespace, claim.grant, whole=True)
+        self._places[host] = {}
+        for route in claim.routes:
+            self._place(claim, route)
+
+    def _foreign(self, host: str, namespace: str, grant: str, owner: str) -> Refusal | None:
+        """Return why a namespace (or an owner) may have nothing of a host, None where it may; the message says whose."""
+        above = self._holders.get(f"*.{host.partition('.')[2]}")
+        for holder in (self._holders.get(host), above if above and above.grant and not grant else None):
+            if holder is None or holder.owner == owner:
+                continue
+            if holder.namespace != namespace and holder.grant and not grant:
+                told = (
+                    f"{holder.owner}, which has it by HostGrant {holder.grant}; none gives it to namespace {namespace}"
+                )
+                return Refusal(NOT_GRANTED, told)
+            if holder.whole:
+                return Refusal(CONFLICT, holder.owner)
+            if holder.namespace != namespace and not grant:
+                told = "namespaces share a host only where a HostGrant gives it to each"
+                return Refusal(CONFLICT, f"{holder.owner}; {told}")
+        return None
+
+    def _place(self, claim: _Claim, route: Route) -> None:
+        """Give a path of a host that the claim's namespace may have to the claim's owner, unless it is taken."""
+        if any(ord(char) < 32 or ord(char) == 127 for char in route.path):  # noqa: PLR2004 - ASCII's controls
+            self._refuse(claim.owner, INVALID_PATH, f"path {route.path!r} of {claim.host} holds control characters")
+            return
+        places = self._places.setdefault(claim.host, {})
         place = (route.kind, route.path.rstrip("/") or "/") if route.kind == "Prefix" else (route.kind, route.path)
-        holder = places.get(place) if self._whole.get(host, route.owner) == route.owner else None
-        owner = holder.owner if holder else self._whole.get(host, route.owner)
-        if holder is not None or owner != route.owner:
-            shown = "any host" if host == ANY_HOST else f"host {host}"
-            self._refuse(route.owner, CONFLICT, f"{shown} path {route.path} is taken by {owner}")
+        if place in places:
+            told = f"{_shown(claim.host)} path {route.path} is taken by {places[place].owner}"
+            self._refuse(claim.owner, CONFLICT, told)
             return
         places[place] = route._replace(path=place[1])
+        self._holders.setdefault(claim.host, _Holder(claim.owner, claim.namespace, claim.grant, whole=False))
         self._check(route)
 
     def _check(self, route: Route) -> None:
@@ -194,28 +285,50 @@ class _Claims:
         elif port_of(service, route.port) is None:
             self._refuse(route.owner, NO_PORT, f"path {route.path}: Service {route.service} has no port {route.port}")
 
-    def _certificates(self, obj: JsonObject, owner: str, hosts: list[str]) -> None:
-        for tls in objects.spec(obj).get("tls") or []:
-            secret = tls.get("secretName")
-            if not secret:
+    def _fill(self, claim: _Claim) -> None:
+        """Let a default backend answer what nobody else does, on hosts that its namespace may have."""
+        for route in claim.routes:
+            if self._foreign(claim.host, claim.namespace, claim.grant, claim.owner) is None:
+                self._places.setdefault(claim.host, {}).setdefault(("Prefix", "/"), route)
+                self._holders.setdefault(claim.host, _Holder(claim.owner, claim.namespace, claim.grant, whole=False))
+            self._check(route)
+
+    def _certificates(self, obj: JsonObject) -> None:
+        owner, namespace, spec = owner_of("Ingress", obj), objects.namespace(obj), objects.spec(obj)
+        for tls in spec.get("tls") or []:
+            if not tls.get("secretName"):
                 self._refuse(owner, NO_CERTIFICATE, "spec.tls without a secretName: no certificate is served")
                 continue
-            named = [str(host).lower() for host in tls.get("hosts") or [] or hosts]
-            for host in named:
+            for host in [str(host).lower() for host in tls.get("hosts") or [] or _hosts_of(spec)]:
                 if host == ANY_HOST:
                     self._refuse(owner, NO_CERTIFICATE, "a certificate is served for named hosts only")
-                    continue
-                self._tls.setdefault(host, (f"{objects.namespace(obj)}/{secret}", owner))
-                if self._tls[host] != (f"{objects.namespace(obj)}/{secret}", owner):
-                    holder = self._tls[host][1]
-                    self._refuse(owner, NO_CERTIFICATE, f"host {host} has its certificate from {holder}")
+                else:
+                    self._certify(host, owner, namespace, f"{namespace}/{tls['secretName']}")
 
-    def _fill_defaults(self) -> None:
-        for hosts, route in self._defaults:
-            for host in hosts:
-                if host not in self._whole:
-                    self._places.setdefault(host, {}).setdefault(("Prefix", "/"), route)
-            self._check(route)
+    def _certify(self, host: str, owner: str, namespace: str, secret: str) -> None:
+        """Have a host served with a Secret of a namespace that has the host, or shares it."""
+        holder = self._holders.get(host)
+        if holder is None:
+            return  # nobody has it: nothing is served there
+        if holder.namespace != namespace and not (holder.grant and self._grants.of(namespace, host)):
+            told = f"host {host} is of {holder.owner}, and so is its certificate"
+            self._refuse(owner, NO_CERTIFICATE, told)
+        elif self._tls.setdefault(host, (secret, owner)) != (secret, owner):
+            self._refuse(owner, NO_CERTIFICATE, f"host {host} has its certificate from {self._tls[host][1]}")
+
+
+def _hosts_of(spec: JsonObject) -> list[str]:
+    """Return the hosts of an Ingress' rules."""
+    return [str(rule.get("host") or ANY_HOST).lower() for rule in spec.get("rules") or []]
+
+
+def _shown(host: str) -> str:
+    return "any host" if host == ANY_HOST else f"host {host}"
+
+
+def _is_for_all(host: str, holder: _Holder) -> bool:
+    """Return whether cluster DNS tells a host to everybody: names of one label are each namespace's own."""
+    return bool(holder.grant) and "." in host
 
 
 def _age(kind: str, obj: JsonObject) -> tuple[str, bool, str, str, str]:

@@ -56,6 +56,7 @@ POD_CIDR = Kind(
     "minik8s.io", "v1", "PodCIDR", "podcidrs", "io.minik8s.v1.PodCIDR",
     namespaced=False, subresources=("status",),
 )  # fmt: skip
+HOST_GRANT = Kind("minik8s.io", "v1", "HostGrant", "hostgrants", "io.minik8s.v1.HostGrant", namespaced=False)
 PLAN = Kind(
     "minik8s.io", "v1", "Plan", "plans", "io.minik8s.v1.Plan",
     namespaced=False, verbs=("create",), stored=False,
@@ -240,6 +241,7 @@ KINDS = Registry(
         EVENTS_EVENT,
         POD_ADDRESS,
         POD_CIDR,
+        HOST_GRANT,
         PLAN,
         SELF_SUBJECT_ACCESS_REVIEW,
         SELF_SUBJECT_REVIEW,

@@ -173,6 +173,12 @@ def _pod_address(address: JsonObject, now: datetime) -> list[Any]:
     return [name(address), pod, holder.get("nodeName", ""), age(address, now), holder.get("podUID", "")]
 
 
+def _host_grant(grant: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(grant)
+    shown = [",".join(declared.get(field) or []) or NONE for field in ("namespaces", "hosts")]
+    return [name(grant), *shown, bool(declared.get("shortNames")), age(grant, now)]
+
+
 def _pod_cidr(claim: JsonObject, now: datetime) -> list[Any]:
     state = status(claim)
     cells = [name(claim), spec(claim).get("cidr", ""), spec(claim).get("nodeName", ""), state.get("phase", "")]
@@ -211,5 +217,8 @@ _TABLES: dict[tuple[str, str], _Table] = {
         for kind in ("RoleBinding", "ClusterRoleBinding")
     },
     ("minik8s.io", "PodAddress"): _Table([NAME, *columns("Pod", "Node"), AGE, *columns("UID+")], _pod_address),
+    ("minik8s.io", "HostGrant"): _Table(
+        [NAME, *columns("Namespaces", "Hosts"), Column("Short Names", "boolean"), AGE], _host_grant
+    ),
     ("minik8s.io", "PodCIDR"): _Table([NAME, *columns("CIDR", "Node", "Phase"), AGE, *columns("Message+")], _pod_cidr),
 }

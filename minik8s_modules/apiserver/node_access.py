@@ -53,6 +53,7 @@ def _static() -> tuple[Rule, ...]:
             rule("create", "", "pods"),  # mirrors, see _pod_written
             rule(read, "", "dns"),
             rule(read, "networking.k8s.io", "ingresses ingressclasses"),
+            rule(read, "minik8s.io", "hostgrants"),
             rule("get list create", "minik8s.io", "podcidrs"),
             rule("create", "authentication.k8s.io", "tokenreviews"),
             rule("create", "authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews"),

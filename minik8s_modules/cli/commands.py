@@ -74,12 +74,16 @@ def reading_commands(commands: Subparsers) -> None:
     parser.add_argument("--faults", action="store_true", help="leave out what is as it should be")
     parser = add(
         commands, "trace", trace.trace, "print the way of a request: name, ingress, service, endpoints",
-        usage="trace HOST[/PATH]",
+        usage="trace [options] HOST[/PATH]",
         examples="""
         minik8s trace shop.example.test/web      where a host and path lead to
+        minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
         minik8s trace web.default                the same from the name of a service""",
     )  # fmt: skip
     parser.add_argument("place", metavar="HOST[/PATH]", help="as in a URL; a scheme, port and query are left out")
+    parser.add_argument(
+        "--from-namespace", default="default", metavar="NAME", help="whose pods ask: names differ (default: `default`)"
+    )
     _logs(commands)
 
 

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.host_grants import confinement
 from minik8s_modules.api.ingress_routes import (
     CLASS_ANNOTATION,
+    NOT_GRANTED,
     Cluster,
     Routes,
     decide_routes,
@@ -21,7 +23,7 @@ from minik8s_modules.api.ingress_routes import (
     owner_of,
     port_of,
 )
-from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, SECRET, SERVICE
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SECRET, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.service_endpoints import behind, service_cause
 from minik8s_modules.client.api import ApiClient
@@ -40,14 +42,18 @@ def route_causes(client: ApiClient, obj: JsonObject, events: Sequence[JsonObject
         return []
     try:
         services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
-        dns, ingresses, classes = (client.list(kind).items for kind in (DNS, INGRESS, INGRESS_CLASS))
+        dns, ingresses, classes, grants = (
+            client.list(kind).items for kind in (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
+        )
     except StatusError:
         return []
-    routes = decide_routes(Cluster(dns, ingresses, classes, services))
+    routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
     owner = owner_of(obj["kind"], obj)
     found = [f"{one.reason}: {one.message}" for one in routes.refused.get(owner, ())]
     if owner not in routes.owners and not found:
         return [_foreign(obj)]
+    hosts = routes.confined.get(owner, ())
+    found += [f"{NOT_GRANTED}: {told}" for told in confinement(objects.namespace(obj), hosts)]
     found += _certificates(client, routes, obj)
     found += _endpoints(client, routes, owner, services, cause_of)
     found += _refused_by_nginx(events)

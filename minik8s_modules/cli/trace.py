@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.cluster_names import CLUSTER_DOMAIN, name_within
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.ingress_routes import (
     ANY_HOST,
@@ -17,13 +18,12 @@ from minik8s_modules.api.ingress_routes import (
     match,
     port_of,
 )
-from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, NODE, SERVICE
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.describing import find_cause
 from minik8s_modules.cli.service_endpoints import behind, endpoints, service_cause
 from minik8s_modules.client.api import ApiClient
 
-DOMAIN = "cluster.local"
 _WIDTH = 11
 
 
@@ -40,7 +40,7 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
     place = str(options.place).split("://", 1)[-1]
     authority, slash, rest = place.partition("/")
     host, path = authority.partition(":")[0], slash + rest or "/"
-    lines = list(way(client, host, path.partition("?")[0]))
+    lines = list(way(client, host, path.partition("?")[0], options.from_namespace))
     before = ""
     for line in lines:
         shown = "" if line.station == before else line.station
@@ -49,14 +49,14 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
     return int(any(line.broken for line in lines))
 
 
-def way(client: ApiClient, host: str, path: str) -> Iterator[Line]:
-    """Yield the stations of a request. Raises as the API does."""
+def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Line]:
+    """Yield the stations of a request from a pod of a namespace. Raises as the API does."""
     services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
-    dns, ingresses, classes = (client.list(kind).items for kind in (DNS, INGRESS, INGRESS_CLASS))
-    routes = decide_routes(Cluster(dns, ingresses, classes, services))
+    dns, ingresses, classes, grants = (client.list(kind).items for kind in (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT))
+    routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
     declared, route = match(routes, host, path)
     if declared == ANY_HOST or not declared:
-        service = _named(services, host)
+        service = _named(services, host, namespace)
         if service is not None:
             address = (
                 objects.spec(service).get("clusterIP") or objects.spec(service).get("externalName") or "no address"
@@ -64,7 +64,12 @@ def way(client: ApiClient, host: str, path: str) -> Iterator[Line]:
             yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
             yield from _behind(client, service)
             return
-    yield from _name(client, routes, host, declared)
+        if "." not in host:
+            yield Line(
+                "name", f"{host}: namespace {namespace} has no such Service, and its pods no such name", broken=True
+            )
+            return
+    yield from _name(client, routes, declared or host, namespace)
     if not declared:
         yield Line("ingress", f"no Ingress or DNS object declares {host}: nginx answers 404", broken=True)
         return
@@ -86,21 +91,27 @@ def way(client: ApiClient, host: str, path: str) -> Iterator[Line]:
     yield from _behind(client, service)
 
 
-def _name(client: ApiClient, routes: Routes, host: str, declared: str) -> Iterator[Line]:
-    if declared in routes.resolved:
-        yield Line("name", f"{host} → the nginx of whatever node asks (cluster DNS)")
+def _name(client: ApiClient, routes: Routes, host: str, namespace: str) -> Iterator[Line]:
+    own = routes.resolved.get(host)
+    if own is not None and own in ("", namespace):
+        asked = f", as {name_within(own, host)}.{CLUSTER_DOMAIN}" if own else ""
+        yield Line("name", f"{host} → the nginx of whatever node asks (cluster DNS{asked})")
+        return
+    if own is not None:
+        told = f"it answers in the pods of namespace {own} alone, as no HostGrant gives it more"
+        yield Line("name", f"{host}: {told} (minik8s why dns -n {own})", broken=True)
         return
     nodes = [one["address"] for node in client.list(NODE).items for one in objects.status(node).get("addresses") or []
              if one.get("type") == "InternalIP"]  # fmt: skip
     yield Line("name", f"{host}: not of the cluster's DNS; it must lead to a node ({', '.join(nodes) or 'none'})")
 
 
-def _named(services: dict[str, JsonObject], host: str) -> JsonObject | None:
-    """Return the Service that cluster DNS knows by this name, from pods of ``default``."""
-    parts = host.rstrip(".").removesuffix(f".svc.{DOMAIN}").removesuffix(".svc").split(".")
+def _named(services: dict[str, JsonObject], host: str, own: str) -> JsonObject | None:
+    """Return the Service that cluster DNS knows by this name, from pods of the namespace ``own``."""
+    parts = host.rstrip(".").removesuffix(f".svc.{CLUSTER_DOMAIN}").removesuffix(".svc").split(".")
     if len(parts) > 2:  # noqa: PLR2004 - service.namespace
         return None
-    namespace = parts[1] if len(parts) > 1 else "default"
+    namespace = parts[1] if len(parts) > 1 else own
     return services.get(f"{namespace}/{parts[0]}")
 
 

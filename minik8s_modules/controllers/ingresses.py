@@ -11,23 +11,25 @@ from datetime import datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.host_grants import confinement
 from minik8s_modules.api.ingress_routes import (
     NO_PORT,
     NO_SERVICE,
+    NOT_GRANTED,
     Cluster,
     Refusal,
     Routes,
     decide_routes,
     owner_of,
 )
-from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, NODE, SERVICE, Kind
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.owning import with_condition
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
-ACCEPTED, RESOLVED = "Accepted", "ResolvedRefs"
-"""Conditions of a DNS object, as Gateway API's routes have them."""
+ACCEPTED, RESOLVED, GRANTED = "Accepted", "ResolvedRefs", "Granted"
+"""Conditions of a DNS object, the first two as Gateway API's routes have them; hosts answer everybody when Granted."""
 _REFERENCES = frozenset({NO_SERVICE, NO_PORT})
 _ALL = Key("", "routes")
 
@@ -56,12 +58,18 @@ def decide_ingress_status(ingress: JsonObject, routes: Routes, addresses: Sequen
 
 
 def decide_dns_status(dns: JsonObject, routes: Routes, now: datetime) -> JsonObject:
-    """Return the status of a DNS object: whether it has its hosts, and whether its services are there."""
-    refusals = routes.refused.get(owner_of("DNS", dns), ())
+    """Return the status of a DNS object: whether it has its hosts, for whom, and whether its services are there."""
+    owner = owner_of("DNS", dns)
+    refusals = routes.refused.get(owner, ())
     conditions = objects.status(dns).get("conditions") or []
     broken = [one for one in refusals if one.reason in _REFERENCES]
     denied = [one for one in refusals if one.reason not in _REFERENCES]
-    for kind, why in ((ACCEPTED, denied), (RESOLVED, broken)):
+    confined = confinement(objects.namespace(dns), routes.confined.get(owner, ()))
+    missing = [
+        *(one for one in denied if one.reason == NOT_GRANTED),
+        *(Refusal(NOT_GRANTED, each) for each in confined),
+    ]
+    for kind, why in ((ACCEPTED, denied), (RESOLVED, broken), (GRANTED, missing)):
         conditions = _with(conditions, kind, why, now)
     return {"conditions": conditions}
 
@@ -90,6 +98,7 @@ class RouteController(Looping):
         self._dns = self._loop.watch(DNS, _all)
         self._ingresses = self._loop.watch(INGRESS, _all)
         self._classes = self._loop.watch(INGRESS_CLASS, _all)
+        self._grants = self._loop.watch(HOST_GRANT, _all)
         self._services = self._loop.watch(SERVICE, self._of_service)
         self._nodes = self._loop.watch(NODE, _of_node)
         self._told: dict[str, frozenset[Refusal]] = {}
@@ -102,7 +111,7 @@ class RouteController(Looping):
         """
         dns, ingresses = self._dns.list(), self._ingresses.list()
         services = {str(objects.key(each)): each for each in self._services.list()}
-        routes = decide_routes(Cluster(dns, ingresses, self._classes.list(), services))
+        routes = decide_routes(Cluster(dns, ingresses, self._classes.list(), services, self._grants.list()))
         addresses, now = node_addresses(self._nodes.list()), self._context.clock.now()
         for each in ingresses:
             self._write(INGRESS, each, decide_ingress_status(each, routes, addresses))

@@ -2,18 +2,21 @@
 
 Names follow Kubernetes' DNS specification 1.1.0 (kubernetes/dns ``docs/specification.md``): a Service is
 ``<service>.<namespace>.svc.<domain>``, a headless one has its endpoints' addresses there and each endpoint below it,
-named ports have SRV records, addresses have names. Beside that, as in the original, a Service's bare name; where two
-namespaces have the same, the one in ``default`` has it, else the first by the namespace's name. Pods' own search list
-comes before that, so within a namespace its own Services are always meant.
+named ports have SRV records, addresses have names. Beside that stand hosts, absolute where a HostGrant gives them to
+their namespace, else in the domain that the namespace's own pods search; and, as in the original, Services' bare names:
+in a domain that only nodes search, of the namespaces that have a HostGrant for them. Where two of these have the same,
+the one in ``default`` has it, else the first by the namespace's name. Nothing of one label is ever absolute, so in pods
+a bare name is their own namespace's or nobody's.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.cluster_names import name_within, short_name
 from minik8s_modules.module_utils.minik8s.dns_entries import SERVER
 from minik8s_modules.reconcile.values import DnsSettings, Entries
 
@@ -37,7 +40,7 @@ def service_key(service: JsonObject) -> str:
 
 
 def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> JsonObject:
-    """Return the records of one Service, without its bare name; {} when it has no name to tell (yet)."""
+    """Return the records of one Service, without its short name; {} when it has no name to tell (yet)."""
     declared = objects.spec(service)
     base = f"{objects.name(service)}.{objects.namespace(service)}.svc"
     if declared.get("type") == "ExternalName":
@@ -89,9 +92,11 @@ def _headless(base: str, slices: Iterable[JsonObject]) -> JsonObject:
     return {"records": records, "pointers": [[address, host] for address, host in ordered]} if records else {}
 
 
-def host_entry(host: str, address: str) -> JsonObject:
-    """Return the entry of a host that the node's own nginx answers for."""
-    return {"names": [[address, host]]}
+def host_entry(host: str, namespace: str, address: str) -> JsonObject:
+    """Return the entry of a host that the node's own nginx answers for; in one namespace, unless that is ""."""
+    if not namespace:
+        return {"names": [[address, host]]}
+    return {"records": [[name_within(namespace, host), "A", address]]}
 
 
 class NameBook:
@@ -101,6 +106,7 @@ class NameBook:
         self._server = server
         self._services: dict[str, JsonObject] = {}
         self._bare: dict[str, set[str]] = {}
+        self._short: frozenset[str] = frozenset()
         self._hosts: dict[str, JsonObject] = {}
         self._made: Entries | None = None
 
@@ -118,16 +124,21 @@ class NameBook:
             holders.discard(key)
         self._made = None
 
-    def put_hosts(self, hosts: Iterable[str], address: str) -> None:
-        """Take over all hosts that nginx answers for and that are to resolve."""
-        made = {f"host/{host}": host_entry(host, address) for host in hosts}
+    def put_short(self, namespaces: frozenset[str]) -> None:
+        """Take over the namespaces whose Services nodes find by their bare names."""
+        if namespaces != self._short:
+            self._short, self._made = namespaces, None
+
+    def put_hosts(self, hosts: Mapping[str, str], address: str) -> None:
+        """Take over all hosts that nginx answers for and that are to resolve, and where: "" is everywhere."""
+        made = {f"host/{host}": host_entry(host, namespace, address) for host, namespace in hosts.items()}
         if made != self._hosts:
             self._hosts, self._made = made, None
 
     def copy(self) -> NameBook:
         """Return a book of its own with the same names, to imagine others in."""
         made = NameBook(self._server)
-        made._services, made._hosts = dict(self._services), self._hosts
+        made._services, made._hosts, made._short = dict(self._services), self._hosts, self._short
         made._bare = {name: set(holders) for name, holders in self._bare.items()}
         return made
 
@@ -141,12 +152,13 @@ class NameBook:
         return self._made
 
     def _with_bare(self, key: str, entry: JsonObject) -> JsonObject:
-        name = key.partition("/")[2]
-        if min(self._bare[name], key=_precedence) != key:
+        namespace, _, name = key.partition("/")
+        holders = (each for each in self._bare[name] if each.partition("/")[0] in self._short)
+        if min(holders, key=_precedence, default="") != key:
             return entry
-        base = f"{name}.{key.partition('/')[0]}.svc"
-        names = [[row[2], name] for row in entry["records"] if row[0] == base and row[1] == "A"]
-        return {**entry, "names": names} if names else entry
+        base = f"{name}.{namespace}.svc"
+        short = [[short_name(name), "A", row[2]] for row in entry["records"] if row[:2] == [base, "A"]]
+        return {**entry, "records": [*entry["records"], *short]}
 
 
 def _precedence(key: str) -> tuple[bool, str]:

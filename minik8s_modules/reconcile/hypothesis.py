@@ -33,7 +33,7 @@ class Operation(NamedTuple):
     object: JsonObject
 
 
-NETWORK_KINDS = frozenset({"Service", "EndpointSlice", "Endpoints", "DNS", "Ingress", "IngressClass"})
+NETWORK_KINDS = frozenset({"Service", "EndpointSlice", "Endpoints", "DNS", "Ingress", "IngressClass", "HostGrant"})
 
 
 class Question(NamedTuple):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.host_grants import HostGrants
 from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
-from minik8s_modules.api.kinds import DNS, INGRESS, INGRESS_CLASS, Kind
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.informer import Informer, Source
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
@@ -25,7 +26,7 @@ from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, 
 
 JsonObject = dict[str, Any]
 _TLS = "ingress-tls/"
-_KINDS = (DNS, INGRESS, INGRESS_CLASS)
+_KINDS = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 
 
 class NamesFeed:
@@ -120,8 +121,11 @@ class NamesFeed:
         for key in slices:
             service = services.get(key)
             book.put_service(key, service_entry(service, slices[key]) if service else {})
-        dns, ingresses, classes = (_overlaid(self._copies[kind].list(), kind.kind, changes).values() for kind in _KINDS)
-        routes = decide_routes(Cluster(dns, ingresses, classes, services))
+        dns, ingresses, classes, grants = (
+            list(_overlaid(self._copies[kind].list(), kind.kind, changes).values()) for kind in _KINDS
+        )
+        routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
+        book.put_short(HostGrants(grants).short_names)
         if self._renderer is None:
             return now._replace(dns=book.entries())
         book.put_hosts(routes.resolved, self._settings.dns.listen)
@@ -146,9 +150,9 @@ class NamesFeed:
 
     def _decide(self) -> None:
         services = {str(objects.key(each)): each for each in self._services.services()}
-        dns, ingresses, classes = (self._copies[kind].list() for kind in _KINDS)
-        cluster = Cluster(dns, ingresses, classes, services)
-        routes = decide_routes(cluster)
+        dns, ingresses, classes, grants = (self._copies[kind].list() for kind in _KINDS)
+        routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
+        self._book.put_short(HostGrants(grants).short_names)
         self._behind = frozenset(route.service for places in routes.hosts.values() for route in places)
         self._owners = {host: frozenset(one.owner for one in places) for host, places in routes.hosts.items()}
         if self._renderer is None:

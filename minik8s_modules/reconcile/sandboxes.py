@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.cluster_names import HOSTS, SERVICES
 from minik8s_modules.base.backoff import CONTAINER_RESTART
 from minik8s_modules.reconcile import resources
 from minik8s_modules.reconcile.images import decide_image
@@ -235,7 +236,10 @@ def _dns(pod: JsonObject, settings: Settings) -> JsonObject:
     # without cluster DNS, ClusterFirst is what the node asks
     cluster = bool(settings.cluster_dns) and policy.startswith("ClusterFirst")
     domain = settings.cluster_domain
-    searches = [f"{objects.namespace(pod)}.svc.{domain}", f"svc.{domain}", domain] if cluster else []
+    own = f"{objects.namespace(pod)}.{SERVICES}.{domain}"
+    # the hosts of the pod's own namespace come after all that Kubernetes has pods search
+    hosts = f"{objects.namespace(pod)}.{HOSTS}.{domain}"
+    searches = [own, f"{SERVICES}.{domain}", domain, hosts] if cluster else []
     named = {str(option.get("name")) for option in given.get("options") or []}
     options = [_DEFAULT_NDOTS] if cluster and "ndots" not in named else []
     return {

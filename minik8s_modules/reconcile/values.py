@@ -11,6 +11,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from minik8s_modules.api.cluster_names import CLUSTER_DOMAIN
 from minik8s_modules.reconcile.node_file import Declared
 
 JsonObject = dict[str, Any]
@@ -73,7 +74,7 @@ class Settings(NamedTuple):
     bridge: str = "mk8s-br0"
     mtu: int = 1500
     hmac_key: bytes = b""
-    cluster_domain: str = "cluster.local"
+    cluster_domain: str = CLUSTER_DOMAIN
     cluster_dns: tuple[str, ...] = ()
     api_address: str = ""
     """HOST:PORT at which pods reach the API server; "" where that is not told."""

@@ -11,6 +11,7 @@ import json
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.host_grants import EVERY_HOST
 from minik8s_modules.api.kinds import POD_ADDRESS, POD_CIDR
 from minik8s_modules.api.objects import JsonObject, metadata, name, namespace, spec, status
 from minik8s_modules.api.schema import missing_fields
@@ -247,6 +248,28 @@ def validate_pod_cidr_update(new: JsonObject, old: JsonObject) -> list[Cause]:
         if spec(new) == spec(old)
         else [common.forbidden("spec", "a range keeps its node; delete it to free it, once the machine is clean")]
     )
+
+
+def validate_host_grant(grant: JsonObject) -> list[Cause]:
+    """Return why the grant may not be kept."""
+    declared = spec(grant)
+    namespaces, hosts = declared.get("namespaces") or [], declared.get("hosts") or []
+    causes = [] if namespaces else [common.required("spec.namespaces", "at least one namespace")]
+    if not hosts and not declared.get("shortNames"):
+        causes.append(common.required("spec.hosts", "at least one host, unless `shortNames` is true"))
+    for field, values in (("namespaces", namespaces), ("hosts", hosts)):
+        for index, value in enumerate(values):
+            at = f"spec.{field}[{index}]"
+            causes += [common.duplicate(at, value)] if value in values[:index] else []
+            causes += common.all_invalid(at, value, _not_granted(field, value))
+    return causes
+
+
+def _not_granted(field: str, value: str) -> list[str]:
+    """Return what keeps a value from being a namespace, or a host that can be given."""
+    if field == "namespaces":
+        return common.dns1123_label(value)
+    return [] if value == EVERY_HOST else common.dns1123_subdomain(value.removeprefix("*."))
 
 
 def validate_plan(plan: JsonObject) -> list[Cause]:

@@ -37,6 +37,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("coordination.k8s.io", "Lease"): others.validate_lease,
     ("minik8s.io", "PodAddress"): others.validate_pod_address,
     ("minik8s.io", "PodCIDR"): others.validate_pod_cidr,
+    ("minik8s.io", "HostGrant"): others.validate_host_grant,
     ("minik8s.io", "Plan"): others.validate_plan,
     ("authorization.k8s.io", "SelfSubjectAccessReview"): others.validate_access_review,
     ("authorization.k8s.io", "SubjectAccessReview"): rbac.validate_subject_review,

@@ -17,6 +17,7 @@ from .dns_files import COREFILE, HOSTS, REVERSE, UPSTREAMS, ZONE, Lines, Parts
 from .documents import Entries
 from .faults import KeyFault
 from .files import read_bytes, remove_file, remove_leftovers, write_atomically
+from .pod_files import Resolver, parse_resolver
 from .section import Context, Facets, Plan, Scope, Step
 
 FILES = (ZONE, REVERSE, HOSTS, UPSTREAMS, COREFILE)
@@ -28,6 +29,8 @@ class Observed(NamedTuple):
 
     files: dict[str, str | None]
     parts: Parts
+    own: Resolver
+    """What the node itself asks and searches."""
     upstreams: list[str]
     has_address: bool
     left: str
@@ -67,10 +70,12 @@ class Dns:
         )
         config = entries.get(SERVER)
         kept = dns_host.kept_resolver(context.state_dir)
+        own = dns_host.node_resolver(kept, self._resolver)
         return Observed(
             files,
             parts,
-            _upstreams(config, kept, self._resolver),
+            parse_resolver(own),
+            _upstreams(config, own),
             config is None or dns_host.has_address(config["listen"]),
             _left(config, files[COREFILE]),
             _read(self._resolver) or "",
@@ -151,12 +156,10 @@ def _left(config: Mapping[str, Any] | None, corefile: str | None) -> str:
     return former if former != (config or {}).get("listen") and former and dns_host.is_ours(former) else ""
 
 
-def _upstreams(config: Mapping[str, Any] | None, kept: str | None, resolver: str) -> list[str]:
+def _upstreams(config: Mapping[str, Any] | None, own: str) -> list[str]:
     if config is None:
         return []
-    return list(config["forward"]) or dns_files.resolver_servers(
-        dns_host.node_resolver(kept, resolver), config["listen"]
-    )
+    return list(config["forward"]) or dns_files.resolver_servers(own, config["listen"])
 
 
 def _silence(config: Mapping[str, Any]) -> str:
@@ -224,7 +227,7 @@ def _plan_files(plan: Plan, observed: Observed, wanted: Mapping[str, str]) -> No
 
 
 def _plan_resolver(plan: Plan, config: Mapping[str, Any], observed: Observed) -> None:
-    wanted = dns_files.resolver_text(config)
+    wanted = dns_files.resolver_text(config, observed.own)
     if config.get("host_resolver"):
         if observed.resolver != wanted:
             plan.closing.append(Step("resolve", SERVER, "resolv.conf", wanted))

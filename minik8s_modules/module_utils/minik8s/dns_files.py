@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .dns_entries import SERVER, reverse_name
+from .pod_files import Resolver
 
 ZONE, REVERSE, HOSTS, COREFILE, UPSTREAMS = "cluster.zone", "reverse.zone", "hosts/names", "Corefile", "upstreams"
 TTL_S = 5
@@ -159,11 +160,17 @@ def resolver_servers(text: str, own: str) -> list[str]:
     return found[:3]
 
 
-def resolver_text(config: Mapping[str, Any]) -> str:
-    """Return the resolv.conf of a node that asks its own server; bare names are tried in ``default`` first."""
+def resolver_text(config: Mapping[str, Any], own: Resolver) -> str:
+    """Return the resolv.conf of a node that asks its own server.
+
+    What the node searched before (``own``) comes first: no Service takes over a name of its surroundings. A short name
+    of a Service is looked for in ``nodes`` alone, where those of the namespaces stand that have a HostGrant for them.
+    """
     domain = config["domain"]
+    searches = dict.fromkeys([*own.searches, f"nodes.{domain}", f"svc.{domain}", domain])
+    options = f"options {' '.join(own.options)}\n" if own.options else ""
     return (
         "# Written by minik8s_dns; make reset brings the former one back.\n"
         f"nameserver {config['listen']}\n"
-        f"search default.svc.{domain} svc.{domain} {domain}\n"
+        f"search {' '.join(searches)}\n{options}"
     )

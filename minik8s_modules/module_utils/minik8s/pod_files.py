@@ -84,9 +84,14 @@ def _once(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def node_resolver() -> Resolver:
-    """Return the node's own resolver, the one behind systemd's stub where only that is named."""
-    found = parse_resolver(_text(NODE_RESOLVER))
+def node_resolver(kept: str | None) -> Resolver:
+    """Return the node's own resolver, the one behind systemd's stub where only that is named.
+
+    Args:
+        kept: the resolv.conf that the section ``dns`` stands in for: pods take over what the node asks by itself, and
+            not the short names of Services that only nodes search.
+    """
+    found = parse_resolver(_text(NODE_RESOLVER) if kept is None else kept)
     if found.nameservers and all(map(_is_loopback, found.nameservers)):
         behind = _text(SYSTEMD_RESOLVER)
         return parse_resolver(behind) if behind else found
@@ -109,14 +114,14 @@ def written(inspect: Mapping[str, Any]) -> bool:
     return (read_bytes(str(inspect.get("HostsPath") or "")) or b"").startswith(MARK)
 
 
-def write(inspect: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-    """Fill the files of a pause container; hosts last, for it carries the mark.
+def write(inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None) -> None:
+    """Fill the files of a pause container; hosts last, for it carries the mark. ``kept``: see ``node_resolver``.
 
     Raises:
         KeyFault: CreatePodSandboxError, a file cannot be written.
     """
     files = [
-        (inspect["ResolvConfPath"], resolver_text(entry["dns"], node_resolver())),
+        (inspect["ResolvConfPath"], resolver_text(entry["dns"], node_resolver(kept))),
         (inspect["HostsPath"], hosts_text(entry, _text(NODE_HOSTS))),
     ]
     for path, text in files:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from . import host_ports, labels, pod_cgroup, pod_files, pod_plugins
+from . import dns_host, host_ports, labels, pod_cgroup, pod_files, pod_plugins
 from .docker import DockerError
 from .documents import Entries
 from .faults import KeyFault
@@ -182,7 +182,7 @@ def _shown(limits: Mapping[str, int]) -> str:
 def names(context: Context, inspect: Inspect, entry: Mapping[str, Any]) -> None:
     """Fill the files that tell names."""
     context.checkpoint("write names")
-    pod_files.write(inspect, entry)
+    pod_files.write(inspect, entry, dns_host.kept_resolver(context.state_dir))
 
 
 def limits(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> None:

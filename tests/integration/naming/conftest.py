@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.kinds import HOST_GRANT, Kind
 from minik8s_modules.module_utils.minik8s import nginx as server
 from minik8s_modules.module_utils.minik8s.dns_host import remove_address
 from minik8s_modules.store.errors import StaleWrite
@@ -52,6 +52,12 @@ class Cluster(services.Cluster):
             "ingress": {"http_port": self.http_port, "https_port": self.https_port},
         }
         return configs
+
+    def start(self) -> None:
+        """Start all daemons; namespace ``default`` has the grant that an installation gives it."""
+        super().start()
+        spec = {"namespaces": ["default"], "hosts": ["*"], "shortNames": True}
+        self.admin.create(HOST_GRANT, {"metadata": {"name": "default"}, "spec": spec})
 
     @property
     def state(self) -> Path:

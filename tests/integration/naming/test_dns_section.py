@@ -142,6 +142,17 @@ def test_the_nodes_resolver_changes_when_asked_for_and_comes_back(machine: Machi
     assert not [name for name in _tree(machine.root / "s") if name.startswith(("dns", "resolv"))]
 
 
+def test_what_a_node_searched_before_comes_first_and_short_names_of_services_after_it(machine: Machine):
+    machine.resolver.write_text("search corp.example lan\nnameserver 127.0.0.9\noptions timeout:1 edns0\n")
+    machine.run(machine.entries(host_resolver=True))
+    assert machine.resolver.read_text().splitlines()[1:] == [
+        f"nameserver {machine.server[0]}",
+        "search corp.example lan nodes.cluster.local svc.cluster.local cluster.local",
+        "options timeout:1 edns0",
+    ]
+    assert not machine.run(machine.entries(host_resolver=True))["changed"]
+
+
 def test_without_a_server_the_section_says_so(machine: Machine):
     machine.run(machine.entries())
     error = machine.run(machine.entries())["errors"]["server"]

@@ -81,7 +81,7 @@ def test_a_pod_resolves_services_by_every_name(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.ready("web") and cluster.ready("client"), 60)
     for name in ("web", "web.default", "web.default.svc", "web.default.svc.cluster.local"):
         cluster.until(partial(_answers, cluster, "client", name), 30)
-    cluster.until(lambda: cluster.resolve("web") == ("NOERROR", [address]), 30)
+    cluster.until(lambda: cluster.resolve("web.nodes.cluster.local") == ("NOERROR", [address]), 30)
     # the backing pod itself, whose own name is web, too
     cluster.until(partial(_answers, cluster, "web", "web.default"), 30)
 
@@ -95,7 +95,7 @@ def test_a_service_created_again_at_once_has_its_new_address(cluster: Cluster) -
     for address in (then, now):
         cluster.admin.delete(SERVICE, "moved", "default")
         cluster.service("moved", {"app": "web"}, clusterIP=address)
-    for name in ("moved.default.svc.cluster.local", "moved"):
+    for name in ("moved.default.svc.cluster.local", "moved.nodes.cluster.local"):
         cluster.until(partial(_told_as, cluster, name, "A", ("NOERROR", [now])), 30)
     found = ("NOERROR", ["moved.default.svc.cluster.local"])
     for address, answer in ((now, found), (then, ("NXDOMAIN", [])), (former, ("NXDOMAIN", []))):

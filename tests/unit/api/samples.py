@@ -95,6 +95,7 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("minik8s.io", "PodAddress"): {
         "spec": {"podUID": UID, "podName": "web", "podNamespace": "default", "nodeName": "n1"}
     },
+    ("minik8s.io", "HostGrant"): {"spec": {"namespaces": ["shop"], "hosts": ["shop.example"]}},
     ("minik8s.io", "PodCIDR"): {"spec": {"cidr": "10.244.1.0/24", "nodeName": "n1"}},
     ("authorization.k8s.io", "SelfSubjectAccessReview"): {
         "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}

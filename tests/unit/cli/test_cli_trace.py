@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any, cast
 
 import pytest
 
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, EVENT, INGRESS, INGRESS_CLASS, NODE, POD, SECRET, SERVICE
+from minik8s_modules.api.kinds import (
+    DNS,
+    ENDPOINT_SLICE,
+    EVENT,
+    HOST_GRANT,
+    INGRESS,
+    INGRESS_CLASS,
+    NODE,
+    POD,
+    SECRET,
+    SERVICE,
+)
 from minik8s_modules.cli.main import parse
 from minik8s_modules.cli.reading import describe, why
 from minik8s_modules.cli.trace import trace
@@ -52,12 +64,40 @@ def test_a_way_is_shown_from_the_name_to_the_endpoints(api: FakeApi, capsys: pyt
     with_endpoint(api)
     paths = [{"path": "/web", "backend": {"service": {"name": "web", "port": 80}}}]
     api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": [{"host": "shop.test", "paths": paths}]}})
-    code, told = run(api, capsys, "trace", "http://shop.test:80/web/x?y=1")
+    api.create(HOST_GRANT, {"metadata": {"name": "all"}, "spec": {"namespaces": ["default"], "hosts": ["*"]}})
+    code, told = run(api, capsys, "trace", "http://shop.test:80/web/x?y=1", "--from-namespace", "other")
     assert code == 0, told
     for part in ("cluster DNS", "DNS default/shop", "default/web:80 → 100.0.0.7", "10.244.0.7:8080 (pod a, ready)"):
         assert part in told
     code, told = run(api, capsys, "trace", "web.default")
     assert (code, "10.244.0.7:8080" in told) == (0, True)
+
+
+def test_names_differ_from_one_namespace_to_another(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with_endpoint(api)
+    paths = [{"path": "/web", "backend": {"service": {"name": "web", "port": 80}}}]
+    api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": [{"host": "shop.test", "paths": paths}]}})
+    code, told = run(api, capsys, "trace", "shop.test/web")
+    assert (code, "shop.test.default.hosts.cluster.local" in told) == (0, True)
+    code, told = run(api, capsys, "trace", "shop.test/web", "--from-namespace", "other")
+    assert (code, "in the pods of namespace default alone, as no HostGrant gives it more" in told) == (1, True)
+    assert run(api, capsys, "trace", "web")[0] == 0
+    code, told = run(api, capsys, "trace", "web", "--from-namespace", "other")
+    assert (code, "namespace other has no such Service" in told) == (1, True)
+
+
+def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with_endpoint(api)
+    paths = [{"path": "/", "backend": {"service": {"name": "web", "port": 80}}}]
+    status = {"conditions": [{"type": "Accepted", "status": "True"}]}
+    rules = [{"host": "shop.test", "paths": paths}]
+    api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": rules}, "status": status})
+    _, told = run(api, capsys, "why", "dns", "shop", "-n", "default")
+    assert "HostNotGranted: host shop.test answers in the pods of namespace default alone: no HostGrant" in told
+    command = told[told.index("echo '") + len("echo '") : told.index("' | kubectl create -f -")]
+    api.create(HOST_GRANT, {**json.loads(command), "metadata": {"name": "made-as-told"}})
+    _, told = run(api, capsys, "why", "dns", "shop", "-n", "default")
+    assert "as it should be" in told
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,19 @@ def test_a_resolver_behind_systemds_stub_is_the_one_that_counts(
     (tmp_path / "real").write_text("nameserver 192.0.2.1\nnameserver fe80::1%eth0\ndomain old\nsearch lan home\n")
     monkeypatch.setattr(pod_files, "NODE_RESOLVER", str(tmp_path / "stub"))
     monkeypatch.setattr(pod_files, "SYSTEMD_RESOLVER", str(tmp_path / "missing"))
-    assert pod_files.node_resolver() == pod_files.Resolver(["127.0.0.53"], ["lan"], ["edns0"])
+    assert pod_files.node_resolver(None) == pod_files.Resolver(["127.0.0.53"], ["lan"], ["edns0"])
     monkeypatch.setattr(pod_files, "SYSTEMD_RESOLVER", str(tmp_path / "real"))
-    assert pod_files.node_resolver().nameservers == ["192.0.2.1", "fe80::1%eth0"]
-    assert pod_files.node_resolver().searches == ["lan", "home"]
+    assert pod_files.node_resolver(None).nameservers == ["192.0.2.1", "fe80::1%eth0"]
+    assert pod_files.node_resolver(None).searches == ["lan", "home"]
+
+
+def test_a_pod_takes_over_what_its_node_asked_before_it_asked_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ours").write_text("nameserver 169.254.20.10\nsearch lan nodes.cluster.local svc.cluster.local\n")
+    monkeypatch.setattr(pod_files, "NODE_RESOLVER", str(tmp_path / "ours"))
+    kept = "nameserver 192.0.2.1\nsearch lan\n"
+    assert pod_files.node_resolver(kept) == pod_files.Resolver(["192.0.2.1"], ["lan"], [])
 
 
 def test_a_later_option_wins_and_three_servers_are_kept() -> None:

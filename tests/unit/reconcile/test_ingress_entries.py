@@ -94,7 +94,7 @@ def test_a_port_is_found_by_its_name_too() -> None:
 
 def test_a_certificate_that_is_not_at_hand_is_not_named() -> None:
     hosts = {"shop.test": (WEB,), "_": (WEB,)}
-    routes = Routes(hosts, {"shop.test": "default/tls"}, frozenset(), {}, frozenset())
+    routes = Routes(hosts, {"shop.test": "default/tls"}, {}, {}, frozenset(), {})
     leads = {WEB: Backend(("100.0.0.7:80",))}
     without = ingress_entries(routes, leads, {}, RENDERER)
     assert set(without) == {"_server", "shop.test", "_"}
