@@ -243,7 +243,7 @@ class _Claims:
             self._place(claim, route)
 
     def _foreign(self, host: str, namespace: str, grant: str, owner: str) -> Refusal | None:
-        """Return why a namespace (or an owner) may have nothing of a host, None where it may; the message says whose."""
+        """Return why a namespace may have nothing of a host, None where it may; the message says whose."""
         above = self._holders.get(f"*.{host.partition('.')[2]}")
         for holder in (self._holders.get(host), above if above and above.grant and not grant else None):
             if holder is None or holder.owner == owner:

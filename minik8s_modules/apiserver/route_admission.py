@@ -3,7 +3,8 @@
 The claims are weighed by the one decision there is (``api/ingress_routes.py``), with the written object as the
 youngest: the first has a place, unless whoever comes has a HostGrant for the host and the first has none. An update is
 refused only for places it did not ask for before. Two servers that admit claims at the same moment both see none; then
-the younger object keeps its condition and Event (``controllers/ingresses.py``), and has no effect. Sources: the original's ``host H conflicts with existing host`` (400) and ingress-nginx' webhook (400, too).
+the younger object keeps its condition and Event (``controllers/ingresses.py``), and has no effect. Sources: the
+original's ``host H conflicts with existing host`` (400) and ingress-nginx' webhook (400, too).
 """
 
 from __future__ import annotations

@@ -184,9 +184,21 @@ def test_what_is_behind_services_and_routes_is_the_controllers_to_write_and_the_
         ("discovery.k8s.io", "endpointslices"),
         ("networking.k8s.io", "ingresses"),
         ("networking.k8s.io", "ingressclasses"),
+        ("minik8s.io", "hostgrants"),
     ):
         assert access.allowed(reconciler, Attributes("watch", group, resource)), resource
         assert not access.allowed(reconciler, Attributes("patch", group, resource, "default", "web")), resource
+
+
+@pytest.mark.parametrize("role", ["view", "edit", "admin"])
+def test_grants_of_hosts_are_read_by_who_sees_the_whole_cluster_and_written_by_its_administrators(
+    backend: Backend, access: Access, role: str
+):
+    ensure_policy(backend)
+    bound(backend, CLUSTER_ROLE_BINDING, CLUSTER_ROLE, role, USER)
+    assert access.allowed(JANE, Attributes("list", "minik8s.io", "hostgrants"))
+    for verb in ("create", "update", "patch", "delete", "deletecollection"):
+        assert not access.allowed(JANE, Attributes(verb, "minik8s.io", "hostgrants", "", "default")), verb
 
 
 def test_ranges_of_pod_addresses_are_claimed_by_those_who_give_them_and_freed_by_neither_reconciler_nor_node(
