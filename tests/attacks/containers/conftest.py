@@ -1,7 +1,7 @@
 """Attacks that need Docker's containers.
 
-``streaming`` is a real API server, gateway and dockerd; ``node`` the node's modules on the shared dockerd; ``cluster`` all
-daemons with one node that has a CoreDNS and an nginx.
+``streaming`` is a real API server, gateway and dockerd; ``node`` the node's modules on the shared dockerd; ``cluster``
+all daemons with one node that has a CoreDNS and an nginx.
 """
 
 from tests.integration.library.conftest import node
