@@ -139,7 +139,8 @@ def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
     accounts = configured.service_accounts
     if accounts is None:
         return None
-    return Tokens(backend, KeyFiles(accounts.signing_key, accounts.verification_keys), accounts.issuer)
+    keys = KeyFiles(accounts.signing_key, accounts.verification_keys)
+    return Tokens(backend, keys, accounts.issuer, accounts.max_token_s)
 
 
 def _encrypted(store: Store, configured: Settings) -> Store:

@@ -209,7 +209,8 @@ def _token(call: Call) -> Response:
     wanted["apiVersion"], wanted["kind"] = TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind
     wanted["metadata"] = {**metadata(wanted), "name": call.target.name, "namespace": call.target.namespace}
     chain.run("validate", call.backend, "create", call.target, wanted, None, options)
-    return responses.json(tokens.request(call.target, wanted, dry_run=options.dry_run), 201, options.warnings)
+    made = tokens.request(call.target, wanted, dry_run=options.dry_run, warn=options.warn)
+    return responses.json(made, 201, options.warnings)
 
 
 def _tokens(call: Call) -> Tokens:

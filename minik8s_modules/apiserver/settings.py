@@ -6,12 +6,15 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from minik8s_modules.apiserver.tokens import LONGEST_S, LONGEST_WISH_S
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 
 # enough that a hundred clients that stall in the middle of a request leave threads for the others;
 # threads start only when they are needed
 DEFAULT_THREADS = 128
+# Kubernetes' bound of --service-account-max-token-expiration: pods ask for an hour by default
+LEAST_MAX_TOKEN_S = 3600
 # an event with the largest body it may have (audit.BODY_BYTES) must fit
 LEAST_AUDIT_BYTES = 100_000
 
@@ -27,11 +30,12 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class ServiceAccounts:
-    """The issuer of service-account tokens, the key that signs them, and further keys that verify them."""
+    """The issuer of service-account tokens, the key that signs, others that verify, and the longest life of a token."""
 
     issuer: str
     signing_key: Path
     verification_keys: tuple[Path, ...]
+    max_token_s: int
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,15 @@ def read(configuration: Configuration) -> Settings:
 
 def _service_accounts(configuration: Configuration) -> ServiceAccounts:
     key = "service_accounts.verification_keys"
+    longest_s = configuration.number("service_accounts.max_token_seconds", LONGEST_S)
+    if not LEAST_MAX_TOKEN_S <= longest_s <= LONGEST_WISH_S:
+        told = f"must be {LEAST_MAX_TOKEN_S} (an hour) to {LONGEST_WISH_S}, not {longest_s}"
+        raise ConfigurationError(f"apiserver: service_accounts.max_token_seconds {told}")
     return ServiceAccounts(
         configuration.text("service_accounts.issuer", "https://kubernetes.default.svc"),
         _readable(configuration.text("service_accounts.signing_key"), "service_accounts.signing_key"),
         tuple(_readable(each, key) for each in configuration.texts(key, [])),
+        longest_s,
     )
 
 

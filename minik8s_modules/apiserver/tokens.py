@@ -32,7 +32,10 @@ from minik8s_modules.apiserver.keyfiles import KeyFiles
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
-DEFAULT_S, SHORTEST_S, LONGEST_S = 3600, 600, 1 << 32
+DEFAULT_S, SHORTEST_S, LONGEST_WISH_S = 3600, 600, 1 << 32
+# what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/tokens.py). Amazon's
+# service has this limit for all its clusters, so programs that use tokens are known to live with it
+LONGEST_S = 24 * 3600
 # how long a token outlives the deletion time of what it is bound to (validator of bound tokens)
 DELETION_LEEWAY_S = 60
 _REMEMBERED = 4096
@@ -59,17 +62,28 @@ class Tokens:
         backend: where accounts and bound objects are.
         keys: the signing key and those that verify.
         issuer: the ``iss`` of all tokens; also the audience of this API.
+        longest_s: how long a token lives at most.
     """
 
-    def __init__(self, backend: Backend, keys: KeyFiles, issuer: str) -> None:
+    def __init__(self, backend: Backend, keys: KeyFiles, issuer: str, longest_s: int = LONGEST_S) -> None:
         self._backend = backend
+        self._longest_s = longest_s
         self._keys = keys
         self.issuer = issuer
         self._verified = lru_cache(_REMEMBERED)(self._verify)
         self._generation = -1
 
-    def request(self, target: Target, wanted: JsonObject, *, dry_run: bool = False) -> JsonObject:
+    def request(
+        self,
+        target: Target,
+        wanted: JsonObject,
+        *,
+        dry_run: bool = False,
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> JsonObject:
         """Return the TokenRequest ``wanted`` for the account at ``target``, with its token; a dry run makes none.
+
+        What lives longer than tokens may is shortened; the answer and ``warn`` tell.
 
         Raises:
             NotFound: account or bound object is not there.
@@ -78,9 +92,7 @@ class Tokens:
         """
         account = self._backend.get(target).object
         asked = spec(wanted)
-        lifetime_s = asked.get("expirationSeconds") or DEFAULT_S
-        if not SHORTEST_S <= lifetime_s <= LONGEST_S:
-            raise Invalid(TOKEN_REQUEST, "", [_bad_lifetime(lifetime_s)])
+        lifetime_s = self._lifetime_s(asked, warn)
         private = self._bound(target, account, asked.get("boundObjectRef") or {})
         now_s = int(self._backend.clock.now().timestamp())
         audiences = asked.get("audiences") or [self.issuer]
@@ -97,6 +109,14 @@ class Tokens:
         expires = datetime.fromtimestamp(now_s + lifetime_s, tz=UTC)
         status = {"token": "" if dry_run else self._keys.signer().sign(claims), "expirationTimestamp": rfc3339(expires)}
         return {**wanted, "spec": {**asked, "audiences": audiences, "expirationSeconds": lifetime_s}, "status": status}
+
+    def _lifetime_s(self, asked: JsonObject, warn: Callable[[str], None]) -> int:
+        wish_s = int(asked.get("expirationSeconds") or DEFAULT_S)
+        if not SHORTEST_S <= wish_s <= LONGEST_WISH_S:
+            raise Invalid(TOKEN_REQUEST, "", [_bad_lifetime(wish_s)])
+        if wish_s > self._longest_s:
+            warn(f"requested expiration of {wish_s} seconds shortened to {self._longest_s} seconds")
+        return min(wish_s, self._longest_s)
 
     def _bound(self, target: Target, account: JsonObject, ref: JsonObject) -> JsonObject:
         private = {"namespace": target.namespace, "serviceaccount": {"name": target.name, "uid": uid(account)}}

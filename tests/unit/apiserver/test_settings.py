@@ -33,6 +33,13 @@ def test_a_whole_configuration(given: dict[str, Any]):
     assert read.etcd_tls is not None
 
 
+def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
+    for more, expected in (({}, 86_400), ({"max_token_seconds": 3600}, 3600)):
+        accounts = settings.read(Configuration({**given, "service_accounts": {"signing_key": __file__, **more}}, "x"))
+        assert accounts.service_accounts is not None
+        assert accounts.service_accounts.max_token_s == expected
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
@@ -45,6 +52,8 @@ def test_a_whole_configuration(given: dict[str, Any]):
         ("tls", {"cert": "/nowhere", "key": "/nowhere", "client_ca": "/nowhere"}, "cannot read /nowhere"),
         ("tls", {}, "tls.cert is missing"),
         ("etcd", {}, "etcd.endpoints is missing"),
+        ("service_accounts", {"signing_key": __file__, "max_token_seconds": 3599}, "max_token_seconds must be 3600"),
+        ("service_accounts", {"signing_key": __file__, "max_token_seconds": 1 << 33}, "max_token_seconds must be 3600"),
     ],
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, told: str):

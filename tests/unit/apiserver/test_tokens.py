@@ -87,6 +87,17 @@ def test_a_token_ends_in_time(tokens: Tokens, clock: FakeClock):
         tokens.check(token)
 
 
+def test_no_token_outlives_what_the_cluster_allows(tokens: Tokens, clock: FakeClock):
+    told: list[str] = []
+    made = tokens.request(ROBOT, {"spec": {"expirationSeconds": 1 << 32}}, warn=told.append)
+    assert told == ["requested expiration of 4294967296 seconds shortened to 86400 seconds"]
+    clock.advance(86_399)
+    tokens.check(made["status"]["token"])
+    clock.advance(1)
+    with pytest.raises(InvalidToken, match="expired"):
+        tokens.check(made["status"]["token"])
+
+
 def test_a_token_ends_with_its_account_also_when_another_of_its_name_comes(
     tokens: Tokens, backend: Backend, options: Options
 ):
