@@ -21,6 +21,10 @@ from minik8s_modules.base.errors import Minik8sError
 OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to the latest version and try again"
 
 
+# more causes, unknown fields or warnings help nobody (sigs.k8s.io/json stops collecting at as many)
+MOST_TOLD = 100
+
+
 class Resource(Protocol):
     """What an error needs to know of a kind (``kinds.Kind`` is one)."""
 
@@ -258,14 +262,18 @@ class Invalid(StatusError):
     """422: the object breaks rules; each cause names a field.
 
     Args of the constructor: the kind, the object's name ("" when it has none), the causes in order. Equal causes are
-    told once.
+    told once; of more than MOST_TOLD the first ones, and how many more there are.
     """
 
     default_code = 422
     default_reason = "Invalid"
 
     def __init__(self, resource: Resource, name: str, causes: Sequence[Cause]) -> None:
+        more = len(causes) - MOST_TOLD
+        causes = causes[:MOST_TOLD]
         texts = list(dict.fromkeys(map(str, causes)))
+        if more > 0:
+            texts.append(f"and {more} more")
         told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         what = _qualified(resource.kind, resource.group)
         details = _details(name, resource.group, resource.kind, causes=[c._asdict() for c in causes])

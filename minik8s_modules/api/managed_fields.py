@@ -109,7 +109,10 @@ def _canonical_element(element: str) -> str:
         return element
     if mark not in {"k:", "v:"}:
         raise ValueError(f"{element!r} is no path element")
-    return mark + orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS).decode()
+    value = orjson.loads(text)
+    if isinstance(value, dict) != (mark == "k:"):
+        raise ValueError(f"{element!r} is no path element")
+    return mark + orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def encode(managers: Mapping[Identity, Entry]) -> list[JsonObject]:
@@ -278,19 +281,21 @@ def _capped(managers: Managers) -> Managers:
     """Merge the oldest updates of each version into one entry until there are at most MAX_UPDATERS."""
     updaters = sorted((m for m in managers.items() if m[0].operation == _UPDATE), key=lambda m: (_seconds(m[1]), m[0]))
     surplus = len(updaters) - MAX_UPDATERS
-    first: dict[str, Identity] = {}
+    merged: dict[str, list[tuple[Identity, Entry]]] = {}
     for found, entry in updaters:
         if surplus <= 0:
             break
-        version = entry.api_version
-        if version not in first:
-            first[version] = found
-            continue
-        bucket = Identity(ANCIENT, _UPDATE, version, "")
-        earlier = managers.pop(bucket, None) or managers.pop(first[version])
-        managers.pop(found, None)
-        managers[bucket] = Entry(version, fieldsets.sort(fieldsets.union(earlier.fields, entry.fields)), entry.time)
-        surplus -= 1
+        group = merged.setdefault(entry.api_version, [])
+        surplus -= bool(group)  # the first of a version alone makes none fewer
+        group.append((found, entry))
+    for version, group in merged.items():
+        if len(group) > 1:
+            bucket = Identity(ANCIENT, _UPDATE, version, "")
+            merged_into = managers.get(bucket, group[0][1])
+            for found, _ in group:
+                del managers[found]
+            fields = fieldsets.union_of([merged_into.fields, *(entry.fields for _, entry in group)])
+            managers[bucket] = Entry(version, fieldsets.sort(fields), group[-1][1].time)
     return managers
 
 

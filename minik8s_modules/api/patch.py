@@ -8,12 +8,13 @@ OpenAPI definitions (``schema.Shape.merge``) and understands ``$patch``, ``$reta
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 
-from minik8s_modules.api import schema
+from minik8s_modules.api import extent, schema
 from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
@@ -53,7 +54,7 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
     Raises:
         BadRequest: ``ops`` is no JSON patch.
         StatusError: 422 Invalid: an operation failed on this object; the message names its index, op and path.
-        StatusError: 413: more than MAX_OPERATIONS operations, or copies of more than MAX_COPIED_BYTES.
+        StatusError: 413: more than MAX_OPERATIONS operations, or copies of more than MAX_COPIED_BYTES or MAX_VALUES.
     """
     if not isinstance(ops, list):
         raise BadRequest("a JSON patch is a list of operations")
@@ -61,17 +62,11 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
         told = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
         raise StatusError(413, "RequestEntityTooLarge", told)
     document = {"": copy.deepcopy(obj)}  # the root is one more map, so that path "" needs no special case
-    copied_bytes = 0
+    copies = _Copies()
     for index, op in enumerate(ops):
         carry_out = _read_operation(index, op)
         if op["op"] == "copy":
-            copied_bytes += len(orjson.dumps(_get_or_none(document, op["from"])))
-            if copied_bytes > MAX_COPIED_BYTES:
-                raise StatusError(
-                    413,
-                    "RequestEntityTooLarge",
-                    f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes",
-                )
+            copies.count(_get_or_none(document, op["from"]))
         try:
             carry_out(document, op)
         except _OperationError as error:
@@ -81,6 +76,24 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
     if not isinstance(root, dict):
         raise StatusError(422, "Invalid", "the JSON patch leaves no object")
     return root
+
+
+class _Copies:
+    """How much a patch has copied: each copy may double the object."""
+
+    def __init__(self) -> None:
+        self._bytes = self._values = 0
+
+    def count(self, value: Any) -> None:
+        """Count a value that is about to be copied; raises StatusError when it is too much, or nested too deeply."""
+        try:
+            self._bytes += len(orjson.dumps(value))
+        except orjson.JSONEncodeError as error:  # all that was let in is shallower; only copies into copies get here
+            raise extent.too_deep(f"more than {extent.MAX_DEPTH}") from error
+        self._values += extent.size(value)
+        if self._bytes > MAX_COPIED_BYTES or self._values > extent.MAX_VALUES:
+            told = f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes and {extent.MAX_VALUES} values"
+            raise StatusError(413, "RequestEntityTooLarge", told)
 
 
 _Operation = Callable[[JsonObject, JsonObject], None]
@@ -272,21 +285,22 @@ def _merge_field(original: JsonObject, name: str, value: Any, shape: schema.Shap
 def _merge_list(original: list[Any], patch: list[Any], shape: schema.Shape) -> list[Any]:
     key = shape.merge.key
     if not key:
+        there = set(map(_hashable, original))
         new = {_hashable(value): value for value in patch}
-        merged = original + [value for value in new.values() if value not in original]
+        merged = original + [value for name, value in new.items() if name not in there]
         return _ordered(merged, patch, original, _itself)
     if any(_directive(item) == "replace" for item in patch):
         return [
             _merge_map({}, dict(item), shape.items) for item in patch if _directive(item) not in ("replace", "delete")
         ]
     identify = _by_key(key)
-    deleted = [identify(item) for item in patch if _directive(item) == "delete"]
-    merged = [item for item in original if identify(item) not in deleted]
+    deleted = {_hashable(identify(item)) for item in patch if _directive(item) == "delete"}
+    merged = [item for item in original if _hashable(identify(item)) not in deleted]
     kept = [item for item in patch if _directive(item) != "delete"]
+    places = {_hashable(identify(item)): index for index, item in reversed(list(enumerate(merged)))}
     for item in kept:
-        wanted = identify(item)
-        index = next((i for i, there in enumerate(merged) if identify(there) == wanted), None)
-        if index is None:
+        index = places.setdefault(_hashable(identify(item)), len(merged))
+        if index == len(merged):
             merged.append(_merge_map({}, dict(item), shape.items))
         else:
             merged[index] = _merge_map(merged[index], dict(item), shape.items)
@@ -318,18 +332,18 @@ def _ordered(merged: list[Any], wanted: Sequence[Any], server: Sequence[Any], id
     places = {_hashable(identify(item)): place for place, item in reversed(list(enumerate(wanted)))}
     server_places = {_hashable(identify(item)): place for place, item in reversed(list(enumerate(server)))}
     named = [(_hashable(identify(item)), item) for item in merged]
-    left = sorted((e for e in named if e[0] not in places), key=lambda e: server_places.get(e[0], len(server)))
-    right = sorted((e for e in named if e[0] in places), key=lambda e: places[e[0]])
+    left = deque(sorted((e for e in named if e[0] not in places), key=lambda e: server_places.get(e[0], len(server))))
+    right = deque(sorted((e for e in named if e[0] in places), key=lambda e: places[e[0]]))
     result = []
     while left and right:
         ours, theirs = server_places.get(left[0][0]), server_places.get(right[0][0])
         goes_first = ours is not None and theirs is not None and ours < theirs
-        result.append((left if goes_first else right).pop(0)[1])
-    return result + [item for _, item in left + right]
+        result.append((left if goes_first else right).popleft()[1])
+    return result + [item for _, item in (*left, *right)]
 
 
 def _hashable(value: Any) -> Any:
-    return orjson.dumps(value) if isinstance(value, dict | list) else value
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else value
 
 
 def _set_order(original: JsonObject, field: str, order: Any, before: Any, shape: schema.Shape | None) -> None:
@@ -348,12 +362,13 @@ def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
         return
     if not isinstance(retained, list):
         raise BadRequest("$retainKeys must be a list of field names")
+    kept = set(map(_hashable, retained))
     missing = [
-        name for name, value in patch.items() if value is not None and not name.startswith("$") and name not in retained
+        name for name, value in patch.items() if value is not None and not name.startswith("$") and name not in kept
     ]
     if missing:
         raise BadRequest(f"$retainKeys does not name {', '.join(missing)}, which the patch sets")
-    for name in [name for name in original if name not in retained]:
+    for name in [name for name in original if name not in kept]:
         del original[name]
 
 
@@ -363,7 +378,8 @@ def _delete_from_primitive_lists(original: JsonObject, deletions: JsonObject) ->
         if not isinstance(deleted, list):
             raise BadRequest(f"{name} must be a list")
         if isinstance(original.get(field), list):
-            original[field] = [value for value in original[field] if value not in deleted]
+            gone = set(map(_hashable, deleted))
+            original[field] = [value for value in original[field] if _hashable(value) not in gone]
 
 
 def _without_directives(value: Any) -> Any:

@@ -13,6 +13,8 @@ from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
+from minik8s_modules.api.extent import MAX_VALUES
+
 _SYNTAX = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3}|)")
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL = {
@@ -42,7 +44,7 @@ def parse(text: str | float) -> Decimal:
     return _parse(str(text)).value
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2 * MAX_VALUES)  # a write parses each of an object's quantities up to seven times
 def _parse(text: str) -> _Parsed:
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:

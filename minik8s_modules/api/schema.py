@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minik8s_modules.api import quantities
-from minik8s_modules.api.errors import BadRequest, Cause
+from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.shapes import (
@@ -50,19 +50,21 @@ _INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 def unknown_fields(kind: Kind, obj: JsonObject) -> list[str]:
-    """Return ``unknown field "spec.foo"`` for each field the kind does not have, in document order."""
+    """Return ``unknown field "spec.foo"`` for the first MOST_TOLD fields the kind does not have, in document order."""
     found: list[str] = []
     _walk_unknown(kind_shape(kind), obj, "", found)
     return found
 
 
 def _walk_unknown(at: Shape, value: Any, path: str, found: list[str]) -> None:
+    if len(found) >= MOST_TOLD:
+        return
     if at.kind == "object" and isinstance(value, dict):
         for name, inner in value.items():
             here = f"{path}.{name}" if path else name
             if name in at.fields:
                 _walk_unknown(at.fields[name], inner, here, found)
-            else:
+            elif len(found) < MOST_TOLD:
                 found.append(f'unknown field "{here}"')
     elif at.items is not None and at.items.kind not in _SCALARS:
         for label, inner in _children(at, value):
@@ -84,7 +86,7 @@ def type_errors(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return a cause for each value whose JSON type is not the field's; the message is worded as Go's decoder words it.
 
     The API server answers them with 400 (``undecodable``), as Kubernetes does: such an object cannot be read at all. A
-    null counts as absent. Required fields are validation's part.
+    null counts as absent. Required fields are validation's part. The walk ends once it has found MOST_TOLD.
     """
     found: list[Cause] = []
     _walk_types(kind_shape(kind), obj, "", found)
@@ -92,7 +94,7 @@ def type_errors(kind: Kind, obj: JsonObject) -> list[Cause]:
 
 
 def _walk_types(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
-    if value is None or at.kind == "any":
+    if value is None or at.kind == "any" or len(found) >= MOST_TOLD:
         return
     expected = _MISMATCH[at.kind](at, value)
     if expected:
@@ -228,13 +230,18 @@ _ZERO: dict[str, Callable[[], Any]] = {
 
 
 def missing_fields(kind: Kind, obj: JsonObject) -> list[Cause]:
-    """Return ``Required value`` for each field that the definition requires and that is absent, "" or null."""
+    """Return ``Required value`` for fields that the definition requires and that are absent, "" or null.
+
+    The walk ends once it has found MOST_TOLD.
+    """
     found: list[Cause] = []
     _walk_missing(kind_shape(kind), obj, "", found)
     return found
 
 
 def _walk_missing(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
+    if len(found) >= MOST_TOLD:
+        return
     if at.kind == "object" and isinstance(value, dict):
         prefix = f"{path}." if path else ""
         for name in at.required:

@@ -7,7 +7,7 @@ items the configuration does not name keep their places, shared and new ones com
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from minik8s_modules.api.fieldsets import Fields, element_of
@@ -70,7 +70,8 @@ def _merge_items(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
     theirs = _elements(shape, config, strict=True)
     mine = _elements(shape, live, strict=False)
     wanted = dict(zip(theirs, config, strict=True))
-    present = {element: item for element, item in zip(mine, live, strict=True) if mine.count(element) == 1}
+    counts = Counter(mine)
+    present = {element: item for element, item in zip(mine, live, strict=True) if counts[element] == 1}
     merged = []
     for element, index in _order(mine, theirs):
         if element not in wanted:

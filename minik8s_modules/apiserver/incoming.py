@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api import schema
 from minik8s_modules.api.dialect import to_canonical
-from minik8s_modules.api.errors import BadRequest, Cause
+from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, metadata
 from minik8s_modules.apiserver.authorization import Asker
@@ -43,8 +43,8 @@ class Options(NamedTuple):
     applied: bool = False
 
     def warn(self, text: str) -> None:
-        """Tell the client ``text``, once."""
-        if text not in self.warnings:
+        """Tell the client ``text``, once, if it has not been told MOST_TOLD others."""
+        if len(self.warnings) < MOST_TOLD and text not in self.warnings:
             self.warnings.append(text)
 
 

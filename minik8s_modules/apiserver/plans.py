@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from minik8s_modules.api import strategy
+from minik8s_modules.api import extent, strategy
 from minik8s_modules.api.apply import next_object
 from minik8s_modules.api.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
@@ -79,6 +79,7 @@ def _target_of(obj: JsonObject) -> Target:
 def _applied(backend: Backend, obj: JsonObject, options: Options) -> JsonObject | None:
     """Return the operation that applying ``obj`` comes to; None when it changes nothing."""
     target = _target_of(obj)
+    extent.check(obj)
     readable = incoming.readable(target.kind, obj, options)
     try:
         item = backend.get(target)

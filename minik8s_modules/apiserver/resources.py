@@ -9,6 +9,7 @@ from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
 from minik8s_modules.api.errors import Invalid, ServiceUnavailable
+from minik8s_modules.api.extent import MAX_VALUES, MAX_VALUES_TOGETHER
 from minik8s_modules.api.kinds import (
     LOCAL_SUBJECT_ACCESS_REVIEW,
     PLAN,
@@ -107,7 +108,8 @@ class Call(NamedTuple):
     def body(self, options: incoming.Options) -> JsonObject:
         """Return the body, an object."""
         body, media = bodies.read(self.request), bodies.media_type(self.request)
-        obj = bodies.parse_object(body, media)
+        together = self.target.kind is PLAN
+        obj = bodies.parse_object(body, media, MAX_VALUES_TOGETHER if together else MAX_VALUES)
         if options.validation != "Ignore":
             incoming.refuse_or_warn(self.target.kind, bodies.duplicate_fields(body, media), options)
         return obj

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from minik8s_modules.api import patch, server_side_apply, strategy
+from minik8s_modules.api import extent, patch, server_side_apply, strategy
 from minik8s_modules.api.errors import BadRequest, Invalid, UnsupportedMediaType
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, metadata, name, spec, status, uid
@@ -119,7 +119,9 @@ def _change(
     backend: Backend, target: Target, mutate: Callable[[JsonObject], JsonObject], options: Options
 ) -> JsonObject:
     def onto(obj: JsonObject) -> JsonObject:
-        scale = incoming.readable(SCALE, mutate(scale_of(obj)), options)
+        wanted = mutate(scale_of(obj))
+        extent.check(wanted)
+        scale = incoming.readable(SCALE, wanted, options)
         incoming.check_place(target, scale)
         obj["spec"]["replicas"] = _refuse_negative(scale)
         _check_uid(target.kind, obj, scale)

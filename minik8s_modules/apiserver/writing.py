@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import orjson
 
-from minik8s_modules.api import managed_fields, strategy
+from minik8s_modules.api import extent, managed_fields, strategy
 from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.errors import (
@@ -122,6 +122,7 @@ def _encoded(obj: JsonObject) -> bytes:
 
 
 def _sized(obj: JsonObject) -> bytes:
+    extent.check(obj)  # with what the server added: an object that was stored can be sent back
     return _checked(without_revision(obj))
 
 
@@ -154,7 +155,9 @@ def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -
     """Apply a patch (a function of the object) to an object or its subresource's part."""
 
     def mutate(old: JsonObject) -> JsonObject:
-        new = incoming.readable(target.kind, apply(old), options)
+        new = apply(old)
+        extent.check(new)
+        new = incoming.readable(target.kind, new, options)
         incoming.check_place(target, new)
         if not name(new):  # patched away; what follows from it must still be found
             metadata(new)["name"] = target.name

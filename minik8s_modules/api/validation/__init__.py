@@ -60,7 +60,7 @@ def _newly(check: Callable[[JsonObject], list[Cause]], new: JsonObject, old: Jso
     An object that was stored before a rule was made can be changed, and its finalizers removed.
     """
     causes = check(new)
-    known = check(old) if causes else []
+    known = set(check(old)) if causes else set()
     return [cause for cause in causes if cause not in known]
 
 

@@ -24,7 +24,8 @@ def newly_refused(kind: Kind, new: JsonObject, old: JsonObject) -> list[Cause]:
     An object that was stored when a field was still accepted can be changed, and its finalizers removed.
     """
     causes = refused(kind, new)
-    return [cause for cause in causes if cause not in refused(kind, old)] if causes else causes
+    known = set(refused(kind, old)) if causes else set()
+    return [cause for cause in causes if cause not in known]
 
 
 def warned(kind: Kind, obj: JsonObject) -> list[str]:

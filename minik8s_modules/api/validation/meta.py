@@ -115,7 +115,7 @@ def validate_metadata_update(kind: Kind, new: JsonObject, old: JsonObject) -> li
 
 
 def _new_finalizers(after: JsonObject, before: JsonObject) -> list[Cause]:
-    added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
+    added = {*(after.get("finalizers") or [])} - {*(before.get("finalizers") or [])}
     if not added:
         return []
     told = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
