@@ -10,6 +10,7 @@ import orjson
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.gateway.probing.checks import BadCheck, Check
 from minik8s_modules.gateway.probing.checks import parse as parse_check
+from minik8s_modules.module_utils.minik8s.faults import steady
 
 JsonObject = dict[str, Any]
 
@@ -141,7 +142,7 @@ def pulled(request: PullRequest, image_id: str) -> JsonObject:
 
 def not_pulled(request: PullRequest, reason: str, message: str) -> JsonObject:
     """Return the failure of a pull; ``reason`` is ErrImagePull or Cancelled."""
-    return _pulled(request, ok=False, reason=reason, message=message)
+    return _pulled(request, ok=False, reason=reason, message=steady(message))
 
 
 def _pulled(request: PullRequest, *, ok: bool, image_id: str = "", reason: str = "", message: str = "") -> JsonObject:

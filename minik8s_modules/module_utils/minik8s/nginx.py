@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,8 @@ PROGRAM = "/usr/sbin/nginx"
 STAGE = "nginx-check-"
 CHECK_S = 10.0
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # what base/tls.py has, for every host; of TLS 1.2 alone
+# "nginx: [emerg] why", or "2026/01/01 00:00:00 [emerg] 123#123: why"
+_LINE = re.compile(r"^.*?\[(?:emerg|alert)\] (?:[0-9]+#[0-9]+: )?(?:\*[0-9]+ )?(.*)$")
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 Tree = dict[str, str]
 
@@ -148,12 +151,19 @@ def _test(stage: str, program: str) -> str:
     argv = [program, "-t", "-q", "-p", stage + "/", "-c", MAIN]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=CHECK_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return f"{program} -t gave no answer in {CHECK_S:.0f} s"
+    except OSError as error:
         return f"{program} -t: {error}"
     if done.returncode == 0:
         return ""
-    told = [line.split("] ", 1)[-1] for line in done.stderr.splitlines() if "[emerg]" in line or "[alert]" in line]
-    return " ".join((told or done.stderr.splitlines() or [f"exit code {done.returncode}"])[:2]).replace(stage, "")
+    return _cause(done.stderr).replace(stage, "") or f"exit code {done.returncode}"
+
+
+def _cause(told: str) -> str:
+    """Return why nginx ended, without the time and the process that it puts before each line."""
+    lines = [_LINE.sub(r"\1", line) for line in told.splitlines() if _LINE.match(line)] or told.splitlines()
+    return " ".join([*dict.fromkeys(lines)][:2])
 
 
 def is_prepared(folder: str, run_dir: str) -> bool:
@@ -206,5 +216,5 @@ def reload(folder: str, pid: int) -> None:
     try:
         os.kill(pid, signal.SIGHUP)
     except ProcessLookupError:
-        raise KeyFault("ServerNotRunning", f"nginx (process {pid}) ended before it could load its files") from None
+        raise KeyFault("ServerNotRunning", "nginx ended before it could load its files") from None
     write_atomically(os.path.join(folder, LOADED), mark.encode() + b"\n", 0o644)
