@@ -36,6 +36,28 @@ options:
       environment: {description: Its environment., type: dict, default: {}}
       stop_timeout_s: {description: Seconds from SIGTERM to SIGKILL., type: int, default: 20}
       kill_children: {description: Whether its children go with it., type: bool, default: true}
+      confinement:
+        description:
+          - What it may; all else is kept from it, as far as the service manager and the kernel can.
+          - supervisor knows no I(writes) and no I(peers), and keeps no system calls from a program.
+        type: dict
+        default: {}
+        suboptions:
+          writes: {description: The only directories it may write to., type: list, elements: str, default: []}
+          capabilities:
+            description: The only capabilities it has, as C(net_bind_service).
+            type: list
+            elements: str
+            default: []
+          peers: {description: The only addresses it may talk to; none for all., type: list, elements: str, default: []}
+          exceptions:
+            description:
+              - Why it may more, by what it may - C(new-privileges) to become root by sudo, C(shared-mounts) to see and
+                make the machine's mounts, C(later-mounts) to see those made after its start, C(common-umask) to write
+                what others read, C(all-processes) to see those of other users, C(all-capabilities) of root,
+                C(everything).
+            type: dict
+            default: {}
   absent:
     description: Names of programs that shall be stopped and gone.
     type: list
@@ -57,6 +79,7 @@ EXAMPLES = r"""
         description: minik8s scheduler
         command: [/opt/minik8s/venv/bin/minik8s-scheduler, --config, /etc/minik8s/scheduler.yml]
         user: minik8s
+        confinement: {peers: [localhost]}
         watch: [/etc/minik8s/scheduler.yml, /etc/minik8s/scheduler.kubeconfig]
 """
 
@@ -75,6 +98,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.daemons import (
+    Confinement,
     Daemon,
     Found,
     Step,
@@ -95,6 +119,16 @@ SPEC = {
     "environment": {"type": "dict", "default": {}},
     "stop_timeout_s": {"type": "int", "default": 20},
     "kill_children": {"type": "bool", "default": True},
+    "confinement": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "writes": {"type": "list", "elements": "str", "default": []},
+            "capabilities": {"type": "list", "elements": "str", "default": []},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "exceptions": {"type": "dict", "default": {}},
+        },
+    },
 }
 
 
@@ -102,7 +136,10 @@ def declared(entry: dict[str, Any]) -> Daemon:
     """Return one entry of the options as a value."""
     environment = tuple((str(name), str(value)) for name, value in sorted(entry["environment"].items()))
     lists = {key: tuple(entry[key]) for key in ("command", "after", "watch")}
-    return Daemon(**{**entry, **lists, "environment": environment})
+    given = entry["confinement"]
+    exceptions = {str(name): str(why) for name, why in (given.get("exceptions") or {}).items()}
+    confinement = Confinement(**{**given, "exceptions": exceptions})
+    return Daemon(**{**entry, **lists, "environment": environment, "confinement": confinement})
 
 
 class Manager:

@@ -6,7 +6,8 @@ definition, and a changed definition is a restart. Nothing is lost when an insta
 a file and restarting.
 
 Under supervisor a program is started through ``launch`` (``roles/service_manager``), which drops privileges, gives it a
-clean environment and first stops what an earlier, killed supervisor left running: nothing runs twice.
+clean environment and first stops what an earlier, killed supervisor left running: nothing runs twice. What a program is
+kept from says ``confinement.py``, for both.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
+
+from .confinement import Confinement, check, directives, launcher_options
 
 LAUNCHER = "/usr/local/lib/minik8s/launch"
 LOG_DIR = "/var/log/minik8s"
@@ -36,6 +39,7 @@ class Daemon(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
     stop_timeout_s: int = 20
     kill_children: bool = True
+    confinement: Confinement = Confinement()
 
 
 class Found(NamedTuple):
@@ -101,9 +105,11 @@ def render(manager: str, daemon: Daemon, key: str) -> str:
     """
     if not _NAME.match(daemon.name):
         raise ValueError(f"daemon name {daemon.name!r} must be lower-case letters, digits and '-'")
+    confinement = daemon.confinement
     texts = [daemon.description, *daemon.command, *(text for pair in daemon.environment for text in pair)]
-    if any(ord(char) < 32 for text in texts for char in text):  # noqa: PLR2004 - the control characters of ASCII
-        raise ValueError(f"daemon {daemon.name}: arguments and environment must hold no control characters")
+    if any(ord(char) < 32 for text in [*texts, *confinement.exceptions.values()] for char in text):  # noqa: PLR2004 - ASCII
+        raise ValueError(f"daemon {daemon.name}: arguments, environment and reasons must hold no control characters")
+    check(daemon.name, confinement)
     return _systemd(daemon, key) if manager == "systemd" else _supervisor(daemon, key)
 
 
@@ -125,6 +131,8 @@ def _systemd(daemon: Daemon, key: str) -> str:
         f"TimeoutStopSec={daemon.stop_timeout_s}",
         f"KillMode={'control-group' if daemon.kill_children else 'process'}",
         "LimitNOFILE=65536",
+        *(f"# {name}: {why}" for name, why in sorted(daemon.confinement.exceptions.items())),
+        *directives(daemon.user, daemon.confinement),
         "",
         "[Install]",
         "WantedBy=multi-user.target",
@@ -141,7 +149,7 @@ def _systemd_quoted(text: str) -> str:
 def _supervisor(daemon: Daemon, key: str) -> str:
     environment = [f"{name}={value}" for name, value in daemon.environment]
     scope = "group" if daemon.kill_children else "process"
-    options = [daemon.name, daemon.user, str(daemon.stop_timeout_s), scope]
+    options = [daemon.name, daemon.user, str(daemon.stop_timeout_s), scope, *launcher_options(daemon.confinement)]
     argv = [LAUNCHER, *options, *environment, *daemon.command]
     lines = [
         f"; Written by minik8s. Restart key: {key}",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.confinement import Confinement
 from minik8s_modules.module_utils.minik8s.daemons import Daemon, Found, Step, plan_daemons, render, restart_key
 
 AWKWARD = ("/bin/x", "a b", "100%", 'say "hi"', "it's", "$HOME", "back\\slash")
@@ -43,8 +44,9 @@ def test_supervisor_reads_back_the_very_arguments() -> None:
     parser = configparser.RawConfigParser(delimiters="=", comment_prefixes=";")
     parser.read_string(text)
     command = shlex.split(parser["program:d"]["command"].replace("%%", "%"))
-    assert tuple(command[5:]) == AWKWARD
-    assert command[:5] == ["/usr/local/lib/minik8s/launch", "d", "u", "20", "group"]
+    confined = ["--umask=0077", "--no-new-privs", "--capabilities=", "--private-mounts"]
+    assert tuple(command[9:]) == AWKWARD
+    assert command[:9] == ["/usr/local/lib/minik8s/launch", "d", "u", "20", "group", *confined]
 
 
 def test_systemd_words_are_escaped() -> None:
@@ -63,6 +65,12 @@ def test_systemd_words_are_escaped() -> None:
         Daemon("d", "about", ("/bin/x",), environment=(("A", "b\nc"),)),
         Daemon("d]\n[program:e", "about", ("/bin/x",)),
         Daemon("../d", "about", ("/bin/x",)),
+        Daemon("d", "about", ("/bin/x",), confinement=Confinement(exceptions={"common-umask": "why\nUser=root"})),
+        Daemon("d", "about", ("/bin/x",), confinement=Confinement(exceptions={"common-umask": " "})),
+        Daemon("d", "about", ("/bin/x",), confinement=Confinement(exceptions={"a-wish": "because"})),
+        Daemon("d", "about", ("/bin/x",), confinement=Confinement(writes=("/a /",))),
+        Daemon("d", "about", ("/bin/x",), confinement=Confinement(capabilities=("CAP_SYS_ADMIN",))),
+        Daemon("d", "about", ("/bin/x",), confinement=Confinement(peers=("localhost\nUser=root",))),
     ],
 )
 def test_text_that_would_break_out_is_refused(manager: str, daemon: Daemon) -> None:
