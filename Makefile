@@ -104,6 +104,10 @@ molecule-%:
 	[ "$$said" != FAILED ] || mv $$log.second $$log.failed; \
 	echo "molecule $*: $$said, $$((SECONDS - begun)) s"; [ "$$said" != FAILED ]
 
+.PHONY: cis
+cis: $(VENV)/dev.lock ## Ask the installed cluster about each hardening control of tests/cis; ONLY="1.2.1 4.2.13": these
+	$(BIN)/python -m tests.cis $(ONLY)
+
 .PHONY: bench
 bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and write BENCHMARKS.md; ONLY="joining overlay": these groups
 	$(BIN)/python -m tests.benchmarks $(ONLY)
