@@ -102,9 +102,11 @@ only() {
 # confined: each daemon that never becomes root has no capability and gains none
 confined() {
     local name pid
-    for name in etcd apiserver scheduler controllers certificates gateway; do
+    for name in etcd apiserver scheduler controllers certificates gateway streams; do
+        grep -q "minik8s-$name\." <<<"$DEFINITIONS" || continue
         pid=$(pgrep --oldest --full "/opt/minik8s/venv/bin/minik8s-$name |etcd --config-file=$CONFIG/$name.yml")
-        grep -q 'NoNewPrivs:.1' "/proc/$pid/status" && grep -q 'CapBnd:.0000000000000000' "/proc/$pid/status" || { echo "minik8s-$name ($pid) is not confined"; return 1; }
+        grep -q 'NoNewPrivs:.1' "/proc/$pid/status" && grep -q 'CapBnd:.0000000000000000' "/proc/$pid/status" ||
+            { echo "minik8s-$name ($pid) is not confined"; return 1; }
     done
     echo "no new privileges, no capabilities"
 }
