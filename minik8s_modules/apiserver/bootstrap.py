@@ -1,9 +1,9 @@
 """The default roles and bindings (``bootstrap_policy.yml``) as objects, and what they lack in a cluster.
 
-Kubernetes' rule of reconciliation: whatever is missing of rules and subjects is put back, what an administrator
-added stays, and the annotation ``rbac.authorization.kubernetes.io/autoupdate: "false"`` keeps an object as it is.
-The rules of aggregated roles are written here, too, so that they can be read; decisions do not wait for that
-(policy.py).
+Kubernetes' rule of reconciliation: whatever is missing of rules and subjects is put back, what an administrator added
+stays but for the very rules that earlier versions gave (``retired_rules``), and the annotation
+``rbac.authorization.kubernetes.io/autoupdate: "false"`` keeps an object as it is. The rules of aggregated roles are
+written here, too, so that they can be read; decisions do not wait for that (policy.py).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
 class Default(NamedTuple):
-    """One role or binding every cluster has."""
+    """One role or binding every cluster has; ``retired`` are rules it had once."""
 
     kind: Kind
     namespace: str
     name: str
     obj: JsonObject
+    retired: tuple[JsonObject, ...] = ()
 
 
 @cache
@@ -44,7 +45,8 @@ def defaults() -> tuple[Default, ...]:
 
 def _defaults(policy: Mapping[str, Any]) -> Iterator[Default]:
     for name, role in policy["cluster_roles"].items():
-        yield Default(CLUSTER_ROLE, "", name, _cluster_role(role))
+        retired = _rules({"rules": policy["retired_rules"].get(name, [])})
+        yield Default(CLUSTER_ROLE, "", name, _cluster_role(role), tuple(retired))
     for namespace, roles in policy["roles"].items():
         for name, role in roles.items():
             yield Default(ROLE, namespace, name, {"metadata": _meta(), "rules": _rules(role)})
@@ -88,14 +90,15 @@ def _binding(kind: Kind, name: str, binding: Mapping[str, str]) -> JsonObject:
     return {"metadata": _meta(), "roleRef": ref, "subjects": subjects}
 
 
-def reconciled(present: JsonObject, wanted: JsonObject) -> JsonObject:
-    """Return ``present`` with what it lacks of ``wanted``; ``present`` itself when it lacks nothing."""
+def reconciled(present: JsonObject, default: Default) -> JsonObject:
+    """Return ``present`` as ``default`` wants it at least, without what is retired; ``present`` itself if it is so."""
+    wanted = default.obj
     if annotations_of(present).get(AUTO_UPDATE) == "false":
         return present
     changed = dict(present)
     if "rules" in wanted:
-        lacking = missing_rules(present.get("rules") or [], wanted["rules"])
-        changed["rules"] = [*(present.get("rules") or []), *lacking]
+        kept = [rule for rule in present.get("rules") or [] if rule not in default.retired]
+        changed["rules"] = [*kept, *missing_rules(kept, wanted["rules"])]
     if "aggregationRule" in wanted:
         changed["aggregationRule"] = present.get("aggregationRule") or wanted["aggregationRule"]
     if "subjects" in wanted:

@@ -16,6 +16,7 @@ from minik8s_modules.apiserver.auditing import install
 from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
+from minik8s_modules.apiserver.collecting_access import CollectingAuthorizer
 from minik8s_modules.apiserver.gateways import TlsGateways
 from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
@@ -72,7 +73,9 @@ class Application:
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
-        access = Access(Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache)])
+        access = Access(
+            Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()]
+        )
         tokens = _tokens(self._backend, configured)
         gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways)

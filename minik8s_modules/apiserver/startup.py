@@ -119,14 +119,14 @@ def ensure_policy(backend: Backend) -> None:
     for default in bootstrap.defaults():
         found = backend.cache.get(default.kind.key(default.namespace, default.name))
         if found is None:
-            _create(backend, Wanted(*default))
-        elif bootstrap.reconciled(found.object, default.obj) is not found.object:
+            _create(backend, Wanted(default.kind, default.namespace, default.name, default.obj))
+        elif bootstrap.reconciled(found.object, default) is not found.object:
             _change(
                 backend,
                 default.kind,
                 default.namespace,
                 default.name,
-                partial(bootstrap.reconciled, wanted=default.obj),
+                partial(bootstrap.reconciled, default=default),
             )
     roles = {name(item.object): item.object for item in backend.cache.list(CLUSTER_ROLE.prefix).items}
     for role, rules in rbac.effective_rules(roles).items():

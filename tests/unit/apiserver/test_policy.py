@@ -11,6 +11,7 @@ from minik8s_modules.apiserver import bootstrap, writing
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.authorization import Access, Asker
 from minik8s_modules.apiserver.backend import Backend
+from minik8s_modules.apiserver.collecting_access import CollectingAuthorizer
 from minik8s_modules.apiserver.identity import MASTERS, User
 from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.policy import Rbac, subject_key
@@ -154,12 +155,21 @@ def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_fo
     assert access.allowed(controllers, Attributes("create", "", "pods", "default"))
     assert access.allowed(controllers, Attributes("update", "", "resourcequotas/status", "default", "q"))
     assert access.allowed(controllers, Attributes("update", "policy", "poddisruptionbudgets/status", "default", "b"))
-    # the garbage collector takes owners and finalizers from any kind
-    assert access.allowed(controllers, Attributes("patch", "networking.k8s.io", "ingresses", "default", "i"))
     assert not access.allowed(controllers, Attributes("update", "networking.k8s.io", "ingresses", "default", "i"))
     assert not access.allowed(controllers, Attributes("create", "rbac.authorization.k8s.io", "roles", "default"))
     assert not access.allowed(controllers, Attributes("create", "", "secrets", "default"))
     assert access.allowed(reconciler, Attributes("list", "apps", "deployments"))
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "patch", "delete", "deletecollection"])
+def test_objects_of_every_kind_are_collected_and_nothing_below_them(verb: str):
+    collecting, controllers = CollectingAuthorizer(), User("system:kube-controller-manager", ())
+    for group, resource in (("networking.k8s.io", "ingresses"), ("", "secrets"), ("example.com", "widgets")):
+        assert collecting.why(controllers, Attributes(verb, group, resource, "default", "i"))
+        assert not collecting.why(controllers, Attributes(verb, group, f"{resource}/status", "default", "i"))
+        assert not collecting.why(User("system:kube-scheduler", ()), Attributes(verb, group, resource, "default", "i"))
+    assert not collecting.why(controllers, Attributes("update", "", "secrets", "default", "i"))
+    assert not collecting.why(controllers, Attributes(verb, path="/metrics"))
 
 
 def test_what_is_behind_services_and_routes_is_the_controllers_to_write_and_the_reconcilers_to_read(
@@ -243,7 +253,7 @@ def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
     default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
     added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
     present = {**default.obj, "rules": [added, default.obj["rules"][0]]}
-    assert bootstrap.reconciled(present, default.obj)["rules"] == [added, *default.obj["rules"]]
-    assert bootstrap.reconciled(default.obj, default.obj) is default.obj
+    assert bootstrap.reconciled(present, default)["rules"] == [added, *default.obj["rules"]]
+    assert bootstrap.reconciled(default.obj, default) is default.obj
     frozen = {**present, "metadata": {"annotations": {bootstrap.AUTO_UPDATE: "false"}}}
-    assert bootstrap.reconciled(frozen, default.obj) is frozen
+    assert bootstrap.reconciled(frozen, default) is frozen
