@@ -346,3 +346,11 @@ def test_a_plan_shows_names_and_paths_before_they_are(cluster: Cluster) -> None:
     assert ("ingress", "planned.example.test") in touched, node
     assert ("dns", "service/default/soon") in touched, node
     assert cluster.get("planned.example.test")[0] == 404
+
+
+def test_a_plan_shows_which_names_a_grant_gives_and_takes(cluster: Cluster) -> None:
+    grant = {"apiVersion": "minik8s.io/v1", "kind": "HostGrant", "metadata": {"name": "default"}}
+    node = cluster.plan(deleted=[grant])["nodes"][cluster.node.name]
+    assert {"section": "dns", "key": "service/default/web"}.items() <= node["steps"][0].items(), node
+    assert "web.nodes.cluster.local" in node["diff"]["dns"]["before"]
+    assert "web.nodes.cluster.local" not in node["diff"]["dns"]["after"]
