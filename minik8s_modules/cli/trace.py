@@ -64,12 +64,11 @@ def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Lin
             yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
             yield from _behind(client, service)
             return
-        if "." not in host:
-            yield Line(
-                "name", f"{host}: namespace {namespace} has no such Service, and its pods no such name", broken=True
-            )
+        if "." not in host and not declared:
+            told = f"{host}: namespace {namespace} has no such Service, and its pods no such name"
+            yield Line("name", told, broken=True)
             return
-    yield from _name(client, routes, declared or host, namespace)
+    yield from _name(client, routes, host, declared, namespace)
     if not declared:
         yield Line("ingress", f"no Ingress or DNS object declares {host}: nginx answers 404", broken=True)
         return
@@ -91,10 +90,10 @@ def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Lin
     yield from _behind(client, service)
 
 
-def _name(client: ApiClient, routes: Routes, host: str, namespace: str) -> Iterator[Line]:
-    own = routes.resolved.get(host)
+def _name(client: ApiClient, routes: Routes, host: str, declared: str, namespace: str) -> Iterator[Line]:
+    own = routes.resolved.get(declared)
     if own is not None and own in ("", namespace):
-        asked = f", as {name_within(own, host)}.{CLUSTER_DOMAIN}" if own else ""
+        asked = f", as {name_within(own, declared)}.{CLUSTER_DOMAIN}" if own else ""
         yield Line("name", f"{host} → the nginx of whatever node asks (cluster DNS{asked})")
         return
     if own is not None:
