@@ -162,6 +162,7 @@ def tls_context(access: Access) -> ssl.SSLContext:
         ConfigurationError: a PEM text is none, or the key is not the certificate's.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
     try:
         if access.ca_pem:
             context.load_verify_locations(cadata=access.ca_pem.decode("ascii"))

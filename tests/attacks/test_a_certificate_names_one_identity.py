@@ -25,11 +25,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 
 from minik8s_modules.api import bootstrap_tokens
+from minik8s_modules.apiserver.gateways import TlsGateways
+from minik8s_modules.apiserver.settings import TlsFiles
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.gateway.streams.listener import StreamFiles, StreamServer
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
 from tests.integration.control.conftest import until
 from tests.support.apiserver import Answer, ApiServerProcess
-from tests.support.pki import Authority, Certificate, subject_of
+from tests.support.pki import Authority, Certificate, subject_of, write_kubeconfig
 from tests.support.signer import Signer
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -337,3 +341,32 @@ def test_gateway_and_reconciler_answer_no_ambiguous_certificate(peers: Peers, su
     ):
         answer = peers.ask(port, method, path, client)
         assert (answer.code, b"the subject" in answer.body) == (403, True), answer.body
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [None, ("localhost",)], ids=["in its common name", "in an alternative name"])
+def test_a_user_called_like_a_server_is_none(peers: Peers, names: tuple[str, ...] | None):
+    """Python's library takes the common name where no alternative name is: then a user's certificate is a server's."""
+    shown = peers.authority.issue(f"like-{secrets.token_hex(4)}", "localhost", names=names)
+    server = PlanServer("127.0.0.1", 0, PlanFiles(shown.cert, shown.key, peers.authority.ca), lambda _question: None)
+    server.start()
+    caller = peers.authority.issue("caller", CALLER)
+    gateways = TlsGateways(TlsFiles(caller.cert, caller.key, peers.authority.ca))
+    kubeconfig = write_kubeconfig(
+        shown.cert.with_suffix(".yml"), f"https://localhost:{server.port}", peers.authority.ca, caller
+    )
+    client = ApiClient.from_kubeconfig(kubeconfig)
+    try:
+        if names is None:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                gateways.connect(f"https://localhost:{server.port}", b"")
+            with pytest.raises(ApiUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                client.raw("GET", "/")
+        else:
+            gateways.connect(f"https://localhost:{server.port}", b"").close()
+            assert client.raw("GET", "/").status == 501
+    finally:
+        client.close()
+        server.stop()

@@ -63,30 +63,30 @@ class Authority:
         *,
         expired: bool = False,
         addresses: tuple[str, ...] = (),
-        names: tuple[str, ...] = ("localhost",),
+        names: tuple[str, ...] | None = ("localhost",),
         subject: x509.Name | None = None,
     ) -> Certificate:
         """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients.
 
-        A ``subject`` takes the place of ``common_name`` and ``organizations``.
+        A ``subject`` takes the place of names and groups; without ``names`` it has no alternative names.
         """
         subject = subject or subject_of(common_name, *organizations)
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName(
             [
-                *(x509.DNSName(each) for each in names),
+                *(x509.DNSName(each) for each in names or ()),
                 *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)),
             ]
         )
         usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-        certificate = (
+        builder = (
             _builder(subject, self._subject, key.public_key(), expired=expired)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(alternatives, critical=False)
             .add_extension(usages, critical=False)
-            .sign(self._key, hashes.SHA256())
         )
-        return self._write(file, certificate, key)
+        if names is not None:
+            builder = builder.add_extension(alternatives, critical=False)
+        return self._write(file, builder.sign(self._key, hashes.SHA256()), key)
 
     def _write(self, file: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Certificate:
         paths = Certificate(self._folder / f"{file}.crt", self._folder / f"{file}.key")
