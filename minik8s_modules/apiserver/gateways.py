@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.apiserver.connections import SOCKET_OPTIONS
 from minik8s_modules.apiserver.pod_streams import Wanted
-from minik8s_modules.apiserver.server import SOCKET_OPTIONS
 from minik8s_modules.apiserver.settings import TlsFiles
 from minik8s_modules.store.cache import WatchCache
 

@@ -1,7 +1,7 @@
 """The watch hub: one thread and one epoll own the sockets of all watches.
 
-A request thread checks the watch, takes the connection away from gunicorn (``take_socket``) and goes back to
-the pool; from then on only the hub's thread touches the socket, so a TLS connection is never used by two
+A request thread checks the watch, takes the connection away from the intake (``take_socket``) and goes on to the
+next request; from then on only the hub's thread touches the socket, so a TLS connection is never used by two
 threads. Work reaches the hub through one queue: a new watch, an event of the watch cache, the order to stop.
 Of all events found in the queue each ``Stream`` (the watches of the same resource, scope, selectors and
 form) makes the bytes once, and the hub sends these to each of the stream's watchers. A watcher that does not
@@ -25,10 +25,11 @@ from collections import deque
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from minik8s_modules.apiserver.connections import WOULD_BLOCK
+from minik8s_modules.apiserver.limits import SYSTEM, Admission, Holder
 from minik8s_modules.apiserver.watchers import (
     BOOKMARK_S,
     LAST_CHUNK,
-    WOULD_BLOCK,
     Join,
     Stream,
     Watcher,
@@ -59,8 +60,9 @@ class _Feed:
 class Hub:
     """See the module's docstring."""
 
-    def __init__(self, clock: Clock, cache: WatchCache) -> None:
+    def __init__(self, clock: Clock, cache: WatchCache, admission: Admission) -> None:
         self._clock = clock
+        self._admission = admission
         self._cache = cache
         self._epoll = select.epoll()
         self._watchers: dict[int, Watcher] = {}
@@ -78,6 +80,10 @@ class Hub:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def admit(self, holder: Holder) -> None:
+        """Raise TooManyRequests when ``holder`` has as many watches as it may."""
+        self._admission.admit("watches", holder)
 
     def join(self, join: Join) -> None:
         """Hand a watch over; from any thread."""
@@ -159,6 +165,7 @@ class Hub:
             return  # closed meanwhile
         stream = join.stream
         self._watchers[watcher.sock.fileno()] = watcher
+        self._admission.hold("watches", watcher.holder, 1)
         streams = self._topics.setdefault(stream.topic, {})
         streams.setdefault(stream.key, (stream, []))[1].append(watcher)
         self._send(watcher, join.prelude)
@@ -244,12 +251,20 @@ class Hub:
     def _keep(self, watcher: Watcher, data: bytes) -> None:
         watcher.pending.append(data)
         watcher.pending_bytes += len(data)
+        within = self._admission.bytes.add(watcher.holder.account, len(data))
         if watcher.pending_bytes > watcher.limit:
             log.warning("a watch of %s does not read; dropped it", watcher.stream.resource)
+            self._drop(watcher)
+        elif not within or self._crowded(watcher):
+            self._admission.rejected("bytes" if within else "bytes_per_user")
+            log.warning("a watch of %s by %s gave way: too much is kept for slow clients", *_named(watcher))
             self._drop(watcher)
         elif not watcher.writing and watcher.sock.fileno() in self._watchers:
             watcher.writing = True
             self._epoll.modify(watcher.sock, select.EPOLLIN | select.EPOLLOUT)
+
+    def _crowded(self, watcher: Watcher) -> bool:
+        return watcher.holder.account.rank != SYSTEM and self._admission.bytes.total > self._admission.limits.bytes
 
     def _on_socket(self, watcher: Watcher, events: int) -> None:
         if events & (select.EPOLLHUP | select.EPOLLERR):
@@ -281,6 +296,7 @@ class Hub:
                 self._drop(watcher)
                 return
             watcher.pending_bytes -= sent
+            self._admission.bytes.add(watcher.holder.account, -sent)
             if sent < len(data):
                 watcher.pending[0] = data[sent:]
                 return
@@ -317,7 +333,9 @@ class Hub:
         if self._watchers.pop(descriptor, None) is None:
             return
         self._epoll.unregister(watcher.sock)
-        type(watcher.sock).close(watcher.sock)  # the class's method: the instance's was hidden by take_socket
+        watcher.sock.close()
+        self._admission.hold("watches", watcher.holder, -1)
+        self._admission.bytes.add(watcher.holder.account, -watcher.pending_bytes)
         stream = watcher.stream
         entry = self._topics[stream.topic][stream.key]
         entry[1].remove(watcher)
@@ -325,3 +343,7 @@ class Hub:
             del self._topics[stream.topic][stream.key]
         if not self._topics[stream.topic]:
             del self._topics[stream.topic]
+
+
+def _named(watcher: Watcher) -> tuple[str, str]:
+    return watcher.stream.resource, watcher.holder.account.name

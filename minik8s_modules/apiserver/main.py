@@ -22,6 +22,7 @@ from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import CertificateAuthenticator
 from minik8s_modules.apiserver.keyfiles import KeyFiles
+from minik8s_modules.apiserver.limits import Admission
 from minik8s_modules.apiserver.metered import MeteredStore
 from minik8s_modules.apiserver.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.policy import Rbac
@@ -56,14 +57,15 @@ class Application:
 
     def __init__(self, configured: Settings) -> None:
         metrics = Registry()
+        self.admission = Admission(configured.limits, metrics)
         files = configured.etcd_tls
         tls = Tls(files.ca, files.cert, files.key) if files else None
         self._store = MeteredStore(_encrypted(EtcdStore(configured.etcd_endpoints, tls), configured), metrics)
         self._cache = WatchCache(self._store)
         clock = SystemClock()
         self._backend = Backend(self._store, self._cache, clock, metrics, configured.service_cidr)
-        self._hub = Hub(clock, self._cache)
-        self._tunnels = Tunnels(clock)
+        self._hub = Hub(clock, self._cache, self.admission)
+        self._tunnels = Tunnels(clock, self.admission)
         self._startup = Startup(self._backend, configured)
         self._presence = Presence(self._backend, configured)
         self._stop = threading.Event()

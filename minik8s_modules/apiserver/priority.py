@@ -22,6 +22,7 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import TooManyRequests
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.apiserver.identity import MASTERS, User
+from minik8s_modules.apiserver.limits import account_of, is_daemon
 from minik8s_modules.apiserver.node_access import NODES
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.metrics import Registry
@@ -36,7 +37,7 @@ class Level(NamedTuple):
     """How many requests of a kind are worked on at once, and how many of the server's threads may wait for that.
 
     ``queue`` is a share of the threads; no user has more than half of the queue. ``wait_s`` is below a request's
-    deadline (server.REQUEST_S).
+    deadline (intake.REQUEST_S).
     """
 
     seats: int
@@ -65,7 +66,7 @@ def level_of(user: User, verb: str, target: Target, *, lists_first: bool) -> str
     """
     if target.kind is PLAN or target.subresource in _STREAMS or (verb == "watch" and not lists_first):
         return ""
-    if user.name.startswith(("system:kube-", "system:minik8s:")) or NODES in user.groups:
+    if is_daemon(user) or NODES in user.groups:
         return SYSTEM
     if verb in {"list", "watch"}:
         return LISTS
@@ -168,7 +169,7 @@ class Priority:
             yield
             return
         began = time.monotonic()
-        why = seats.take(user.name)
+        why = seats.take(account_of(user).name)
         if why:
             self._rejected.inc(level, why)
             raise TooManyRequests(retry_after_s=RETRY_AFTER_S)

@@ -41,12 +41,13 @@ from minik8s_modules.apiserver import (
     watching,
     writing,
 )
-from minik8s_modules.apiserver.auditing import NOTES
+from minik8s_modules.apiserver.auditing import NOTES, ORIGINAL
 from minik8s_modules.apiserver.authorization import Access, Asker
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import User
+from minik8s_modules.apiserver.limits import Holder, account_of
 from minik8s_modules.apiserver.negotiation import Form, form
 from minik8s_modules.apiserver.pod_streams import STREAMED
 from minik8s_modules.apiserver.priority import Priority
@@ -105,6 +106,12 @@ class Call(NamedTuple):
         """Return who asks, for admission and reviews."""
         return Asker(self.user, self.services.access, self.request.environ.setdefault(NOTES, {}))
 
+    @property
+    def holder(self) -> Holder:
+        """Return to whom watches and streams are charged: who authenticated, whomever he impersonates."""
+        environ = self.request.environ
+        return Holder(account_of(environ[ORIGINAL]), environ.get("REMOTE_ADDR", ""))
+
     def body(self, options: incoming.Options) -> JsonObject:
         """Return the body, an object."""
         body, media = bodies.read(self.request), bodies.media_type(self.request)
@@ -123,7 +130,7 @@ class Call(NamedTuple):
 
 
 class HandOver(Response):
-    """The answer to a watch: the connection goes to the hub, and gunicorn's thread on to the next request."""
+    """The answer to a watch: the connection goes to the hub, and the thread on to the next request."""
 
     def __init__(self, hub: Hub, join: Callable[[Any], Join]) -> None:
         super().__init__()
@@ -131,8 +138,8 @@ class HandOver(Response):
         self._join = join
 
     def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> ClosingIterator:  # noqa: ARG002 - WSGI
-        """Hand over; StopIteration is how gthread is told that there is nothing left to answer."""
-        self._hub.join(self._join(take_socket(environ)))
+        """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
+        self._hub.join(self._join(take_socket(environ).sock))
         raise StopIteration
 
 
@@ -165,14 +172,15 @@ def _gateways(call: Call) -> Gateways | None:
 
 def watch(call: Call) -> Response:
     """Hand the connection to the hub, or answer at once that the history is gone."""
-    arguments, selection = call.arguments, call.selection
+    arguments, selection, hub, holder = call.arguments, call.selection, call.services.hub, call.holder
+    hub.admit(holder)
     stream = watching.EventStream(selection, call.form(), call.backend.clock)
     timeout_s, bookmarks = watching.timeout_s(arguments), watching.wants_bookmarks(arguments)
     start = watching.begin(call.backend, selection, stream, arguments)
     if start.over:
         return responses.raw(start.events)
     prelude = HEAD % bodies.JSON.encode() + chunk(start.events)
-    return HandOver(call.services.hub, lambda sock: Join(sock, stream, prelude, start.after, timeout_s, bookmarks))
+    return HandOver(hub, lambda sock: Join(sock, stream, prelude, start.after, timeout_s, bookmarks, holder))
 
 
 def create(call: Call) -> Response:
@@ -195,7 +203,7 @@ def create(call: Call) -> Response:
 def _stream(call: Call) -> Response:
     if call.services.streams is None:
         raise ServiceUnavailable("this API server serves no streams")
-    return streams.answer(call.services.streams, call.backend, call.target, call.request)
+    return streams.answer(call.services.streams, call.backend, call.target, call.request, call.holder)
 
 
 def _bind(call: Call) -> Response:

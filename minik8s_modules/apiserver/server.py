@@ -1,61 +1,50 @@
-"""gunicorn as a library: one worker process of threads, TLS with optional client certificates, deadlines.
+"""gunicorn as a library: one worker process with an intake and threads, TLS with optional client certificates.
 
 One process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
-own, is made in the worker, after the fork. Two things are changed in gunicorn's gthread worker. A new
-connection waits in the poller until it says something, so silent clients hold no thread. And every request
-has a deadline, checked once a second: at ``HEAD_S`` the TLS handshake and the head of the request must have
-come, at ``REQUEST_S`` (kube-apiserver's --request-timeout) all of it must be over; a socket that is late is
-shut down, which frees its thread. The TLS context is shared by all connections and read again when one of
-its files changes (gunicorn alone would read the files for each connection). gunicorn is held below 26: its
-26.0 and 27.0.1 stall for seconds on half-closed connections.
+own, is made in the worker, after the fork. Of gunicorn there are the arbiter, which replaces a worker that dies,
+the parser of heads, and WSGI; connections are the intake's (intake.py), which hands over whole requests, and what
+is answered is kept and sent by it. The TLS context is shared by all connections and read again when one of
+its files changes (gunicorn alone would read the files for each connection).
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import logging
+import io
+import os
 import resource
-import selectors
-import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from gunicorn.app.base import BaseApplication
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
+from gunicorn.http.message import Request
+from gunicorn.http.unreader import IterUnreader
+from gunicorn.http.wsgi import create
+from gunicorn.sock import ssl_context
+from gunicorn.workers.base import Worker
 
+from minik8s_modules.api.errors import BadRequest, StatusError
+from minik8s_modules.apiserver.auditing import ORIGINAL
+from minik8s_modules.apiserver.connections import Answer, Connection, status_answer
+from minik8s_modules.apiserver.framing import Whole
+from minik8s_modules.apiserver.intake import Intake
+from minik8s_modules.apiserver.limits import Admission, account_of
 from minik8s_modules.apiserver.settings import Settings, TlsFiles
+from minik8s_modules.apiserver.watchers import TAKE, Taken
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.tls import server_context
 
-HEAD_S = 10.0
-REQUEST_S = 60.0
-# kubectl and client-go keep idle connections 90 s; closing ours later than theirs avoids resets under their
-# feet
-KEEPALIVE_S = 120
 # requests in flight get this long when the server stops; watches are ended at once
 GRACE_S = 5
-SOCKET_OPTIONS = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # a watch sends nothing for minutes; a client that vanished without a word is noticed after a minute
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-# pause between attempts to accept while no file descriptor is free
-EXHAUSTED_S = 0.05
-
-log = logging.getLogger(__name__)
 
 
 class Closeable(Protocol):
-    """A WSGI application that must be told when its process ends."""
+    """A WSGI application that must be told when its process ends; ``admission`` says what clients may hold."""
+
+    admission: Admission
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""
@@ -102,67 +91,95 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ino
 
 
-class ApiWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn carries no types
-    """gthread with deadlines; see the module's docstring."""
+class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
+    """A gunicorn worker whose requests come from an intake; see the module's docstring."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._deadlines: dict[Any, float] = {}
+        self.alive = True
+        self._intake: Intake | None = None
 
-    def accept(self, listener: socket.socket) -> None:
-        """Take a connection and let it wait in the poller for its first bytes."""
+    def run(self) -> None:
+        """Serve until told to stop; gunicorn's arbiter wants to hear every minute that this goes on."""
+        listeners = [each.sock for each in self.sockets]
+        self._intake = Intake(
+            listeners, lambda: ssl_context(self.cfg), self.wsgi.admission, self.cfg.threads, self._answer
+        )
+        while self.alive and self.ppid == os.getppid():
+            self.notify()
+            self._intake.turn()
+        self.alive = False
+        self._intake.stop(self.cfg.graceful_timeout)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop, after SIGTERM."""
+        super().handle_exit(sig, frame)
+        if self._intake is not None:
+            self._intake.wake()
+
+    def _answer(self, connection: Connection, whole: Whole) -> Answer:
+        """Answer one request, in a thread, without touching its connection."""
         try:
-            client, address = listener.accept()
-        except OSError as error:
-            if error.errno in {errno.EMFILE, errno.ENFILE}:
-                log.error("out of file descriptors; raise the limit of open files")  # noqa: TRY400 - no defect
-                time.sleep(EXHAUSTED_S)
-            elif error.errno not in {errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK}:
-                raise
-            return
-        for level, option, value in SOCKET_OPTIONS:
-            client.setsockopt(level, option, value)
-        self.nr_conns += 1
-        connection = TConn(self.cfg, client, address, listener.getsockname())
-        connection.timeout = time.monotonic() + HEAD_S
-        self.pending_conns.append(connection)
-        self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
-
-    def handle(self, conn: Any) -> Any:
-        """Serve one request under deadlines."""
-        self._deadlines[conn] = time.monotonic() + HEAD_S
-        try:
-            return super().handle(conn)
-        finally:
-            self._deadlines.pop(conn, None)
-
-    def handle_request(self, req: Any, conn: Any) -> Any:
-        """Answer a request whose head has come."""
-        self._deadlines[conn] = time.monotonic() + REQUEST_S
-        return super().handle_request(req, conn)
-
-    def murder_pending(self) -> None:
-        """Close what is late; gunicorn's loop calls this once a second and after each event."""
-        super().murder_pending()
-        now = time.monotonic()
-        for connection, deadline in list(self._deadlines.items()):
-            if deadline < now and self._deadlines.pop(connection, 0.0):
-                _shut(connection.sock)
-
-    def set_accept_enabled(self, enabled: bool) -> None:  # noqa: FBT001 - gunicorn's signature
-        """Start or stop accepting; when stopping for good, idle connections are closed at once."""
-        super().set_accept_enabled(enabled)
+            request = Request(self.cfg, IterUnreader([whole.head]), connection.peer, connection.number)
+        except ParseException as error:
+            return Answer(status_answer(_told(error)), keep=False)
+        # the intake has read the body, and told the client to send it
+        request.body, request._expected_100_continue = io.BytesIO(whole.body), False  # noqa: SLF001 - it has no setter
+        outbox = Outbox()
+        response, environ = create(request, outbox, connection.peer, connection.server, self.cfg)
+        hand_over = _HandOver(connection)
+        environ.update({"gunicorn.socket": connection.sock, "wsgi.multithread": True, TAKE: hand_over})
         if not self.alive:
-            for connection in (*self.keepalived_conns, *self.pending_conns):
-                connection.timeout = 0.0
-            self.murder_keepalived()
-            self.murder_pending()
+            response.force_close()
+        try:
+            _respond(self.wsgi(environ, response.start_response), response)
+        except StopIteration:
+            return Answer([], keep=False, taken=hand_over.done)
+        user = environ.get(ORIGINAL)
+        account = account_of(user) if user is not None else None
+        return Answer(outbox.parts, keep=not response.should_close(), account=account)
 
 
-def _shut(sock: socket.socket) -> None:
-    # the base class's method: SSLSocket's own would drop the TLS state that a thread is reading with
-    with contextlib.suppress(OSError):  # closed meanwhile
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+class Outbox:
+    """What gunicorn takes for the connection: keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def sendall(self, data: bytes) -> None:
+        """Keep ``data``."""
+        self.parts.append(data)
+
+
+class _HandOver:
+    """Gives a request's connection away, to the watch hub or the tunnels."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.done = False
+
+    def __call__(self) -> Taken:
+        self.done = True
+        return Taken(self._connection.take(), self._connection.reader.leftover())
+
+
+def _respond(body: Any, response: Any) -> None:
+    try:
+        for part in body:
+            response.write(part)
+        response.close()
+    finally:
+        if hasattr(body, "close"):
+            body.close()
+
+
+def _told(error: ParseException) -> StatusError:
+    """Return what is wrong with a head, as gunicorn's parser sees it."""
+    if isinstance(error, LimitRequestLine):
+        return StatusError(414, "RequestURITooLong", str(error))
+    if isinstance(error, LimitRequestHeaders):
+        return StatusError(431, "RequestHeaderFieldsTooLarge", str(error))
+    return BadRequest(f"the request's head cannot be read: {error}")
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
@@ -203,8 +220,6 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             "workers": 1,
             "worker_class": ApiWorker,
             "threads": settings.threads,
-            "worker_connections": 4096,
-            "keepalive": KEEPALIVE_S,
             "graceful_timeout": GRACE_S,
             "timeout": 60,
             "certfile": str(settings.tls.cert),

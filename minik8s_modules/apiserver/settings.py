@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from minik8s_modules.apiserver.tokens import LONGEST_S, LONGEST_WISH_S
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 
-# enough that a hundred clients that stall in the middle of a request leave threads for the others;
-# threads start only when they are needed
+# a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;
+# they start only when they are needed
 DEFAULT_THREADS = 128
 # Kubernetes' bound of --service-account-max-token-expiration: pods ask for an hour by default
 LEAST_MAX_TOKEN_S = 3600
+# a limit of bytes below this would refuse the largest body there may be (bodies.MAX_BODY_BYTES)
+LEAST_LIMIT_BYTES = 4 * 1024 * 1024
 # an event with the largest body it may have (audit.BODY_BYTES) must fit
 LEAST_AUDIT_BYTES = 100_000
 
@@ -48,6 +50,26 @@ class Audit:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How much may be held, in all and by one (limits.py): numbers, and bytes.
+
+    The defaults leave room for large legitimate users: a node's reconciler or a kopf operator holds some 20 watches,
+    Argo CD 150; one address may be that of a whole lab, or of all pods of a node.
+    """
+
+    connections: int = 4096
+    connections_per_user: int = 400
+    connections_per_address: int = 1000
+    watches_per_user: int = 200
+    watches_per_address: int = 1000
+    streams_per_user: int = 100
+    streams_per_address: int = 500
+    bytes: int = 256 * 1024 * 1024
+    bytes_per_user: int = 64 * 1024 * 1024
+    bytes_per_address: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
 class Settings:
     """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans.
 
@@ -67,6 +89,7 @@ class Settings:
     service_accounts: ServiceAccounts | None = None
     audit: Audit | None = None
     key_ring: Path | None = None
+    limits: Limits = Limits()
 
 
 def read(configuration: Configuration) -> Settings:
@@ -93,7 +116,18 @@ def read(configuration: Configuration) -> Settings:
         service_accounts=_service_accounts(configuration) if configuration.has("service_accounts") else None,
         key_ring=_key_ring(configuration) if configuration.has("encryption") else None,
         audit=_audit(configuration) if configuration.has("audit") else None,
+        limits=_limits(configuration),
     )
+
+
+def _limits(configuration: Configuration) -> Limits:
+    read: dict[str, int] = {}
+    for field in fields(Limits):
+        least = LEAST_LIMIT_BYTES if field.name.startswith("bytes") else 1
+        read[field.name] = number = configuration.number(f"limits.{field.name}", getattr(Limits(), field.name))
+        if number < least:
+            raise ConfigurationError(f"apiserver: limits.{field.name} must be at least {least}, not {number}")
+    return Limits(**read)
 
 
 def _service_accounts(configuration: Configuration) -> ServiceAccounts:

@@ -15,6 +15,7 @@ from minik8s_modules.api.errors import BadRequest, MethodNotAllowed
 from minik8s_modules.apiserver import gateways, pod_streams, responses
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways
+from minik8s_modules.apiserver.limits import Holder
 from minik8s_modules.apiserver.pod_streams import Wanted
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.apiserver.tunnels import Tunnels
@@ -32,26 +33,26 @@ class Streams(NamedTuple):
 
 
 class TunnelResponse(Response):
-    """The answer to a stream: the connection goes to the tunnels, and gunicorn's thread on to the next request."""
+    """The answer to a stream: the connection goes to the tunnels, and the thread on to the next request."""
 
-    def __init__(self, streams: Streams, url: str, request: bytes) -> None:
+    def __init__(self, streams: Streams, url: str, request: bytes, holder: Holder) -> None:
         super().__init__()
+        self._holder = holder
         self._gateway = gateways.connect(streams.gateways, url, request)
         self._tunnels = streams.tunnels
 
     def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> Any:  # noqa: ARG002 - WSGI
-        """Hand over; StopIteration is how gthread is told that there is nothing left to answer."""
-        client = take_socket(environ)
-        client.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        self._tunnels.join(client, self._gateway)
+        """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
+        client, ahead = take_socket(environ)
+        self._tunnels.join(client, self._gateway, self._holder, ahead)
         raise StopIteration
 
 
-def answer(streams: Streams, backend: Backend, target: Target, request: Request) -> Response:
+def answer(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
     """Return the answer to a request for one of the streamed subresources."""
     if request.method == "HEAD":
         raise MethodNotAllowed(target.kind, "head")
-    streams.tunnels.admit()
+    streams.tunnels.admit(holder)
     pod = backend.get(target).object
     arguments = request.args
     wanted: Wanted | None
@@ -67,4 +68,4 @@ def answer(streams: Streams, backend: Backend, target: Target, request: Request)
         else:
             wanted = pod_streams.command_request(pod, target.subresource, arguments)
     url = gateways.endpoint_of(backend.cache, wanted.node)
-    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers))
+    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers), holder)

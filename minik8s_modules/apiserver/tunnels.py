@@ -23,6 +23,7 @@ from collections import deque
 from typing import NamedTuple
 
 from minik8s_modules.api.errors import TooManyRequests
+from minik8s_modules.apiserver.limits import Admission, Holder
 from minik8s_modules.base.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -39,15 +40,17 @@ _BLOCKED = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 class _Pair(NamedTuple):
     client: socket.socket
     gateway: socket.socket
+    holder: Holder
+    ahead: bytes
 
 
 class Flow:
     """One direction: what was read from ``source`` and not yet taken by ``sink``."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket) -> None:
+    def __init__(self, source: socket.socket, sink: socket.socket, held: bytes = b"") -> None:
         self.source = source
         self.sink = sink
-        self.held = bytearray()
+        self.held = bytearray(held)
         self.ended = False
 
     def move(self) -> int:
@@ -92,7 +95,8 @@ class Tunnel:
     def __init__(self, pair: _Pair) -> None:
         self.client = pair.client
         self.gateway = pair.gateway
-        self.up = Flow(pair.client, pair.gateway)
+        self.holder = pair.holder
+        self.up = Flow(pair.client, pair.gateway, pair.ahead)
         self.down = Flow(pair.gateway, pair.client)
         self.deadline = float("inf")
         self.interest: dict[int, int] = {}
@@ -143,8 +147,9 @@ def _interest(reads: Flow, writes: Flow) -> int:
 class Tunnels:
     """See the module's docstring."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, admission: Admission) -> None:
         self._clock = clock
+        self._admission = admission
         self._epoll = select.epoll()
         self._tunnels: set[Tunnel] = set()
         self._by_descriptor: dict[int, Tunnel] = {}
@@ -161,12 +166,13 @@ class Tunnels:
         """Start the thread."""
         self._thread.start()
 
-    def join(self, client: socket.socket, gateway: socket.socket) -> None:
-        """Take both connections over; from any thread. Both must not block."""
-        self._put(_Pair(client, gateway))
+    def join(self, client: socket.socket, gateway: socket.socket, holder: Holder, ahead: bytes = b"") -> None:
+        """Take both connections over; from any thread. Both must not block; ``ahead`` was read from the client's."""
+        self._put(_Pair(client, gateway, holder, ahead))
 
-    def admit(self) -> None:
-        """Raise TooManyRequests when no further stream is taken."""
+    def admit(self, holder: Holder) -> None:
+        """Raise TooManyRequests when no further stream, or none of ``holder``, is taken."""
+        self._admission.admit("streams", holder)
         if len(self._tunnels) >= MOST:
             raise TooManyRequests(f"this API server carries {MOST} streams already; close some, or try again")
 
@@ -220,6 +226,7 @@ class Tunnels:
                 return
             tunnel = Tunnel(pair)
             self._tunnels.add(tunnel)
+            self._admission.hold("streams", tunnel.holder, 1)
             ready.add(tunnel)
 
     def _guarded_turn(self, tunnel: Tunnel) -> None:
@@ -252,7 +259,7 @@ class Tunnels:
 
     def _linger(self, tunnel: Tunnel) -> None:
         self._forget(tunnel, tunnel.gateway)
-        _close(tunnel.gateway)
+        tunnel.gateway.close()
         with contextlib.suppress(OSError):
             # the base class's method: SSLSocket's own would drop the TLS state that is still read with
             socket.socket.shutdown(tunnel.client, socket.SHUT_WR)
@@ -264,10 +271,13 @@ class Tunnels:
             self._drop(tunnel)
 
     def _drop(self, tunnel: Tunnel) -> None:
+        if tunnel not in self._tunnels:
+            return
         self._tunnels.discard(tunnel)
+        self._admission.hold("streams", tunnel.holder, -1)
         for end in (tunnel.client, tunnel.gateway):
             self._forget(tunnel, end)
-            _close(end)
+            end.close()
 
     def _forget(self, tunnel: Tunnel, end: socket.socket) -> None:
         descriptor = end.fileno()
@@ -275,8 +285,3 @@ class Tunnels:
             self._by_descriptor.pop(descriptor, None)
             with contextlib.suppress(OSError):
                 self._epoll.unregister(descriptor)
-
-
-def _close(end: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        type(end).close(end)  # the class's method: the instance's was hidden by take_socket

@@ -1,13 +1,13 @@
-"""A watch as the hub sees it: the connection taken from gunicorn, bytes to send, the stream it follows."""
+"""A watch as the hub sees it: the connection taken from the intake, bytes to send, the stream it follows."""
 
 from __future__ import annotations
 
 import socket
-import ssl
 from collections import deque
 from collections.abc import Hashable
 from typing import Any, NamedTuple, Protocol
 
+from minik8s_modules.apiserver.limits import Holder
 from minik8s_modules.store.cache import CacheEvent
 
 BUFFER_BYTES = 16 * 1024 * 1024
@@ -17,7 +17,14 @@ HEAD = (
     b"Cache-Control: no-cache, private\r\nConnection: close\r\n\r\n"
 )
 LAST_CHUNK = b"0\r\n\r\n"
-WOULD_BLOCK = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
+TAKE = "minik8s.take"  # the key of a WSGI environment under which the intake gives the connection away
+
+
+class Taken(NamedTuple):
+    """A connection that never blocks, and what its client has sent after its request."""
+
+    sock: socket.socket
+    ahead: bytes
 
 
 class Stream(Protocol):
@@ -53,6 +60,7 @@ class Join(NamedTuple):
         after: changes up to this revision are known to the client or in the prelude.
         timeout_s: how long the watch lasts.
         bookmarks: whether the client asked for them.
+        holder: whose it is.
     """
 
     sock: socket.socket
@@ -61,6 +69,7 @@ class Join(NamedTuple):
     after: int
     timeout_s: float
     bookmarks: bool
+    holder: Holder
 
 
 class Watcher:
@@ -70,6 +79,7 @@ class Watcher:
         "after",
         "bookmark_at",
         "deadline",
+        "holder",
         "limit",
         "pending",
         "pending_bytes",
@@ -81,6 +91,7 @@ class Watcher:
     def __init__(self, join: Join, now: float) -> None:
         self.sock = join.sock
         self.stream = join.stream
+        self.holder = join.holder
         self.after = join.after
         self.deadline = now + join.timeout_s
         self.bookmark_at = now + BOOKMARK_S if join.bookmarks else float("inf")
@@ -90,22 +101,10 @@ class Watcher:
         self.writing = False
 
 
-def take_socket(environ: dict[str, Any]) -> socket.socket:
-    """Take the connection of a request away from gunicorn.
-
-    A TLS socket cannot be detached from its TLS state: gunicorn keeps the object, with ``close`` and
-    ``shutdown`` hidden by instance attributes. They must raise, or gunicorn's close would first drain the
-    connection for 2 s.
-    """
-    sock: socket.socket = environ["gunicorn.socket"]
-
-    def gone(*_arguments: Any) -> None:
-        raise OSError(9, "the connection was handed to the watch hub")
-
-    if isinstance(sock, ssl.SSLSocket):
-        sock.close = sock.shutdown = gone  # type: ignore[method-assign,assignment]
-        return sock
-    return socket.socket(fileno=sock.detach())
+def take_socket(environ: dict[str, Any]) -> Taken:
+    """Take the connection of a request away from the intake; nothing else will read from it or write to it."""
+    taken: Taken = environ[TAKE]()
+    return taken
 
 
 def chunk(data: bytes) -> bytes:

@@ -15,14 +15,18 @@ from minik8s_modules.apiserver import watchers, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.limits import USER, Account, Admission, Holder
 from minik8s_modules.apiserver.negotiation import OBJECT
 from minik8s_modules.apiserver.selection import select
+from minik8s_modules.apiserver.settings import Limits
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.apiserver.watchers import Join
 from minik8s_modules.apiserver.watching import EventStream
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cached import CachedObject, CacheEvent
 
+JANE = Holder(Account("jane", USER), "192.0.2.1")
 COLLECTION = Target(CONFIG_MAP, "default")
 
 
@@ -57,8 +61,13 @@ Opener = Callable[..., Client]
 
 
 @pytest.fixture
-def hub(backend: Backend, clock: FakeClock) -> Iterator[Hub]:
-    made = Hub(clock, backend.cache)
+def admission() -> Admission:
+    return Admission(Limits(), Registry())
+
+
+@pytest.fixture
+def hub(backend: Backend, clock: FakeClock, admission: Admission) -> Iterator[Hub]:
+    made = Hub(clock, backend.cache, admission)
     made.start()
     yield made
     made.stop()
@@ -77,7 +86,7 @@ def watch(hub: Hub, backend: Backend, clock: FakeClock) -> Iterator[Opener]:
         clients.append(client)
         stream = EventStream(select(COLLECTION, arguments), OBJECT, clock)
         revision = backend.cache.revision if after is None else after
-        hub.join(Join(ours, stream, b"", revision, timeout_s, bookmarks))
+        hub.join(Join(ours, stream, b"", revision, timeout_s, bookmarks, JANE))
         return client
 
     yield opened

@@ -12,8 +12,13 @@ import pytest
 
 from minik8s_modules.api.errors import TooManyRequests
 from minik8s_modules.apiserver import tunnels as tunnels_module
+from minik8s_modules.apiserver.limits import USER, Account, Admission, Holder
+from minik8s_modules.apiserver.settings import Limits
 from minik8s_modules.apiserver.tunnels import BUFFER_BYTES, Tunnels
 from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.metrics import Registry
+
+JANE = Holder(Account("jane", USER), "192.0.2.1")
 
 
 class Ends(NamedTuple):
@@ -25,7 +30,7 @@ class Ends(NamedTuple):
 
 @pytest.fixture
 def tunnels() -> Iterator[Tunnels]:
-    made = Tunnels(SystemClock())
+    made = Tunnels(SystemClock(), Admission(Limits(streams_per_user=2), Registry()))
     made.start()
     yield made
     made.stop()
@@ -39,7 +44,7 @@ def joined(tunnels: Tunnels) -> Ends:
         end.settimeout(0)
     for end in (client, gateway):
         end.settimeout(5)
-    tunnels.join(ours, theirs)
+    tunnels.join(ours, theirs, JANE)
     return Ends(client, gateway)
 
 
@@ -127,7 +132,7 @@ def test_stop_cuts_all(tunnels: Tunnels) -> None:
 
 
 def test_there_is_a_most(tunnels: Tunnels, monkeypatch: pytest.MonkeyPatch) -> None:
-    tunnels.admit()
+    tunnels.admit(JANE)
     monkeypatch.setattr(tunnels_module, "MOST", 0)
     with pytest.raises(TooManyRequests):
-        tunnels.admit()
+        tunnels.admit(JANE)
