@@ -114,13 +114,13 @@ class Charging:
         Raises:
             TooManyRequests: the user has too many connections, all of them busy.
         """
-        account = None if connection.certified else self._known.get(_token(head))
+        account = None if connection.user else self._known.get(_token(head))
         if account is not None:
             self.move(connection, account)
 
     def remember(self, connection: Connection, head: bytes, account: Account) -> None:
         """Note whose the token was that a request came with."""
-        token = b"" if connection.certified else _token(head)
+        token = b"" if connection.user else _token(head)
         if token:
             self._known[token] = account
             self._known.move_to_end(token)

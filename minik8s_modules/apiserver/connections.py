@@ -20,6 +20,7 @@ import orjson
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.framing import Reader
+from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.limits import STRANGER, Account
 
 SOCKET_OPTIONS = (
@@ -66,7 +67,14 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """See the module's docstring; ``charged`` is what it holds of its account's bytes, ``number`` counts requests."""
+    """See the module's docstring.
+
+    Attributes:
+        account: to whom it is charged.
+        user: whom its certificate names.
+        number: how many requests have come.
+        charged: how many bytes it holds at its account's expense.
+    """
 
     def __init__(self, sock: socket.socket, peer: tuple[str, int], epoll: select.epoll, deadline: float) -> None:
         self._epoll = epoll
@@ -77,7 +85,7 @@ class Connection:
         self.state = State.SILENT
         self.deadline = deadline
         self.account = Account(peer[0], STRANGER)
-        self.certified = False
+        self.user: User | None = None
         self.reader = Reader()
         self.number = 0
         self.charged = 0

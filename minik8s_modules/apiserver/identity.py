@@ -1,24 +1,22 @@
 """Who asks: the client certificate's common name is the user, its organizations are the groups.
 
 That is Kubernetes' X.509 authentication; stricter is that a subject has one common name (api/certificate_names.py). The
-TLS layer has checked the certificate against the client CA
-(server.py), so what is read here is true. Reading it costs some 30 µs, so the answer is kept with the
-connection. Service accounts come with a token instead (tokens.py).
+TLS layer has checked the certificate against the client CA (server.py), so what is read here is true; it is read once,
+after the handshake (intake.py). Service accounts come with a token instead (tokens.py).
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from minik8s_modules.api.certificate_names import peer_names
 from minik8s_modules.api.objects import JsonObject
 
 log = logging.getLogger(__name__)
 
+CERTIFIED = "minik8s.certificate-user"  # where the server puts it in a WSGI environment
 ALL_AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
 ACCOUNT = "system:serviceaccount:"
@@ -57,26 +55,10 @@ def account_groups(namespace: str) -> tuple[str, ...]:
     return (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
 
 
-class CertificateAuthenticator:
-    """Reads users from TLS connections."""
-
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[socket.socket, User | None] = WeakKeyDictionary()
-
-    def __call__(self, environ: Mapping[str, Any]) -> User | None:
-        """Return the user of a WSGI request's connection; None without a certificate or a name in it."""
-        sock = environ.get("gunicorn.socket")
-        if sock is None:
-            return None
-        try:
-            return self._known[sock]
-        except KeyError:
-            user = self._known[sock] = _read(sock)
-            return user
-
-
-def _read(sock: Any) -> User | None:
-    return user_of(sock.getpeercert()) if hasattr(sock, "getpeercert") else None
+def certificate_user(environ: Mapping[str, Any]) -> User | None:
+    """Return the user that the certificate of a WSGI request's connection names; None without one."""
+    user: User | None = environ.get(CERTIFIED)
+    return user
 
 
 def user_of(certificate: Mapping[str, Any] | None) -> User | None:

@@ -21,7 +21,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.charging import Charging
@@ -210,12 +209,9 @@ class Intake:
             return
         connection.state = State.READING
         connection.deadline = time.monotonic() + HEAD_S
-        certificate = sock.getpeercert()
-        subject: Any = certificate.get("subject", ()) if certificate else ()
-        user = user_of(subject)
-        if user is not None:
-            connection.certified = True
-            self._charging.move(connection, account_of(user))
+        connection.user = user_of(sock.getpeercert())
+        if connection.user is not None:
+            self._charging.move(connection, account_of(connection.user))
         self._read(connection)
 
     # requests

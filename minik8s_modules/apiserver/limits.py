@@ -3,7 +3,7 @@
 What is held is charged to an account: a user's, or, as long as a connection's user is not known, its address's.
 Daemons and administrators have accounts without limits: shutting them out would shut everybody out, and who has their
 keys needs no flood. The service accounts of a namespace share one, because whoever may make one may make a thousand.
-For connections and bytes addresses limit only strangers: behind one there may be many users, each with limits of his own.
+Connections and bytes are charged to an address only for strangers: behind one there may be many users.
 
 Limits of connections never keep a newcomer out: the connection that was unused longest gives way, first of the account
 that is over its limit, then, when the server is full, of the one that holds most. So strangers who hold connections

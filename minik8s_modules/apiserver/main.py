@@ -20,7 +20,7 @@ from minik8s_modules.apiserver.collecting_access import CollectingAuthorizer
 from minik8s_modules.apiserver.gateways import TlsGateways
 from minik8s_modules.apiserver.health import Check
 from minik8s_modules.apiserver.hub import Hub
-from minik8s_modules.apiserver.identity import CertificateAuthenticator
+from minik8s_modules.apiserver.identity import certificate_user
 from minik8s_modules.apiserver.keyfiles import KeyFiles
 from minik8s_modules.apiserver.limits import Admission
 from minik8s_modules.apiserver.metered import MeteredStore
@@ -84,7 +84,7 @@ class Application:
         priority = Priority(configured.threads, metrics)
         services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority)
         newcomer = partial(bootstrap_user, self._backend)
-        authenticate = TokenAuthenticator(CertificateAuthenticator(), tokens, newcomer)
+        authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._flask = make_app(services, authenticate, self._checks(), address)
         self._audit = _audit_log(configured, metrics)

@@ -9,10 +9,12 @@ its files changes (gunicorn alone would read the files for each connection).
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import resource
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +32,7 @@ from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.apiserver.auditing import ORIGINAL
 from minik8s_modules.apiserver.connections import Answer, Connection, status_answer
 from minik8s_modules.apiserver.framing import Whole
+from minik8s_modules.apiserver.identity import CERTIFIED
 from minik8s_modules.apiserver.intake import Intake
 from minik8s_modules.apiserver.limits import Admission, account_of
 from minik8s_modules.apiserver.settings import Settings, TlsFiles
@@ -39,6 +42,8 @@ from minik8s_modules.base.tls import server_context
 
 # requests in flight get this long when the server stops; watches are ended at once
 GRACE_S = 5
+# a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
+SWITCH_S = 0.001
 
 
 class Closeable(Protocol):
@@ -77,7 +82,12 @@ class TlsContext:
 
 def make_context(files: TlsFiles) -> ssl.SSLContext:
     """Return a server context: a client certificate is optional but, if given, checked."""
-    return server_context(files.cert, files.key, files.ca, clients=ssl.CERT_OPTIONAL)
+    context = server_context(files.cert, files.key, files.ca, clients=ssl.CERT_OPTIONAL)
+    # kubectl and client-go resume no sessions, and a ticket would outlive a certificate that was exchanged; a client
+    # that renegotiates costs handshakes without end
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
+    return context
 
 
 def raise_file_limit() -> None:
@@ -101,6 +111,9 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
 
     def run(self) -> None:
         """Serve until told to stop; gunicorn's arbiter wants to hear every minute that this goes on."""
+        sys.setswitchinterval(SWITCH_S)
+        gc.collect()
+        gc.freeze()  # what was imported is here to stay: looking through it again would stop all threads for 50 ms
         listeners = [each.sock for each in self.sockets]
         self._intake = Intake(
             listeners, lambda: ssl_context(self.cfg), self.wsgi.admission, self.cfg.threads, self._answer
@@ -128,7 +141,8 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         outbox = Outbox()
         response, environ = create(request, outbox, connection.peer, connection.server, self.cfg)
         hand_over = _HandOver(connection)
-        environ.update({"gunicorn.socket": connection.sock, "wsgi.multithread": True, TAKE: hand_over})
+        environ.update({CERTIFIED: connection.user, "wsgi.multithread": True, TAKE: hand_over})
+        del environ["gunicorn.socket"]
         if not self.alive:
             response.force_close()
         try:

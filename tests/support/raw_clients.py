@@ -8,7 +8,6 @@ with Crowd(server) as crowd:
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import ssl
 from types import TracebackType
@@ -84,13 +83,13 @@ class Crowd:
 
 
 def _told(sock: socket.socket) -> bool:
-    """Return whether the server has said something, or hung up (what TLS itself says after a handshake is nothing)."""
-    if not select.select([sock], [], [], 0)[0]:
-        return False
+    """Return whether the server has answered or hung up; what TLS says for itself is no answer."""
     sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
     try:
-        sock.recv(1)
-    except ssl.SSLWantReadError:
+        while data := sock.recv(65536):
+            if isinstance(sock, ssl.SSLSocket):
+                return bool(data)
+    except (BlockingIOError, ssl.SSLWantReadError):
         return False
     except OSError:
         return True

@@ -54,6 +54,8 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         ("etcd", {}, "etcd.endpoints is missing"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 3599}, "max_token_seconds must be 3600"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 1 << 33}, "max_token_seconds must be 3600"),
+        ("limits", {"watches_per_user": 0}, "limits.watches_per_user must be at least 1, not 0"),
+        ("limits", {"bytes_per_user": 1000}, "limits.bytes_per_user must be at least 4194304"),
     ],
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, told: str):

@@ -1,0 +1,86 @@
+"""Where requests end, however their bytes are cut; the ambiguous ones are in tests/attacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge, StatusError
+from minik8s_modules.apiserver.bodies import MAX_BODY_BYTES
+from minik8s_modules.apiserver.framing import MAX_CHUNKS, MAX_HEAD_BYTES, Reader, Whole
+from tests.attacks.test_requests_are_framed_one_way import AMBIGUOUS
+
+HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+# what gunicorn's parser refuses: it has no say in where a request ends
+NO_MATTER_OF_LENGTH = {"a header without a colon", "a header without a name"}
+TWO = HEAD + b"content-length:  5 \r\n\r\nhello" + CHUNKED + b"3\r\nabc\r\n0A\r\n0123456789\r\n0\r\n\r\n"
+
+
+def taken(data: bytes, step: int) -> list[Whole]:
+    """Return the requests in ``data``, fed in pieces of ``step`` bytes."""
+    reader, found = Reader(), []
+    for at in range(0, len(data), step):
+        reader.feed(data[at : at + step])
+        while whole := reader.take():
+            found.append(whole)
+    assert reader.held == 0
+    return found
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_requests_are_the_same_however_they_are_cut(step: int):
+    assert [whole.body for whole in taken(TWO, step)] == [b"hello", b"abc0123456789"]
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("case", sorted(set(AMBIGUOUS) - NO_MATTER_OF_LENGTH))
+def test_what_is_ambiguous_is_refused_however_it_is_cut(case: str, step: int):
+    with pytest.raises(BadRequest):
+        taken(AMBIGUOUS[case], step)
+
+
+@pytest.mark.parametrize("name", ["Content-Length-Hint", "Hostname", "X-Content-Length", "Expect-CT", "Content-Type"])
+def test_names_that_only_resemble_are_no_lengths(name: str):
+    (whole,) = taken(HEAD + f"{name}: chunked, 5\r\n\r\n".encode(), 1000)
+    assert whole.body == b""
+
+
+def test_a_head_says_what_is_to_come():
+    reader = Reader()
+    reader.feed(HEAD + b"Expect: 100-Continue\r\nContent-Length: 10\r\n\r\nabc")
+    assert reader.take() is None
+    assert reader.frame is not None
+    assert (reader.frame.length, reader.frame.asks, reader.to_come) == (10, True, 7)
+
+
+def test_http_1_0_needs_no_host_and_is_asked_nothing():
+    reader = Reader()
+    reader.feed(b"POST /x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+    reader.take()
+    assert reader.frame is not None
+    assert not reader.frame.asks
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (HEAD + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1), 413),
+        (CHUNKED + b"%x\r\n" % (MAX_BODY_BYTES + 1), 413),
+        (CHUNKED + b"1\r\na\r\n" * MAX_CHUNKS + b"1\r\n", 400),
+        (HEAD + b"X: " + b"a" * MAX_HEAD_BYTES, 431),
+        (HEAD + b"Expect: a-miracle\r\n\r\n", 417),
+    ],
+)
+def test_what_is_too_much_is_refused_at_once(data: bytes, code: int):
+    with pytest.raises(StatusError) as refused:
+        taken(data, len(data))
+    assert refused.value.code == code
+    assert isinstance(refused.value, RequestEntityTooLarge) == (code == 413)
+
+
+def test_what_comes_after_a_request_is_kept():
+    reader = Reader()
+    reader.feed(HEAD + b"\r\nearly")
+    assert reader.take() == Whole(HEAD + b"\r\n", b"")
+    assert reader.leftover() == b"early"
+    assert reader.held == 0
