@@ -96,7 +96,9 @@ class Charging:
         """Return which connection must go because of ``newest``, and by which limit; None while there is room."""
         rank, line = newest.account.rank, self._lines[newest.account]
         if rank != SYSTEM and len(line) > self._most[rank]:
-            return _first(line) or newest, f"connections_per_{rank}"
+            # a user's that wait for a request go before those in which one begins; strangers might only pretend that
+            waiting = _first(each for each in line if each.idle and rank == USER)
+            return waiting or _first(line) or newest, f"connections_per_{rank}"
         if self._count <= self._limits.connections:
             return None
         heaviest = self._heaviest()

@@ -142,7 +142,6 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         response, environ = create(request, outbox, connection.peer, connection.server, self.cfg)
         hand_over = _HandOver(connection)
         environ.update({CERTIFIED: connection.user, "wsgi.multithread": True, TAKE: hand_over})
-        del environ["gunicorn.socket"]
         if not self.alive:
             response.force_close()
         try:
