@@ -52,6 +52,10 @@ steps:
   returned: always
   sample:
     - {action: set, key: "service/default/web", detail: "web.default.svc.cluster.local. 5 IN A 100.0.0.7"}
+differences:
+  description: The diff by key, each with its facets before and after; null where there is nothing.
+  type: dict
+  returned: in check mode
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

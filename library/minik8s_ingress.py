@@ -47,6 +47,10 @@ steps:
   returned: always
   sample:
     - {action: write, key: shop.example.test, detail: hosts/shop.example.test.conf}
+differences:
+  description: The diff by key, each with its facets before and after; null where there is nothing.
+  type: dict
+  returned: in check mode
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

@@ -98,6 +98,10 @@ steps:
   returned: always
   sample:
     - {action: mend, key: pod-network, detail: "ip_forward: 1"}
+differences:
+  description: The diff by key, each with its facets before and after; null where there is nothing.
+  type: dict
+  returned: in check mode
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

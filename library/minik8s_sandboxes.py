@@ -72,6 +72,10 @@ steps:
   returned: always
   sample:
     - {action: create, key: 4ab1c2d3-0000-4000-8000-000000000001, detail: mk8s_POD_web_default_4ab1c2d3-…_0}
+differences:
+  description: The diff by key, each with its facets before and after; null where there is nothing.
+  type: dict
+  returned: in check mode
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

@@ -61,6 +61,10 @@ steps:
   returned: always
   sample:
     - {action: set, key: "default/web:http", detail: "100.0.0.7:80/TCP count_00001"}
+differences:
+  description: The diff by key, each with its facets before and after; null where there is nothing.
+  type: dict
+  returned: in check mode
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

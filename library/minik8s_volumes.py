@@ -42,6 +42,10 @@ steps:
   returned: always
   sample:
     - {action: make, key: 4ab1c2d3-…/scratch, detail: /var/lib/minik8s/pods/4ab1c2d3-…/volumes/scratch}
+differences:
+  description: The diff by key, each with its facets before and after; null where there is nothing.
+  type: dict
+  returned: in check mode
 status:
   description: What is known of each key looked at after the steps; null when there is nothing.
   type: dict

@@ -6,6 +6,9 @@ deletion is decided as delete decides it. The operations go to the reconciler of
 each writes its address on its Lease as ``minik8s.io/plan-endpoint``), which decide with their own pure
 functions and run their modules in check mode. Their answers are merged; a reconciler that does not answer is
 named in ``status.messages``. How they are asked: ``reconcilers.py``.
+
+Rights: who plans must hold the verbs of what he plans (create, patch or delete), as for a dry run; of the answer he is
+shown what he may read (``plan_view.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.apiserver import incoming, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
+from minik8s_modules.apiserver.plan_view import shown, sight_of
 from minik8s_modules.apiserver.reconcilers import Reconcilers, ask_all
 from minik8s_modules.apiserver.target import Target
 
@@ -36,24 +40,24 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
         front.
     """
     wanted = spec(plan)
-    messages: list[str] = []
+    messages: list[JsonObject] = []
     planned = [obj for obj in wanted.get("objects") or [] if (obj.get("apiVersion"), obj.get("kind")) == _NAMESPACE]
     options = options._replace(dry_run=True, assumed_namespaces=frozenset(map(name, planned)))
     operations = [
         *_located("objects", wanted, lambda obj: _applied(backend, obj, options)),
-        *_located("deleted", wanted, lambda obj: _deleted(backend, obj, messages)),
+        *_located("deleted", wanted, lambda obj: _deleted(backend, obj, options, messages)),
     ]
     question: JsonObject = {"objects": operations, "nodes": wanted.get("nodes") or []}
     if not operations and (wanted.get("objects") or wanted.get("deleted")):
         # nothing would change anywhere; asked without operations, a reconciler answers with the drift
         nodes, _ = backend.cache.list(NODE.prefix)
-        status: JsonObject = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
+        found: JsonObject = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
     else:
-        status = ask_all(backend.cache, reconcilers, question)
+        found = ask_all(backend.cache, reconcilers, question)
         if not operations:
-            status["messages"] += _unseen(backend, question["nodes"], status)
-    status["messages"] = [*messages, *status["messages"]]
-    return {**plan, "status": status}
+            found["messages"] += _unseen(backend, question["nodes"], found)
+    found["messages"] = [*messages, *found["messages"]]
+    return {**plan, "status": shown(found, sight_of(options.asker))}
 
 
 def _located(field: str, wanted: JsonObject, operation: Operation) -> Iterator[JsonObject]:
@@ -76,15 +80,22 @@ def _target_of(obj: JsonObject) -> Target:
     return Target(kind, (namespace(obj) or "default") if kind.namespaced else "", name(obj))
 
 
+def _check(options: Options, verb: str, target: Target) -> None:
+    """Raise Forbidden where the asker may not do what he plans: a plan is a dry run, and no way around rights."""
+    if options.asker is not None:
+        options.asker.access.check(options.asker.user, target.attributes(verb), target.kind)
+
+
 def _applied(backend: Backend, obj: JsonObject, options: Options) -> JsonObject | None:
     """Return the operation that applying ``obj`` comes to; None when it changes nothing."""
     target = _target_of(obj)
     extent.check(obj)
     readable = incoming.readable(target.kind, obj, options)
-    try:
-        item = backend.get(target)
-    except NotFound:
+    item = backend.cache.get(target.kind.key(target.namespace, target.name))
+    if item is None:
+        _check(options, "create", target._replace(name=""))
         return {"operation": "create", "object": _created(backend, target, readable, options)}
+    _check(options, "patch", target)
     changed = writing.change(backend, target, lambda old: next_object(target.kind, old, readable), options)
     if changed.data == item.data:
         return None
@@ -100,25 +111,27 @@ def _shown(kind: Kind, obj: JsonObject) -> JsonObject:
     return from_storage(kind, obj)
 
 
-def _deleted(backend: Backend, obj: JsonObject, messages: list[str]) -> JsonObject | None:
+def _deleted(backend: Backend, obj: JsonObject, options: Options, messages: list[JsonObject]) -> JsonObject | None:
     target = _target_of(obj)
+    _check(options, "delete", target)
     try:
         item = backend.get(target)
     except NotFound as error:
-        messages.append(error.message)
+        messages.append({"text": error.message, "about": []})  # who may delete it is told so by deleting, too
         return None
     decision = strategy.graceful_deletion(stored_kind(target.kind), item.object, {}, backend.clock.now())
     operation = "delete" if decision.action == "remove" else "update"
     return {"operation": operation, "object": _shown(target.kind, decision.obj)}
 
 
-def _unseen(backend: Backend, asked: Sequence[str], status: JsonObject) -> list[str]:
+def _unseen(backend: Backend, asked: Sequence[str], found: JsonObject) -> list[JsonObject]:
     """Return a message for each node whose drift nobody told: no inventory of a running reconciler has it."""
     nodes, _ = backend.cache.list(NODE.prefix)
     names = {name(node.object) for node in nodes}
-    told = " ".join(status["messages"])
+    told = " ".join(each["text"] for each in found["messages"])
+    why = "was not looked at: it is in the inventory of no reconciler that answered"
     return [
-        f"node {node} was not looked at: it is in the inventory of no reconciler that answered"
+        {"text": f"node {node} {why}", "about": []}
         for node in sorted(names & set(asked) if asked else names)
-        if node not in status["nodes"] and f"node {node} " not in told
+        if node not in found["nodes"] and f"node {node} " not in told
     ]

@@ -2,8 +2,9 @@
 
 Each writes its address on its Lease (``minik8s.io/plan-endpoint``). Those of shards are asked with ``{"objects":
 [{"operation", "object"}], "nodes": [names], "others": [names]}`` and answer ``{"nodes": {node: {"diff": {section:
-{"before", "after"}}, "steps": [...]}}, "messages": [], "order": [{"action", "pod", "node", "owner"}], "others": {name:
-its part}}``; the order is that in which pods come and go where workloads change.
+{"before", "after"}}, "about", "steps": [...]}}, "messages": [{"text", "about"}], "order": [{"action", "pod", "node",
+"owner", "about"}], "others": {name: its part}}``; the order is that in which pods come and go where workloads change.
+``before`` and ``after`` are facets by key; what ``about`` is for: plan_view.py.
 
 A node with a reconciler of its own (``others``) may not see what others do: it is asked in a second turn with its part
 alone (``foretold``), is known by the name of its serving certificate whatever its Lease says, and answers for itself.
@@ -26,6 +27,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.objects import JsonObject, name
 from minik8s_modules.apiserver.node_access import SHARDS
+from minik8s_modules.apiserver.plan_view import about
 from minik8s_modules.apiserver.settings import TlsFiles
 from minik8s_modules.store.cache import WatchCache
 
@@ -117,12 +119,12 @@ def endpoints(cache: WatchCache) -> list[Endpoint]:
 
 
 def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonObject) -> JsonObject:
-    """Return the status of a plan: what all reconcilers answer to ``question`` (``{"objects", "nodes"}``)."""
+    """Return what all reconcilers answer to ``question`` (``{"objects", "nodes"}``) as one answer."""
     known = endpoints(cache)
     if reconcilers is None:
-        return _merged([], ["this API server has no client certificate for reconcilers (reconciler_client)"])
+        return _merged([], [_note("this API server has no client certificate for reconcilers (reconciler_client)")])
     if not known:
-        return _merged([], ["no reconciler is running: no Lease in kube-system carries " + ENDPOINT])
+        return _merged([], [_note("no reconciler is running: no Lease in kube-system carries " + ENDPOINT)])
     begun_s = time.monotonic()
     shards = [each for each in known if not each.node]
     asked = question["nodes"]
@@ -139,7 +141,8 @@ def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonOb
     ]
     left_s = max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
     unknown = [each.node for each in alone if each.node not in told]
-    messages = [f"node {node}: no reconciler of the control plane says what would change there" for node in unknown]
+    told_nothing = "no reconciler of the control plane says what would change there"
+    messages = [_note(f"node {node}: {told_nothing}") for node in unknown]
     return _merged([*answers, *_ask_each(reconcilers, second, left_s)], messages)
 
 
@@ -155,25 +158,44 @@ def _ask(reconcilers: Reconcilers, endpoint: Endpoint, question: JsonObject, wit
         answer = reconcilers.ask(endpoint, question, within_s)
     except (OSError, ValueError) as error:
         log.warning("reconciler %s at %s did not answer a plan: %s", endpoint.lease, endpoint.url, error)
-        return {"nodes": {}, "messages": [f"reconciler {endpoint.lease} at {endpoint.url} did not answer: {error}"]}
+        why = f"reconciler {endpoint.lease} at {endpoint.url} did not answer: {error}"
+        return {"nodes": {}, "messages": [_note(why, about(LEASE, SHARDS[0], endpoint.lease))]}
     if endpoint.node:
         own, told = answer["nodes"].get(endpoint.node), answer.get("messages")
         messages = told[:_MOST_MESSAGES] if isinstance(told, list) else []
-        return {"nodes": {endpoint.node: own} if _is_plan(own) else {}, "messages": messages}
+        return {"nodes": {endpoint.node: own}, "messages": messages}
     return answer
+
+
+def _note(text: str, subjects: Sequence[JsonObject] = ()) -> JsonObject:
+    return {"text": text, "about": [*subjects]}
 
 
 def _is_plan(found: object) -> bool:
     """Return whether a node's answer has the parts of one."""
-    return isinstance(found, dict) and isinstance(found.get("diff"), dict) and isinstance(found.get("steps"), list)
+    if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
+        return False
+    diff, subjects = found.get("diff"), found.get("about") or {}
+    if not isinstance(diff, dict) or not isinstance(subjects, dict):
+        return False
+    return all(map(_is_facets, diff.values())) and all(isinstance(each, dict) for each in subjects.values())
 
 
-def _merged(answers: Sequence[JsonObject], messages: list[str]) -> JsonObject:
+def _is_note(found: object) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("text"), str)
+
+
+def _is_facets(found: object) -> bool:
+    return isinstance(found, dict) and all(isinstance(found.get(when), dict) for when in ("before", "after"))
+
+
+def _merged(answers: Sequence[JsonObject], messages: list[JsonObject]) -> JsonObject:
     nodes: JsonObject = {}
     told = list(messages)
     for each in answers:
-        nodes.update(each["nodes"])
+        nodes.update({name: part for name, part in each["nodes"].items() if _is_plan(part)})
         # shards see the same cluster: what all tell is told once
-        told += [text for text in map(str, each.get("messages") or []) if text not in told]
-    order = next((each["order"] for each in answers if each.get("order")), None)
+        rows = each.get("messages")
+        told += [row for row in rows if _is_note(row) and row not in told] if isinstance(rows, list) else []
+    order = next((each["order"] for each in answers if isinstance(each.get("order"), list) and each["order"]), None)
     return {"nodes": nodes, "messages": told, **({"order": order} if order else {})}

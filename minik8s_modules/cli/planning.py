@@ -14,14 +14,19 @@ SIGNS = {"create": "+", "start": "+", "remove": "-", "delete": "-", "stop": "-"}
 def render(status: JsonObject, paint: Paint) -> str:
     """Return the readable form of a Plan's status."""
     parts = [paint(f"! {message}", YELLOW) for message in status.get("messages", [])]
+    hidden = status.get("hidden") or {}
+    if hidden.get("messages"):
+        parts.append(paint(f"! messages about objects you may not read: {hidden['messages']}", YELLOW))
     parts += _order(status.get("order") or [], paint)
+    if hidden.get("order"):
+        parts.append(f"  and {_hidden(hidden['order'])}")
     nodes = status.get("nodes", {})
     for node in sorted(nodes):
         parts += _node(node, nodes[node], paint)
     if not nodes:
         return "\n".join([*parts, "no node was looked at, so nothing is known"])
-    changes = sum(len(plan.get("steps", [])) for plan in nodes.values())
-    touched = sum(1 for plan in nodes.values() if plan.get("steps"))
+    found = [len(plan.get("steps", [])) + plan.get("hidden", 0) for plan in nodes.values()]
+    changes, touched = sum(found), sum(map(bool, found))
     steps = "1 step" if changes == 1 else f"{changes} steps"
     parts.append(f"{steps} on {touched} of {len(nodes)} nodes" if changes else "no changes")
     return "\n".join(parts)
@@ -29,7 +34,11 @@ def render(status: JsonObject, paint: Paint) -> str:
 
 def has_changes(status: JsonObject) -> bool:
     """Return whether any node would change."""
-    return any(plan.get("steps") for plan in status.get("nodes", {}).values())
+    return any(plan.get("steps") or plan.get("hidden") for plan in status.get("nodes", {}).values())
+
+
+def _hidden(count: int) -> str:
+    return f"{count} change{'' if count == 1 else 's'} to objects you may not read"
 
 
 def _order(order: Sequence[JsonObject], paint: Paint) -> Iterator[str]:
@@ -45,8 +54,8 @@ def _order(order: Sequence[JsonObject], paint: Paint) -> Iterator[str]:
 
 
 def _node(node: str, plan: JsonObject, paint: Paint) -> Iterator[str]:
-    steps = plan.get("steps", [])
-    if not steps:
+    steps, hidden = plan.get("steps", []), plan.get("hidden", 0)
+    if not steps and not hidden:
         return
     yield paint(f"node {node}", BOLD)
     for step in steps:
@@ -54,6 +63,8 @@ def _node(node: str, plan: JsonObject, paint: Paint) -> Iterator[str]:
         sign = SIGNS.get(action, "~")
         detail = f"  {step['detail']}" if step.get("detail") else ""
         yield f"  {sign} {step.get('section', '')}: {action} {step.get('key', '')}{detail}"
+    if hidden:
+        yield f"  {_hidden(hidden)}"
     for section, diff in plan.get("diff", {}).items():
         before, after = str(diff.get("before", "")), str(diff.get("after", ""))
         lines = difflib.unified_diff(

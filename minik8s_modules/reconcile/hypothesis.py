@@ -12,9 +12,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.imagined import placeholder_uid
+from minik8s_modules.reconcile.about import About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.desired import decide_pod
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.unrolling import Change, unrolled, workload_kind
@@ -63,7 +65,7 @@ class Hypothesis(NamedTuple):
 
     pods: Mapping[str, JsonObject | None]
     overlay: Mapping[tuple[str, str], JsonObject | None]
-    messages: tuple[str, ...]
+    messages: tuple[Note, ...]
     order: tuple[JsonObject, ...] = ()
     network: Mapping[tuple[str, str], JsonObject | None] = {}
 
@@ -116,7 +118,7 @@ def hypothesis(
     changed: dict[str, JsonObject | None] = {}
     overlay: dict[tuple[str, str], JsonObject | None] = {}
     network: dict[tuple[str, str], JsonObject | None] = {}
-    messages: list[str] = []
+    messages: list[Note] = []
     order: list[JsonObject] = []
     for operation in question.operations:
         obj = operation.object
@@ -130,7 +132,8 @@ def hypothesis(
         elif kind == "Namespace" and is_gone(operation):
             order += _take_namespace(objects.name(obj), known, changed, messages)
         elif workload_kind(obj) is None:
-            messages.append(f"{kind} {key}: nothing on a node follows from it alone")
+            about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
+            messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
     bound = _bound(changed, known.values(), nodes, messages)
     changed |= bound
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
@@ -147,29 +150,31 @@ def is_gone(operation: Operation) -> bool:
 
 
 def _take_namespace(
-    name: str, known: dict[objects.Key, JsonObject], changed: dict[str, JsonObject | None], messages: list[str]
+    name: str, known: dict[objects.Key, JsonObject], changed: dict[str, JsonObject | None], messages: list[Note]
 ) -> Iterator[JsonObject]:
     """Take all pods of a namespace that goes, and yield them in their order; static ones only lose their mirrors."""
     graces_s = [0]
     for pod in [pod for pod in known.values() if objects.namespace(pod) == name]:
         key = objects.key(pod)
         if static_uid(pod):
-            messages.append(f"Pod {key}: it is static and goes on; its manifest lies on its node")
+            messages.append(Note(f"Pod {key}: it is static and goes on; its manifest lies on its node", of_pod(pod)))
             continue
         del known[key]
         changed[objects.uid(pod)] = None
         node = str(objects.spec(pod).get("nodeName") or "")
         graces_s += [int(objects.spec(pod).get("terminationGracePeriodSeconds") or 0)] if node else []
-        yield {"action": "delete", "pod": str(key), "node": node, "owner": f"Namespace/{name}"}
+        owner = f"Namespace/{name}"
+        yield {"action": "delete", "pod": str(key), "node": node, "owner": owner, "about": rows(of_pod(pod))}
     if any(graces_s):
-        messages.append(f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop")
+        told = f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop"
+        messages.append(Note(told, (of(POD, name),)))
 
 
 def _take_pod(
     operation: Operation,
     known: dict[objects.Key, JsonObject],
     changed: dict[str, JsonObject | None],
-    messages: list[str],
+    messages: list[Note],
     now: datetime,
 ) -> None:
     obj = operation.object
@@ -181,7 +186,7 @@ def _take_pod(
             changed[objects.uid(before)] = None
             grace_s = objects.dig(obj, "metadata", "deletionGracePeriodSeconds")
             if grace_s:
-                messages.append(f"Pod {key}: its containers get up to {grace_s} s to stop first")
+                messages.append(Note(f"Pod {key}: its containers get up to {grace_s} s to stop first", of_pod(before)))
         return
     own = {"uid": placeholder_uid(*key), "creationTimestamp": rfc3339(now)}
     if before is not None:
@@ -196,7 +201,7 @@ def _bound(
     changed: Mapping[str, JsonObject | None],
     pods: Iterable[JsonObject],
     nodes: Sequence[JsonObject],
-    messages: list[str],
+    messages: list[Note],
 ) -> dict[str, JsonObject | None]:
     """Return the changed pods that no node has yet, bound where the scheduler would bind them."""
     everywhere = {objects.uid(pod): pod for pod in pods}
@@ -207,7 +212,7 @@ def _bound(
         placed = [one for one in everywhere.values() if objects.spec(one).get("nodeName")]
         decision = decide_node(pod, Snapshot.of(nodes, placed, len(placed)))
         if not decision.node:
-            messages.append(f"Pod {objects.key(pod)}: {decision.message}")
+            messages.append(Note(f"Pod {objects.key(pod)}: {decision.message}", of_pod(pod)))
             continue
         bound[uid] = everywhere[uid] = {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}}
     return bound

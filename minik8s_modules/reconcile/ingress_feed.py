@@ -100,12 +100,14 @@ class NamesFeed:
 
     def owners(self, host: str) -> list[JsonObject]:
         """Return the DNS and Ingress objects that have a host or a path of it."""
+        return [each for _, each in self.holders(host)]
+
+    def holders(self, host: str) -> list[tuple[Kind, JsonObject]]:
+        """Return the DNS and Ingress objects that have a host or a path of it, with their kinds."""
         with self._lock:
             names = self._owners.get(host, frozenset())
-        known = [
-            (kind.kind, each) for kind in (DNS, INGRESS) if kind in self._copies for each in self._copies[kind].list()
-        ]
-        return [each for kind, each in known if owner_of(kind, each) in names]
+        known = [(kind, each) for kind in (DNS, INGRESS) if kind in self._copies for each in self._copies[kind].list()]
+        return [(kind, each) for kind, each in known if owner_of(kind.kind, each) in names]
 
     def imagined(self, changes: Overlay, slices: Slices, secret_of: SecretOf) -> Named:
         """Return what every node would get if the objects of ``changes`` (None: gone) were applied.

@@ -19,6 +19,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import changes
+from minik8s_modules.reconcile.about import About, Hosts, Note, Subjects, of_pod
 from minik8s_modules.reconcile.changes import Confirmed, Request
 from minik8s_modules.reconcile.desired import assemble
 from minik8s_modules.reconcile.foresight import Cluster, Foreseen, addresses, foresee, with_services
@@ -39,6 +40,7 @@ from minik8s_modules.reconcile.plan_requests import (
     silent,
     troubles,
     with_blob,
+    with_host,
 )
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
@@ -141,7 +143,7 @@ class Prospect(NamedTuple):
     decisions: Mapping[str, PodDecision]
     sources: Mapping[str, JsonObject]
     stuck: frozenset[str]
-    told: tuple[str, ...]
+    told: tuple[Note, ...]
 
 
 class Future(NamedTuple):
@@ -158,18 +160,28 @@ class Future(NamedTuple):
 class Planner:
     """Answers questions; thread-safe."""
 
-    def __init__(self, present: Present, reader: Reader, checks: Checking, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        present: Present,
+        reader: Reader,
+        checks: Checking,
+        settings: Settings,
+        clock: Clock,
+        hosts: Hosts = lambda _: (),
+    ) -> None:
         self._present = present
         self._reader = reader
         self._checks = checks
         self._settings = settings
         self._clock = clock
+        self._hosts = hosts
 
     def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
-        """Return ``{"nodes": {node: {"diff", "steps"}}, "messages": [...], "order": [...], "others": {...}}``.
+        """Return ``{"nodes": {node: {"diff", "about", "steps"}}, "messages", "order", "others"}``.
 
-        ``order`` holds ``{"action": "create|delete", "pod", "node", "owner"}`` where workloads change, ``others`` what
-        the nodes ``question.others`` are to be told. ``told`` is what this shard's node was told itself.
+        ``messages`` hold ``{"text", "about"}`` (about.py), ``order`` holds ``{"action": "create|delete", "pod", "node",
+        "owner", "about"}`` where workloads change, ``others`` what the nodes ``question.others`` are to be told.
+        ``told`` is what this shard's node was told itself.
         """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
@@ -203,7 +215,7 @@ class Planner:
 
     def _drift_of(self, name: str) -> Answer:
         basis = self._quiet(name)
-        return silent(name) if basis is None else self._asked(name, self._drift(basis))
+        return silent(name) if basis is None else self._asked(name, self._drift(basis), self._subjects(basis))
 
     def _effect_of(self, name: str, prospect: Prospect | None, future: Future) -> Answer:
         answer = silent(name)
@@ -214,17 +226,24 @@ class Planner:
             if prospect is None:
                 return silent(name)
             requests = self._effect(prospect, future)
-            answer = self._asked(name, requests)._replace(before=prospect.told)
+            subjects = self._subjects(prospect.basis, future.found)
+            answer = self._asked(name, requests, subjects)._replace(before=prospect.told)
             if not answer.outdated:
                 break
         return answer
 
-    def _asked(self, name: str, requests: Mapping[str, Request]) -> Answer:
+    def _subjects(self, basis: Basis, found: Hypothesis | None = None) -> Subjects:
+        pods = {objects.uid(pod): pod for pod in basis.pods}
+        pods |= {uid: pod for uid, pod in (found.pods.items() if found else ()) if pod is not None}
+        network = found.network if found else {}
+        return Subjects(objects.name(basis.node), pods, lambda host: (*self._hosts(host), *with_host(network, host)))
+
+    def _asked(self, name: str, requests: Mapping[str, Request], subjects: Subjects) -> Answer:
         if not requests:
             return Answer({"diff": {}, "steps": []})
         outcome = self._checks.run(name, requests, ANSWER_S)
         outdated = any(result.get("base_mismatch") for result in outcome.sections.values())
-        return Answer(readable(outcome), tuple(troubles(name, outcome)), outdated)
+        return Answer(readable(outcome, subjects), tuple(troubles(name, outcome, subjects)), outdated)
 
     def _quiet(self, name: str) -> Basis | None:
         """Return the node between two items, or as it is when that takes too long."""
@@ -248,7 +267,7 @@ class Planner:
         basis = self._quiet(name)
         if basis is None:
             return None
-        decisions, stuck, told = dict(basis.decisions), set[str](), list[str]()
+        decisions, stuck, told = dict(basis.decisions), set[str](), list[Note]()
         touched = self._touched(basis, found)
         for uid, pod in touched.items():
             decisions.pop(uid, None)
@@ -259,7 +278,8 @@ class Planner:
             decisions[uid] = decision._replace(entries=document)
             for one, why in obstacles(decision):
                 stuck.add(uid)
-                told.append(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}")
+                named = tuple(About("v1", *each) for each in sorted(references(pod)))
+                told.append(Note(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}", (*of_pod(pod), *named)))
         sources = self._secrets(pod for pod in touched.values() if pod)
         return Prospect(basis, decisions, sources, frozenset(stuck), tuple(told))
 
@@ -302,7 +322,7 @@ class Planner:
         return touched
 
     def _inputs(
-        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], told: list[str]
+        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], told: list[Note]
     ) -> PodInputs:
         uid, now = objects.uid(pod), self._clock.now()
         address = None if self._settings.plugin.driver else given.get(uid)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import DNS, INGRESS, Kind
+from minik8s_modules.module_utils.minik8s.ingress_entries import ANY
 from minik8s_modules.reconcile import changes
+from minik8s_modules.reconcile.about import Note, Subjects, of_node, of_pod, rows
 from minik8s_modules.reconcile.changes import Confirmed, Request
 from minik8s_modules.reconcile.foresight import Foreseen
 from minik8s_modules.reconcile.hypothesis import Hypothesis
@@ -55,29 +58,42 @@ def with_blob(
     return requests
 
 
-def readable(outcome: Outcome | None) -> JsonObject | None:
-    """Return the diff and the steps that a node answered, None when it did not."""
+def readable(outcome: Outcome | None, subjects: Subjects) -> JsonObject | None:
+    """Return the diff, by section and key, and the steps that a node answered, with what they are about.
+
+    None when it did not answer.
+    """
     if outcome is None or outcome.status != "ok":
         return None
     sections = {section: outcome.sections[section] for section in SECTIONS if section in outcome.sections}
+    diff = {section: result["differences"] for section, result in sections.items() if result["changed"]}
     return {
-        "diff": {section: result["diff"] for section, result in sections.items() if result["changed"]},
-        "steps": [{"section": section, **step} for section, result in sections.items() for step in result["steps"]],
+        "diff": diff,
+        "about": {
+            section: {key: rows(subjects.of(section, key)) for key in sorted({*each["before"], *each["after"]})}
+            for section, each in diff.items()
+        },
+        "steps": [
+            {"section": section, **step, "about": rows(subjects.of(section, str(step["key"])))}
+            for section, result in sections.items()
+            for step in result["steps"]
+        ],
     }
 
 
-def troubles(name: str, outcome: Outcome | None) -> list[str]:
+def troubles(name: str, outcome: Outcome | None, subjects: Subjects) -> list[Note]:
     """Return what to tell of a node's answer besides."""
     if outcome is None:
         return []
-    told = [f"node {name}: {outcome.message or outcome.status}"] if outcome.status != "ok" else []
+    told = []
+    if outcome.status != "ok":
+        told.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name)))
     for section, result in outcome.sections.items():
         if result.get("base_mismatch"):
-            told.append(f"node {name}: {section} kept changing while it was asked; ask again")
-        told += [
-            f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
-            for key, error in sorted((result.get("errors") or {}).items())
-        ]
+            told.append(Note(f"node {name}: {section} kept changing while it was asked; ask again"))
+        for key, error in sorted((result.get("errors") or {}).items()):
+            text = f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
+            told.append(Note(text, subjects.of(section, key)))
     return told
 
 
@@ -89,7 +105,7 @@ def normalized_names(image: str) -> tuple[str, ...]:
         return ()
 
 
-def pull_message(pod: JsonObject, image: str, node: str, images: AbstractSet[str]) -> list[str]:
+def pull_message(pod: JsonObject, image: str, node: str, images: AbstractSet[str]) -> list[Note]:
     """Say that a node with ``images`` would pull one more; [] where it would not."""
     policies = {
         one.get("imagePullPolicy") or default_policy(image)
@@ -99,7 +115,7 @@ def pull_message(pod: JsonObject, image: str, node: str, images: AbstractSet[str
     here = any(present(name, images) for name in normalized_names(image))
     if "Always" not in policies and (here or policies == {"Never"}):
         return []
-    return [f"Pod {objects.key(pod)}: image {image} would be pulled to node {node}"]
+    return [Note(f"Pod {objects.key(pod)}: image {image} would be pulled to node {node}", of_pod(pod))]
 
 
 def obstacles(decision: PodDecision) -> list[tuple[str, Any]]:
@@ -112,27 +128,27 @@ class Answer(NamedTuple):
     """What a node said: a diff with steps (None: nothing), what to tell besides, and whether it knew another base."""
 
     plan: JsonObject | None
-    told: tuple[str, ...] = ()
+    told: tuple[Note, ...] = ()
     outdated: bool = False
-    before: tuple[str, ...] = ()
+    before: tuple[Note, ...] = ()
     """What there was to tell before it was asked."""
 
 
 def silent(name: str) -> Answer:
     """Return the answer of a node that gives none."""
-    return Answer(None, (f"node {name} does not answer; what would change there is not known",))
+    return Answer(None, (Note(f"node {name} does not answer; what would change there is not known"),))
 
 
-def awaiting(seen: Foreseen) -> list[str]:
+def awaiting(seen: Foreseen) -> list[Note]:
     """Say of how many pods a plan of Services takes for granted that they become ready."""
     if not seen.awaited:
         return []
     pods = "1 new pod is" if len(seen.awaited) == 1 else f"{len(seen.awaited)} new pods are"
-    return [f"rules, names and paths are shown as they will be when {pods} ready"]
+    return [Note(f"rules, names and paths are shown as they will be when {pods} ready")]
 
 
 def joined(
-    names: Iterable[str], answers: Iterable[Answer], messages: list[str], order: Iterable[JsonObject] = ()
+    names: Iterable[str], answers: Iterable[Answer], messages: list[Note], order: Iterable[JsonObject] = ()
 ) -> JsonObject:
     """Return the answers of the nodes ``names``, and what there is to tell, as one."""
     nodes = {}
@@ -141,4 +157,14 @@ def joined(
         if answer.plan is not None:
             nodes[name] = answer.plan
     steps = [*order]
-    return {"nodes": nodes, "messages": messages, **({"order": steps} if steps else {})}
+    return {"nodes": nodes, "messages": [each.row() for each in messages], **({"order": steps} if steps else {})}
+
+
+def with_host(network: Mapping[tuple[str, str], JsonObject | None], host: str) -> Iterator[tuple[Kind, JsonObject]]:
+    """Yield the DNS and Ingress objects of a plan that would have the host."""
+    for (name, _), obj in network.items():
+        kind = {DNS.kind: DNS, INGRESS.kind: INGRESS}.get(name)
+        if kind is not None and obj is not None:
+            rules = objects.spec(obj).get("rules") or []
+            if host in {objects.spec(obj).get("host"), *(rule.get("host") or ANY for rule in rules)}:
+                yield kind, obj

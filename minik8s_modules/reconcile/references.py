@@ -67,6 +67,23 @@ def references(pod: JsonObject) -> frozenset[Reference]:
     return frozenset(one for one in found if one.name)
 
 
+def of_volume(pod: JsonObject, name: str) -> frozenset[Reference]:
+    """Return what one volume refers to; all that the pod does where it has no such volume."""
+    known = [one for one in objects.spec(pod).get("volumes") or [] if one.get("name") == name]
+    return _named(pod, *map(_of_volume, known)) if known else references(pod)
+
+
+def of_container(pod: JsonObject, name: str) -> frozenset[Reference]:
+    """Return what one container's variables refer to; all that the pod does where it has no such container."""
+    known = [one for _, _, one in objects.every_container(pod) if one.get("name") == name]
+    return _named(pod, *map(_of_container, known)) if known else references(pod)
+
+
+def _named(pod: JsonObject, *found: Iterator[tuple[str, str]]) -> frozenset[Reference]:
+    space = objects.namespace(pod)
+    return frozenset(Reference(kind, space, name) for each in found for kind, name in each if name)
+
+
 def _of_volume(volume: JsonObject) -> Iterator[tuple[str, str]]:
     for source, secret_field in ((volume, "secretName"), *((one, "name") for one in projected_sources(volume))):
         yield "ConfigMap", str(objects.dig(source, "configMap", "name") or "")

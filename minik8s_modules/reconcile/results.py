@@ -39,6 +39,10 @@ def _is_errors(value: object) -> bool:
     return _is_mapping(value) and isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
 
+def _is_differences(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_mapping(value.get(when)) for when in ("before", "after"))
+
+
 def _is(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind)
 
@@ -47,6 +51,7 @@ def _is(kind: type) -> Callable[[object], bool]:
 RESULT: dict[str, tuple[Callable[[object], bool], Callable[[], Any]]] = {
     "changed": (_is(bool), bool),
     "diff": (_is_mapping, lambda: {"before": "", "after": ""}),
+    "differences": (_is_differences, lambda: {"before": {}, "after": {}}),
     "section": (_is(str), str),
     "digest": (_is(str), str),
     "steps": (_is_list_of_objects, list),

@@ -175,7 +175,8 @@ class ShardService:
         return self._planner(self._outside.api).answer(question, own)
 
     def _planner(self, reader: Reader) -> Planner:
-        return Planner(self.loop, reader, self._checks, self._settings, self._outside.clock)
+        hosts = self._named.holders
+        return Planner(self.loop, reader, self._checks, self._settings, self._outside.clock, hosts)
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""

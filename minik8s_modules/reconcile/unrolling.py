@@ -20,6 +20,7 @@ from minik8s_modules.controllers.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.imagined import Happened, World, placeholder_uid, unroll
 from minik8s_modules.controllers.pods import is_ready
 from minik8s_modules.controllers.steps import Step
+from minik8s_modules.reconcile.about import Note, of_pod, rows
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
 
@@ -38,7 +39,7 @@ class Unrolled(NamedTuple):
 
     pods: Mapping[str, JsonObject | None]
     order: tuple[JsonObject, ...]
-    messages: tuple[str, ...]
+    messages: tuple[Note, ...]
 
 
 class Lister(Protocol):
@@ -89,7 +90,7 @@ def unrolled(
     ended = unroll(world, _within(touched), lambda imagined: _live(imagined, nodes))
     messages = [*_unplaced(world, nodes, touched)]
     if not ended:
-        messages.append("the rollout was not followed to its end: it has too many steps")
+        messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
     return Unrolled(_differences(world, before), tuple(_order(world)), tuple(messages))
 
@@ -165,13 +166,14 @@ def _placed(world: World, pod: JsonObject, nodes: Sequence[JsonObject]) -> JsonO
     return {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}} if decision.node else None
 
 
-def _unplaced(world: World, nodes: Sequence[JsonObject], touched: set[str]) -> Iterable[str]:
+def _unplaced(world: World, nodes: Sequence[JsonObject], touched: set[str]) -> Iterable[Note]:
     for pod in world.all(POD):
         owner = objects.controller_of(pod) or {}
         if owner.get("uid") in touched and not objects.spec(pod).get("nodeName"):
             bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
             told = decide_node(pod, Snapshot.of(nodes, bound, len(bound))).message
-            yield f"Pod {objects.key(pod)}: {told}; {owner.get('kind')} {owner.get('name')} would get no further"
+            further = f"{owner.get('kind')} {owner.get('name')} would get no further"
+            yield Note(f"Pod {objects.key(pod)}: {told}; {further}", of_pod(pod))
 
 
 def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, JsonObject | None]:
@@ -197,4 +199,5 @@ def _order(world: World) -> Iterable[JsonObject]:
                 "pod": str(objects.key(pod)),
                 "node": str(objects.spec(pod).get("nodeName") or ""),
                 "owner": f"{owner.get('kind', '')}/{owner.get('name', '')}",
+                "about": rows(of_pod(pod)),
             }

@@ -233,7 +233,8 @@ def _converge(
     status: dict[str, Any] = dict.fromkeys(keys or (), None)
     status.update(dict.fromkeys(refused, None))
     status.update(section.status(context, shown, observed, touched))
-    return _result(section, request, plan=plan, status=status, digest=documents.section_digest(entries))
+    result = _result(section, request, plan=plan, status=status, digest=documents.section_digest(entries))
+    return {**result, **differences(plan.before, plan.after)} if check else result
 
 
 def _refused(section: Section, entries: Entries, keys: frozenset[str] | None) -> dict[str, KeyFault]:
@@ -307,6 +308,11 @@ def as_text(facets: Mapping[str, Facets | None]) -> str:
         if found is not None:
             blocks.append(key + ":\n" + "".join(f"  {name}: {text}\n" for name, text in found.items()))
     return "".join(blocks)
+
+
+def differences(before: Mapping[str, Facets | None], after: Mapping[str, Facets | None]) -> dict[str, Any]:
+    """Return the diff by key, for those who may see some keys only; a text cannot be taken apart safely."""
+    return {"differences": {"before": dict(before), "after": dict(after)}}
 
 
 def _result(

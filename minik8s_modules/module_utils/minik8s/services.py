@@ -18,7 +18,7 @@ from .documents import EMPTY_DIGEST
 from .faults import KeyFault, NodeFault
 from .ipvs import Ipvs
 from .nftables import Nftables
-from .section import Context, Facets, Request, Step, as_text
+from .section import Context, Facets, Request, Step, as_text, differences
 from .services_documents import Entries, Ledger
 from .services_entries import DATAPLANE, check_entry
 from .services_host import Host, bridge_rules_possible
@@ -137,13 +137,14 @@ class Pass:
             if self._ledger.dirty:
                 self._context.checkpoint("document services")
             self._ledger.commit(node=self._context.node, digest=declared.digest, known=known)
-        return result(
+        told = result(
             declared.digest,
             steps=self._steps,
             diff={"before": as_text(self._before), "after": as_text(self._after)},
             errors=self._errors,
             status=self._status(),
         )
+        return {**told, **differences(self._before, self._after)} if self._check else told
 
     def _status(self) -> dict[str, Any]:
         if len(self._declared.entries) > SHOWN:

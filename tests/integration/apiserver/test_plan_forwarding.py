@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import ssl
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +10,12 @@ import pytest
 
 from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.etcd import EtcdServer
-from tests.support.pki import Authority, Certificate
+from tests.support.pki import Authority
+from tests.support.reconciler import Reconciler
 
-ANSWER = {"nodes": {"n1": {"diff": {"containers": {"before": "", "after": "x"}}, "steps": []}}, "messages": ["told"]}
-
-
-class Reconciler:
-    """An HTTPS server that demands a client certificate and remembers what it is asked."""
-
-    def __init__(self, serving: Certificate, client_ca: Path) -> None:
-        self.asked: list[tuple[str, str, Any]] = []
-        asked = self.asked
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                subject = dict(part[0] for part in self.connection.getpeercert()["subject"])
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                asked.append((self.path, subject["commonName"], body))
-                answer = json.dumps(ANSWER).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_arguments: Any) -> None:
-                """Stay silent."""
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(serving.cert, serving.key)
-        context.load_verify_locations(client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"https://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+DIFF = {"containers": {"before": {"k": None}, "after": {"k": {"is": "x"}}}}
+ANSWER = {"nodes": {"n1": {"diff": DIFF, "steps": []}}, "messages": [{"text": "told", "about": []}]}
+SHOWN = {"n1": {"diff": {"containers": {"before": "", "after": "k:\n  is: x\n"}}, "steps": []}}
 
 
 @pytest.fixture
@@ -64,7 +25,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def reconciler(authority: Authority) -> Iterator[Reconciler]:
-    made = Reconciler(authority.issue("reconciler", "minik8s-reconciler"), authority.ca)
+    made = Reconciler(authority.issue("reconciler", "minik8s-reconciler"), authority.ca, ANSWER)
     yield made
     made.close()
 
@@ -97,7 +58,7 @@ def test_a_plan_is_answered_by_the_reconcilers_and_stores_nothing(api: ApiServer
     answer = api.request("POST", "/apis/minik8s.io/v1/plans", plan)
     assert answer.code == 201, answer.body
     status = answer.json["status"]
-    assert status["nodes"] == ANSWER["nodes"]
+    assert status["nodes"] == SHOWN
     assert any("minik8s-reconciler-gone" in message for message in status["messages"])
     ((path, asker, question),) = reconciler.asked
     assert (path, asker, question["nodes"]) == ("/plan", "system:minik8s:apiserver", ["n1"])
@@ -110,13 +71,13 @@ def test_a_node_of_its_own_is_known_by_its_certificates_name_whatever_its_lease_
     api: ApiServerProcess, authority: Authority
 ):
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-    right = Reconciler(authority.issue("right", "n1", names=("n1.node.minik8s.internal",)), authority.ca)
-    wrong = Reconciler(authority.issue("wrong", "n2"), authority.ca)
+    right = Reconciler(authority.issue("right", "n1", names=("n1.node.minik8s.internal",)), authority.ca, ANSWER)
+    wrong = Reconciler(authority.issue("wrong", "n2"), authority.ca, ANSWER)
     try:
         for name, url in (("n1", right.url), ("n2", f"{wrong.url}#127.0.0.1")):
             assert _told(api, leases, _lease(f"minik8s-reconciler-node.{name}", url)).code == 201
         status = api.request("POST", "/apis/minik8s.io/v1/plans", {"spec": {}}).json["status"]
-        assert status["nodes"] == ANSWER["nodes"]
+        assert status["nodes"] == SHOWN
         assert any("minik8s-reconciler-node.n2" in one and "did not answer" in one for one in status["messages"])
         assert (len(right.asked), wrong.asked) == (1, [])
     finally:

@@ -16,6 +16,13 @@ from minik8s_modules.apiserver.incoming import Options
 from minik8s_modules.apiserver.reconcilers import ENDPOINT, Endpoint, endpoints
 from minik8s_modules.apiserver.target import Target
 
+DIFF = {"diff": {"containers": {"before": {"k": None}, "after": {"k": {"is": "x"}}}}, "steps": [{"action": "create"}]}
+SHOWN = {"diff": {"containers": {"before": "", "after": "k:\n  is: x\n"}}, "steps": [{"action": "create"}]}
+
+
+def _told(text: str) -> JsonObject:
+    return {"text": text, "about": []}
+
 
 class RecordedReconcilers:
     """Remembers the questions and gives each shard's answer; an exception is raised."""
@@ -96,7 +103,7 @@ def test_a_node_that_no_reconciler_has_is_told_in_the_drift(backend: Backend, op
         writing.create(backend, Target(NODE), {"metadata": {"name": node}}, options)
     _lease(backend, options, "s0")
     answers: dict[str, JsonObject | Exception] = {
-        "s0": {"nodes": {"n1": {"diff": {}, "steps": []}}, "messages": ["node n2 does not answer"]}
+        "s0": {"nodes": {"n1": {"diff": {}, "steps": []}}, "messages": [_told("node n2 does not answer")]}
     }
     status = plans.answer(backend, RecordedReconcilers(answers), {"spec": {}}, options)["status"]
     assert status["messages"] == [
@@ -145,14 +152,13 @@ def test_an_object_that_would_be_refused_is_refused_with_its_place(backend: Back
 def test_answers_are_merged_and_who_does_not_answer_is_named(backend: Backend, options: Options):
     for name in ("s0", "s1", "s2"):
         _lease(backend, options, name)
-    diff = {"diff": {"containers": {"before": "", "after": "x"}}, "steps": [{"action": "create"}]}
     reconcilers = RecordedReconcilers({
-        "s0": {"nodes": {"n0": diff}, "messages": ["told"]},
+        "s0": {"nodes": {"n0": DIFF}, "messages": [_told("told")]},
         "s1": OSError("connection refused"),
-        "s2": {"nodes": {"n2": diff}, "messages": []},
+        "s2": {"nodes": {"n2": DIFF}, "messages": []},
     })  # fmt: skip
     status = plans.answer(backend, reconcilers, {"spec": {"nodes": ["n0", "n2"]}}, options)["status"]
-    assert status["nodes"] == {"n0": diff, "n2": diff}
+    assert status["nodes"] == {"n0": SHOWN, "n2": SHOWN}
     assert status["messages"] == ["told", "reconciler s1 at https://s1:1 did not answer: connection refused"]
     assert reconcilers.questions["s0"] == {"objects": [], "nodes": ["n0", "n2"]}
 
@@ -171,7 +177,6 @@ def test_a_lease_without_an_endpoint_is_nobody(backend: Backend, options: Option
 
 
 ALONE = "minik8s-reconciler-node.n1"
-DIFF = {"diff": {"containers": {"before": "", "after": "x"}}, "steps": [{"action": "create"}]}
 
 
 def test_a_node_of_its_own_is_told_its_part_and_nothing_else(backend: Backend, options: Options):
@@ -179,12 +184,12 @@ def test_a_node_of_its_own_is_told_its_part_and_nothing_else(backend: Backend, o
         _lease(backend, options, lease)
     part: JsonObject = {"pods": {}}
     reconcilers = RecordedReconcilers({
-        "s0": {"nodes": {"n0": DIFF}, "messages": ["told"], "others": {"n1": part, "n2": {}}},
-        ALONE: {"nodes": {"n0": {"diff": {}, "steps": []}, "n1": DIFF}, "messages": ["told", "more"]},
+        "s0": {"nodes": {"n0": DIFF}, "messages": [_told("told")], "others": {"n1": part, "n2": {}}},
+        ALONE: {"nodes": {"n0": {"diff": {}, "steps": []}, "n1": DIFF}, "messages": [_told("told"), _told("more")]},
     })  # fmt: skip
     status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
     # it speaks for itself alone
-    assert status == {"nodes": {"n0": DIFF, "n1": DIFF}, "messages": ["told", "more"]}
+    assert status == {"nodes": {"n0": SHOWN, "n1": SHOWN}, "messages": ["told", "more"]}
     assert reconcilers.questions["s0"]["others"] == ["n1"]
     assert reconcilers.questions[ALONE] == {"objects": [], "nodes": ["n1"], "foretold": part}
 
@@ -194,7 +199,7 @@ def test_a_node_of_its_own_is_asked_for_its_drift_at_once(backend: Backend, opti
         _lease(backend, options, lease)
     reconcilers = RecordedReconcilers({ALONE: {"nodes": {"n1": DIFF}, "messages": []}})
     status = plans.answer(backend, reconcilers, {"spec": {}}, options)["status"]
-    assert status["nodes"] == {"n1": DIFF}
+    assert status["nodes"] == {"n1": SHOWN}
     assert reconcilers.questions["s0"] == reconcilers.questions[ALONE] == {"objects": [], "nodes": []}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.cli.planning import has_changes, render
 
 PLAIN = Paint(io.StringIO())
-CHANGED = {
+CHANGED: dict[str, Any] = {
     "nodes": {
         "n1": {
             "steps": [{"section": "containers", "action": "create", "key": "u/app", "detail": "minik8s/busybox:1"}],
@@ -40,3 +41,13 @@ def test_a_plan_that_no_node_answered_is_not_called_free_of_changes():
     assert "no reconciler is running" in text
     assert "nothing is known" in text
     assert "no changes" not in text
+
+
+def test_what_one_may_not_read_is_counted():
+    nodes = {"n1": {**CHANGED["nodes"]["n1"], "hidden": 2}, "n2": {"steps": [], "diff": {}, "hidden": 1}}
+    text = render({"nodes": nodes, "messages": [], "hidden": {"messages": 3, "order": 1}}, PLAIN)
+    assert "! messages about objects you may not read: 3" in text
+    assert "  2 changes to objects you may not read" in text
+    assert "node n2\n  1 change to objects you may not read" in text
+    assert text.endswith("4 steps on 2 of 2 nodes")
+    assert has_changes({"nodes": {"n2": nodes["n2"]}})

@@ -76,12 +76,17 @@ class FakeNode:
 
     def _checked(self, section: str, before: JsonObject, declared: JsonObject) -> JsonObject:
         changed = {key for key in {*before, *declared} if before.get(key) != declared.get(key)}
-        diff = {
+        found = {
             "before": {key: before.get(key) for key in sorted(changed)},
             "after": {key: declared.get(key) for key in sorted(changed)},
         }
         steps = [{"action": "converge", "key": key, "detail": ""} for key in sorted(changed)]
-        return {**self._result(section, declared=declared), "changed": bool(changed), "diff": diff, "steps": steps}
+        return {
+            **self._result(section, declared=declared),
+            "changed": bool(changed),
+            "differences": found,
+            "steps": steps,
+        }
 
     def _converge(
         self,
@@ -247,7 +252,8 @@ class FakeNode:
     def _result(self, section: str, declared: JsonObject | None = None, **more: Any) -> JsonObject:
         return {
             "changed": True,
-            "diff": {"before": {}, "after": {}},
+            "diff": {"before": "", "after": ""},
+            "differences": {"before": {}, "after": {}},
             "section": section,
             "digest": section_digest(declared or {}),
             "steps": [],

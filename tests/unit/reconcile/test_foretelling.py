@@ -14,6 +14,7 @@ from minik8s_modules.reconcile.hypothesis import parse_question
 from minik8s_modules.reconcile.plan_lists import Vacancy
 from tests.unit.reconcile.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.test_plan import ask, pod, service
+from tests.unit.reconcile.test_plan import told as texts
 from tests.unit.reconcile.worlds import IMAGE
 
 JsonObject = dict[str, Any]
@@ -49,16 +50,16 @@ def tell(cluster: Cluster, operations: Operations, *others: str) -> JsonObject:
     finally:
         vacancy.stop()
     assert answer["nodes"] == {}
-    return dict(json.loads(json.dumps(answer)))
+    return texts(json.loads(json.dumps(answer)))
 
 
 def ask_own(cluster: Cluster, operations: Operations) -> JsonObject:
     """Return the node's own answer, and what was told it: by the same two ways over JSON as the API server's."""
     assert cluster.service is not None
     if not operations:
-        return cluster.service.plan(parse_question({"objects": []}))
+        return texts(cluster.service.plan(parse_question({"objects": []})))
     told = tell(cluster, operations)
-    answer = cluster.service.plan(parse_question({"objects": [], "foretold": told["others"][NAME]}))
+    answer = texts(cluster.service.plan(parse_question({"objects": [], "foretold": told["others"][NAME]})))
     return {"nodes": answer["nodes"], "messages": [*told["messages"], *answer["messages"]], "others": told["others"]}
 
 

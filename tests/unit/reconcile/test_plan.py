@@ -43,7 +43,12 @@ def pod(name: str = "web", **spec: Any) -> JsonObject:
 def ask(cluster: Cluster, *operations: tuple[str, JsonObject], nodes: tuple[str, ...] = ()) -> JsonObject:
     assert cluster.service is not None
     body = {"objects": [{"operation": kind, "object": obj} for kind, obj in operations], "nodes": [*nodes]}
-    return cluster.service.plan(parse_question(body))
+    return told(cluster.service.plan(parse_question(body)))
+
+
+def told(answer: JsonObject) -> JsonObject:
+    """The answer with the texts of its messages alone."""
+    return answer | {"messages": [each["text"] for each in answer["messages"]]}
 
 
 def without_pod(value: Any, uid: str) -> Any:
@@ -154,7 +159,9 @@ def test_a_namespace_that_goes_takes_its_pods_and_rules_along_and_nobody_elses(c
     diff = answer["nodes"][NAME]["diff"]
     assert diff["containers"]["after"] == {f"{uid}/app": None}
     assert diff["services"]["after"] == {"shop/web:80": None}
-    assert answer["order"] == [{"action": "delete", "pod": "shop/web", "node": NAME, "owner": "Namespace/shop"}]
+    about = [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web"}]
+    (step,) = answer["order"]
+    assert step == {"action": "delete", "pod": "shop/web", "node": NAME, "owner": "Namespace/shop", "about": about}
     assert answer["messages"] == ["Namespace shop: its pods go first; their containers get up to 7 s to stop"]
 
 

@@ -11,6 +11,7 @@ from minik8s_modules.reconcile.results import RESULT, BadResult, check_result
 GOOD = {
     "changed": True,
     "diff": {"before": "", "after": "x"},
+    "differences": {"before": {"k": None}, "after": {"k": {"is": "x"}}},
     "section": "network",
     "digest": "ab",
     "steps": [{"action": "create", "key": "k", "detail": ""}],
@@ -35,6 +36,8 @@ def test_missing_fields_have_their_defaults() -> None:
     [
         ("changed", "yes"),
         ("diff", []),
+        ("differences", {"before": {}}),
+        ("differences", {"before": [], "after": {}}),
         ("digest", 1),
         ("steps", ["x"]),
         ("steps", {}),

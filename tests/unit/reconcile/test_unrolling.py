@@ -74,7 +74,7 @@ def test_where_pods_fit_nowhere_the_rollout_ends_as_the_real_one_stalls():
     assert [step["action"] for step in found.order] == ["create"]
     assert found.pods == {}
     (told,) = found.messages
-    assert "would get no further" in told
+    assert "would get no further" in told.text
 
 
 def test_a_smaller_size_shows_which_pods_go():
