@@ -77,9 +77,10 @@ test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the 
 	$(PYTEST) tests/machines --ignore tests/machines/long --junitxml=.cache/junit-machines.xml
 
 .PHONY: test-long
-test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave
+test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, 20,000 requests against a model of rights
 	$(PYTEST) tests/machines/long -s
 	MINIK8S_WAVES=20 MINIK8S_WAVE_PODS=50 $(PYTEST) tests/integration/reconcile/test_waves.py -s
+	MINIK8S_RIGHTS_CASES=20000 $(PYTEST) tests/attacks/test_no_answer_outside_ones_rights.py -s
 	MINIK8S_SERVING_S=3600 $(PYTEST) tests/machines/resilience/test_static_stability.py -s
 
 .PHONY: skips
