@@ -1,8 +1,4 @@
-"""The audit log: one JSON line (audit.k8s.io/v1 Event) for each request, written by a thread of its own.
-
-``record`` is called in the request's thread and only puts facts into a bounded queue; when the disk is too slow or
-full, events are dropped and counted, requests never wait. Everything that costs (bodies, JSON, the file) is the
-writer's. A file that has grown beyond its size becomes ``FILE.1``, and so on up to the number kept.
+"""What the audit log tells of a request: a policy, and one audit.k8s.io/v1 Event. ``audit_log`` writes them.
 
 ``POLICY`` says what is logged, first match first. Bodies of writes are logged, except those of secrets, tokens and
 streams, and of anything that may carry a Secret: for them the metadata must do. Source of the event's form:
@@ -11,17 +7,8 @@ k8s.io/apiserver ``pkg/apis/audit/v1/types.go``.
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
-import queue
-import threading
-from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, NamedTuple
-
-import orjson
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.objects import JsonObject
@@ -29,16 +16,12 @@ from minik8s_modules.apiserver import bodies
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.clock import rfc3339_micro
-from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.base.metrics import Registry
 
-log = logging.getLogger(__name__)
-
-QUEUED = 2_000
 # larger bodies are left out; the event then says Metadata
 BODY_BYTES = 32 * 1024  # with a full queue: 64 MB
-_BATCH = 500
-_FLUSH_S = 5.0
+
+_FAILURES = 400
+_STREAMS = frozenset({"exec", "attach", "portforward"})
 
 Level = Literal["None", "Metadata", "Request"]
 
@@ -64,12 +47,15 @@ class Entry(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One line of the policy; an empty field fits everything, ``prefix`` is the beginning of the user's name."""
+    """One line of the policy; an empty field fits everything.
+
+    ``users`` are names, or beginnings of names that end in a colon; ``paths`` fit themselves and what is below them.
+    """
 
     level: Level
     resources: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
-    prefix: str = ""
+    users: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
     def fits(self, entry: Entry, resource: str) -> bool:
@@ -77,19 +63,30 @@ class Rule(NamedTuple):
         return (
             (not self.resources or resource in self.resources)
             and (not self.verbs or entry.verb in self.verbs)
-            and (not self.prefix or (entry.user is not None and entry.user.name.startswith(self.prefix)))
-            and (not self.paths or entry.uri.startswith(self.paths))
+            and (not self.users or (entry.user is not None and _is_one_of(entry.user.name, self.users)))
+            and (not self.paths or (entry.target is None and _first_part(entry.uri) in self.paths))
         )
 
 
-_READS = frozenset({"get", "list", "watch"})
+def _is_one_of(name: str, users: tuple[str, ...]) -> bool:
+    return any(name.startswith(each) if each.endswith(":") else name == each for each in users)
+
+
+def _first_part(uri: str) -> str:
+    return "/" + uri.partition("?")[0].removeprefix("/").partition("/")[0]
+
+
+READS = frozenset({"get", "list", "watch"})
+# the cluster's own processes; service accounts (system:serviceaccount:) are none of them
+_CENTRAL = ("system:kube-controller-manager", "system:kube-scheduler", "system:minik8s:")
+_DAEMONS = (*_CENTRAL, "system:node:")
+# what heartbeats, elections and the daemons' Events consist of, some every few seconds
+_BEATS = READS | {"create", "update", "patch"}
 POLICY: tuple[Rule, ...] = (
     Rule("None", paths=("/healthz", "/livez", "/readyz", "/version")),
-    Rule("None", resources=frozenset({"events"})),
-    # heartbeats and elections of the cluster's own processes, some every few seconds
-    Rule("None", resources=frozenset({"leases"}), prefix="system:"),
-    Rule("None", verbs=_READS, prefix="system:kube-"),
-    Rule("None", verbs=_READS, prefix="system:minik8s:"),
+    Rule("None", resources=frozenset({"events", "leases"}), verbs=_BEATS, users=_DAEMONS),
+    Rule("Metadata", resources=frozenset({"events"})),
+    Rule("None", verbs=READS, users=_CENTRAL),
     Rule(
         "Metadata",
         resources=frozenset(
@@ -99,7 +96,7 @@ POLICY: tuple[Rule, ...] = (
             }
         ),
     ),
-    Rule("Metadata", verbs=_READS),
+    Rule("Metadata", verbs=READS),
     Rule("Request"),
 )  # fmt: skip
 _SECRET_KINDS = frozenset({"Secret", "SecretList", "List", "TokenRequest", "TokenReview", "Plan"})
@@ -125,8 +122,7 @@ def event(entry: Entry, level: Level) -> JsonObject:
         "apiVersion": "audit.k8s.io/v1",
         "level": "Request" if body is not None else "Metadata",
         "auditID": entry.audit_id,
-        # a watch goes on; its event tells of its beginning
-        "stage": "ResponseStarted" if entry.verb == "watch" else "ResponseComplete",
+        "stage": "ResponseStarted" if _goes_on(entry) else "ResponseComplete",
         "requestURI": entry.uri,
         "verb": entry.verb,
         "user": entry.user.info() if entry.user else {},
@@ -140,13 +136,19 @@ def event(entry: Entry, level: Level) -> JsonObject:
         found["impersonatedUser"] = entry.acting.info()
     if entry.target is not None:
         found["objectRef"] = _reference(entry.target)
-    if entry.message and (level == "Request" or entry.verb in _READS):
+    if entry.message and (level == "Request" or entry.verb in READS):
         found["responseStatus"] |= {"status": "Failure", "message": entry.message}
     if body is not None:
         found["requestObject"] = body
     if entry.notes:
         found["annotations"] = entry.notes
     return found
+
+
+def _goes_on(entry: Entry) -> bool:
+    """Return whether the event tells of the beginning of a watch or stream."""
+    streamed = entry.target is not None and entry.target.subresource in _STREAMS
+    return entry.verb == "watch" or (streamed and entry.code < _FAILURES)
 
 
 def _reference(target: Target) -> JsonObject:
@@ -169,119 +171,7 @@ def _body(entry: Entry) -> object | None:
         found: object = bodies.parse(entry.body, entry.media)
     except StatusError:
         return None
-    if isinstance(found, dict) and found.get("kind") in _SECRET_KINDS:
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if isinstance(kind, str) and kind in _SECRET_KINDS:
         return None
     return found
-
-
-class LogFile:
-    """A file that is rotated by size: at most ``backups`` former files are kept beside it, all with mode 0600."""
-
-    def __init__(self, path: Path, max_bytes: int, backups: int) -> None:
-        self._path = path
-        self._max_bytes = max_bytes
-        self._backups = backups
-        self._file = self._open()
-        self._torn = False  # the last line was cut by a full disk
-
-    def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def write(self, lines: Sequence[bytes]) -> None:
-        """Append whole lines; a line is never spread over two files. Raises OSError; what did not fit is lost."""
-        size = os.fstat(self._file).st_size
-        for line in lines:
-            if size and size + len(line) > self._max_bytes:
-                self._rotate()
-                size = 0
-            size += self._append(line)
-
-    def _append(self, line: bytes) -> int:
-        written = os.write(self._file, b"\n" + line if self._torn else line)
-        self._torn = written < len(line) + self._torn
-        if self._torn:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        return written
-
-    def _rotate(self) -> None:
-        os.close(self._file)
-        for number in range(self._backups - 1, 0, -1):
-            former = self._numbered(number)
-            if former.exists():
-                former.replace(self._numbered(number + 1))
-        if self._backups:
-            self._path.replace(self._numbered(1))
-        else:
-            self._path.unlink()
-        self._file = self._open()
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-
-class AuditLog:
-    """See the top of this file.
-
-    Raises:
-        ConfigurationError: the file cannot be opened.
-    """
-
-    def __init__(self, open_file: Callable[[], LogFile], metrics: Registry, *, queued: int = QUEUED) -> None:
-        self._queue: queue.Queue[Entry | None] = queue.Queue(queued)
-        try:
-            self._file = open_file()
-        except OSError as error:
-            raise ConfigurationError(
-                f"apiserver: audit.path: cannot open {error.filename}: {error.strerror}"
-            ) from error
-        self._events = metrics.counter("apiserver_audit_event_total", "Audit events written.")
-        self._lost = metrics.counter("apiserver_audit_error_total", "Audit events that were lost.", ("reason",))
-        self._thread = threading.Thread(target=self._run, name="audit-log", daemon=True)
-        self._failed = False
-
-    def start(self) -> None:
-        """Start the writer."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write what is queued, then end; gives up after a few seconds."""
-        try:
-            self._queue.put(None, timeout=_FLUSH_S)
-        except queue.Full:
-            return
-        self._thread.join(timeout=_FLUSH_S)
-
-    def record(self, entry: Entry) -> None:
-        """Queue a request's event; never waits."""
-        if level_of(entry) == "None":
-            return
-        try:
-            self._queue.put_nowait(entry)
-        except queue.Full:
-            self._lost.inc("queue full")
-
-    def _run(self) -> None:
-        ended = False
-        while not ended:
-            entries: list[Entry | None] = [self._queue.get()]
-            while len(entries) < _BATCH and not self._queue.empty():
-                entries.append(self._queue.get_nowait())
-            ended = None in entries
-            self._write([entry for entry in entries if entry is not None])
-        self._file.close()
-
-    def _write(self, entries: Sequence[Entry]) -> None:
-        try:
-            self._file.write([orjson.dumps(event(entry, level_of(entry))) + b"\n" for entry in entries])
-        except Exception as error:  # a loop's edge: a full disk must not end the log
-            if not self._failed:
-                log.exception("audit events are lost")
-            self._failed = True
-            self._lost.inc(type(error).__name__, by=float(len(entries)))
-        else:
-            self._failed = False
-            self._events.inc(by=float(len(entries)))

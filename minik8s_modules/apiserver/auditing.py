@@ -1,4 +1,4 @@
-"""Collects from each request what the audit log (audit.py) wants to know. The keys are those of WSGI environments."""
+"""Collects from each request what the audit log (audit_log.py) is to tell. The keys are those of WSGI environments."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ AUDIT_ID, BEGAN, VERB = "minik8s.audit-id", "minik8s.began", "minik8s.verb"
 ORIGINAL, ACTING = "minik8s.original-user", "minik8s.user"
 NOTES = "minik8s.notes"
 _BAD = 400
+_TRUNCATED = "audit.k8s.io/truncated"  # Kubernetes' annotation of an event whose body was left out for its size
+_LONGEST_MESSAGE = 4096  # what was wrong with a body may repeat all of it
 
 
 class Recorder(Protocol):
@@ -63,12 +65,12 @@ def _entry(environ: Mapping[str, Any], response: Response, clock: Clock) -> Entr
         ended=ended,
         body=body if len(body) <= BODY_BYTES else b"",
         media=(environ.get("CONTENT_TYPE") or "application/json").split(";", 1)[0].strip().lower(),
-        notes=environ.get(NOTES, {}),
+        notes={**environ.get(NOTES, {}), **({_TRUNCATED: "true"} if len(body) > BODY_BYTES else {})},
     )
 
 
 def _message(response: Response) -> str:
     try:
-        return str(orjson.loads(response.get_data())["message"])
+        return str(orjson.loads(response.get_data())["message"])[:_LONGEST_MESSAGE]
     except (ValueError, KeyError, TypeError):
         return ""

@@ -11,7 +11,8 @@ from typing import Any
 
 from minik8s_modules.apiserver import settings
 from minik8s_modules.apiserver.app import make_app
-from minik8s_modules.apiserver.audit import AuditLog, LogFile
+from minik8s_modules.apiserver.audit_files import LogFile
+from minik8s_modules.apiserver.audit_log import AuditLog
 from minik8s_modules.apiserver.auditing import install
 from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
@@ -36,7 +37,7 @@ from minik8s_modules.apiserver.startup import Startup
 from minik8s_modules.apiserver.streams import Streams
 from minik8s_modules.apiserver.tokens import TokenAuthenticator, Tokens
 from minik8s_modules.apiserver.tunnels import Tunnels
-from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
@@ -87,7 +88,7 @@ class Application:
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._flask = make_app(services, authenticate, self._checks(), address)
-        self._audit = _audit_log(configured, metrics)
+        self._audit = _audit_log(configured, metrics, clock)
         if self._audit is not None:
             install(self._flask, self._audit, clock)
 
@@ -152,9 +153,13 @@ def _encrypted(store: Store, configured: Settings) -> Store:
     return EncryptedStore(store, KeyRing(configured.key_ring)) if configured.key_ring else store
 
 
-def _audit_log(configured: Settings, metrics: Registry) -> AuditLog | None:
+def _audit_log(configured: Settings, metrics: Registry, clock: Clock) -> AuditLog | None:
     audit = configured.audit
-    return AuditLog(lambda: LogFile(audit.path, audit.max_bytes, audit.backups), metrics) if audit else None
+    if audit is None:
+        return None
+    return AuditLog(
+        lambda: LogFile(audit.path, audit.max_bytes, audit.backups, audit.max_age_days, clock), metrics, clock
+    )
 
 
 def make_application(configured: Settings) -> Application:

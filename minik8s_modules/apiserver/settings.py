@@ -42,11 +42,15 @@ class ServiceAccounts:
 
 @dataclass(frozen=True)
 class Audit:
-    """The audit log: its file, the size at which it is rotated, and how many former files are kept."""
+    """The audit log: its file, the size and age at which it is rotated, how many former files are kept and how long.
+
+    ``max_age_days`` is 0 where age does not count.
+    """
 
     path: Path
     max_bytes: int
     backups: int
+    max_age_days: int
 
 
 @dataclass(frozen=True)
@@ -150,12 +154,13 @@ def _key_ring(configuration: Configuration) -> Path:
 
 def _audit(configuration: Configuration) -> Audit:
     max_bytes, backups = configuration.number("audit.max_bytes", 100_000_000), configuration.number("audit.backups", 5)
-    if max_bytes < LEAST_AUDIT_BYTES or backups < 0:
+    max_age_days = configuration.number("audit.max_age_days", 30)
+    if max_bytes < LEAST_AUDIT_BYTES or backups < 0 or max_age_days < 0:
         raise ConfigurationError(
-            f"apiserver: audit.max_bytes must be at least {LEAST_AUDIT_BYTES} and audit.backups at least 0, "
-            f"not {max_bytes} and {backups}"
+            f"apiserver: audit.max_bytes must be at least {LEAST_AUDIT_BYTES}, audit.backups and audit.max_age_days at "
+            f"least 0, not {max_bytes}, {backups} and {max_age_days}"
         )
-    return Audit(Path(configuration.text("audit.path")), max_bytes, backups)
+    return Audit(Path(configuration.text("audit.path")), max_bytes, backups, max_age_days)
 
 
 def _files(configuration: Configuration, section: str, authority: str) -> TlsFiles:

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.apiserver.audit import AuditLog, Entry, LogFile, event, level_of
+from minik8s_modules.apiserver.audit import Entry, event, level_of
+from minik8s_modules.apiserver.audit_files import LogFile
+from minik8s_modules.apiserver.audit_log import AuditLog
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.target import parse
+from minik8s_modules.base.clock import FakeClock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
 
@@ -75,12 +78,24 @@ def test_bodies_are_told_unless_they_may_hold_a_secret(path: str, body: bytes, *
         assert "canary" not in json.dumps(found)
 
 
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+
+
 @pytest.mark.parametrize(
     ("given", "level"),
     [
         (entry("/healthz"), "None"),
-        (entry("/api/v1/namespaces/default/events", "create"), "None"),
+        (entry("/api/v1/namespaces/default/events", "create"), "Metadata"),
+        (entry("/api/v1/namespaces/default/events", "create", user=User("system:node:n1", ())), "None"),
+        (entry("/api/v1/namespaces/default/events", "delete", user=User("system:node:n1", ())), "Metadata"),
+        (entry(LEASE, "update", user=User("system:node:n1", ())), "None"),
+        (entry(LEASE, "delete", user=User("system:node:n1", ())), "Request"),
+        (entry(LEASE, "update", user=User("system:serviceaccount:default:web", ())), "Request"),
+        (entry(LEASE, "get", user=User("system:serviceaccount:default:web", ())), "Metadata"),
+        (entry("/healthz/../api", "get"), "None"),
+        (entry("/healthz-of-mine", "get"), "Metadata"),
         (entry(verb="list", user=User("system:kube-scheduler", ())), "None"),
+        (entry(verb="list", user=User("system:kube-scheduler-of-mine", ())), "Metadata"),
         (entry(verb="update", user=User("system:kube-scheduler", ())), "Request"),
         (entry(verb="list"), "Metadata"),
         (entry("/apis", "get"), "Metadata"),
@@ -102,9 +117,14 @@ class Files:
         return [json.loads(line) for line in Path(f"{self.path}{suffix}").read_text().splitlines()]
 
 
+def opened(path: Path, metrics: Registry, *, max_bytes: int = 100_000, backups: int = 1) -> AuditLog:
+    """A log on a file at ``path``."""
+    return AuditLog(lambda: LogFile(path, max_bytes, backups, 0, SystemClock()), metrics, SystemClock())
+
+
 def test_lines_reach_the_file_and_it_is_rotated(tmp_path: Path):
     files, metrics = Files(tmp_path / "audit.log"), Registry()
-    log = AuditLog(lambda: LogFile(files.path, 2_000, 2), metrics)
+    log = opened(files.path, metrics, max_bytes=2_000, backups=2)
     log.start()
     for number in range(30):
         log.record(entry(audit_id=str(number)))
@@ -117,7 +137,7 @@ def test_lines_reach_the_file_and_it_is_rotated(tmp_path: Path):
 
 def test_a_log_goes_on_where_the_last_one_ended(tmp_path: Path):
     for _ in range(2):
-        log = AuditLog(lambda: LogFile(tmp_path / "audit.log", 100_000, 1), Registry())
+        log = opened(tmp_path / "audit.log", Registry())
         log.start()
         log.record(entry())
         log.stop()
@@ -128,34 +148,39 @@ class Stuck(LogFile):
     """A file on a disk that hangs until it is let go."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, 100_000, 0)
+        super().__init__(path, 100_000, 0, 0, SystemClock())
         self.go = threading.Event()
 
-    def write(self, lines: Any) -> None:
+    def write(self, line: bytes) -> None:
         """Write once the disk goes on."""
         self.go.wait(10)
-        super().write(lines)
+        super().write(line)
 
 
 def test_requests_do_not_wait_for_a_slow_disk(tmp_path: Path):
     stuck, metrics = Stuck(tmp_path / "audit.log"), Registry()
-    log = AuditLog(lambda: stuck, metrics, queued=3)
+    log = AuditLog(lambda: stuck, metrics, SystemClock(), queued=6)
     log.start()
     for _ in range(20):
         log.record(entry())
+    log.record(entry(user=User("joe", ()), verb="delete"))  # another's event finds room
     stuck.go.set()
     log.stop()
-    assert 'apiserver_audit_error_total{reason="queue full"} 1' in metrics.text()
-    assert 3 <= len(Files(tmp_path / "audit.log").lines()) <= 8
+    lines = Files(tmp_path / "audit.log").lines()
+    told = [line["annotations"] for line in lines if line["stage"] == "Panic"]
+    (lost,) = [each["minik8s.io/audit-events-lost-by-user"] for each in told]
+    assert f'apiserver_audit_error_total{{reason="queue full"}} {lost.removeprefix("jane: ")}' in metrics.text()
+    assert len(lines) - 1 + int(lost.removeprefix("jane: ")) == 21
+    assert [line["user"]["username"] for line in lines].count("joe") == 1
 
 
 def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     descriptor = os.open("/dev/full", os.O_WRONLY)
-    file = LogFile(tmp_path / "audit.log", 100_000, 0)
+    file = LogFile(tmp_path / "audit.log", 100_000, 0, 0, SystemClock())
     os.dup2(descriptor, file._file)  # the disk is full from here on
     os.close(descriptor)
     metrics = Registry()
-    log = AuditLog(lambda: file, metrics)
+    log = AuditLog(lambda: file, metrics, SystemClock())
     log.start()
     log.record(entry())
     log.stop()
@@ -165,4 +190,44 @@ def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, caplog: pytest.Log
 
 def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path):
     with pytest.raises(ConfigurationError, match=r"audit\.path: cannot open .*nothing"):
-        AuditLog(lambda: LogFile(tmp_path / "nothing" / "audit.log", 1, 0), Registry())
+        opened(tmp_path / "nothing" / "audit.log", Registry())
+
+
+def test_what_cannot_be_told_in_full_is_told_without_its_body(tmp_path: Path):
+    metrics = Registry()
+    log = opened(tmp_path / "audit.log", metrics)
+    log.start()
+    bodies = [b'{"kind": {}}', b'{"x": ' + b"[" * 254 + b"]" * 254 + b"}", b'{"x": "\\ud800"}', b'{"kind": "Pod"}']
+    for number, body in enumerate(bodies):
+        log.record(entry("/api/v1/namespaces/default/pods", "create", audit_id=str(number), body=body))
+    log.record(entry(audit_id="4", agent="a\ud800\n{}", notes={"odd": 2**70}))
+    log.stop()
+    lines = Files(tmp_path / "audit.log").lines()
+    assert [line["auditID"] for line in lines] == ["0", "1", "2", "3", "4"]
+    assert ["requestObject" in line for line in lines] == [True, False, False, True, False]
+    assert lines[4]["annotations"]["minik8s.io/audit-error"] == "TypeError"
+    assert "apiserver_audit_error_total{" not in metrics.text()
+
+
+def test_a_file_is_rotated_and_removed_by_age(tmp_path: Path):
+    clock = FakeClock(datetime.now(UTC))
+    file = LogFile(tmp_path / "audit.log", 100_000, 3, 30, clock)
+    file.write(b"first\n")
+    file.tidy()
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.log"]
+    clock.advance(30 * 86400 + 1)
+    file.tidy()
+    file.write(b"second\n")
+    assert (tmp_path / "audit.log").read_bytes() == b"second\n"
+    assert not (tmp_path / "audit.log.1").exists()  # its last event is as old
+    file.close()
+
+
+def test_the_age_of_a_file_is_that_of_its_first_event(tmp_path: Path):
+    path = tmp_path / "audit.log"
+    path.write_text(json.dumps({"requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z"}) + "\nlast\n")
+    file = LogFile(path, 100_000, 3, 30, FakeClock(datetime(2026, 2, 1, tzinfo=UTC)))
+    file.tidy()
+    assert path.read_bytes() == b""
+    assert (tmp_path / "audit.log.1").read_text().endswith("last\n")
+    file.close()

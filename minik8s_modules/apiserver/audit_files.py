@@ -1,0 +1,85 @@
+"""The audit log's files: rotated by size and by age, at most so many former ones, none older than so many days."""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import orjson
+
+from minik8s_modules.base.clock import Clock, parse_rfc3339
+
+
+class LogFile:
+    """A file that becomes ``FILE.1``, and so on, when it is full or its first event is ``max_age_days`` old.
+
+    At most ``backups`` former files are kept, each no longer than ``max_age_days`` after its last event (0: for ever).
+    All have mode 0600. Raises OSError when the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, backups: int, max_age_days: int, clock: Clock) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._backups = backups
+        self._max_age = timedelta(days=max_age_days)
+        self._clock = clock
+        self._file = self._open()
+        self._began = _first_event(path) or clock.now()
+        self._torn = False  # the last line was cut by a full disk
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def write(self, line: bytes) -> None:
+        """Append a whole line; a line is never spread over two files. Raises OSError; what did not fit is lost."""
+        size = os.fstat(self._file).st_size
+        if size and size + len(line) > self._max_bytes:
+            self._rotate()
+        written = os.write(self._file, b"\n" + line if self._torn else line)
+        self._torn = written < len(line) + self._torn
+        if self._torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+    def tidy(self) -> None:
+        """Rotate a file whose first event is too old, and remove former files that are. Raises OSError."""
+        if not self._max_age:
+            return
+        oldest = self._clock.now() - self._max_age
+        if self._began < oldest and os.fstat(self._file).st_size:
+            self._rotate()
+        for number in range(1, self._backups + 1):
+            former = self._numbered(number)
+            if former.exists() and former.stat().st_mtime < oldest.timestamp():
+                former.unlink()
+
+    def _rotate(self) -> None:
+        os.close(self._file)
+        for number in range(self._backups - 1, 0, -1):
+            former = self._numbered(number)
+            if former.exists():
+                former.replace(self._numbered(number + 1))
+        if self._backups:
+            self._path.replace(self._numbered(1))
+        else:
+            self._path.unlink()
+        self._file = self._open()
+        self._began = self._clock.now()
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _first_event(path: Path) -> datetime | None:
+    """Return when the first event of a file was received; None where it has none that can be read."""
+    with path.open("rb") as file:
+        line = file.readline()
+    try:
+        return parse_rfc3339(orjson.loads(line)["requestReceivedTimestamp"])
+    except (ValueError, KeyError, TypeError):
+        return None
