@@ -55,7 +55,7 @@ options:
               - Why it may more, by what it may - C(new-privileges) to become root by sudo, C(shared-mounts) to see and
                 make the machine's mounts, C(later-mounts) to see those made after its start, C(common-umask) to write
                 what others read, C(all-processes) to see those of other users, C(all-capabilities) of root,
-                C(everything).
+                C(netlink) to ask for the machine's addresses, C(everything).
             type: dict
             default: {}
   absent:

@@ -57,7 +57,7 @@ class Running:
 
     def __init__(self, folder: Path, daemon: Daemon, *program: str) -> None:
         self.folder = folder
-        folder.mkdir(mode=0o777)
+        folder.mkdir(exist_ok=True)
         folder.chmod(0o777)
         user = "root" if daemon.user == "root" else "nobody"  # the cluster's users are those of installed machines
         argv = [str(LAUNCH), daemon.name, user, "2", "group", *launcher_options(daemon.confinement)]
@@ -149,6 +149,22 @@ def test_mounts_of_a_daemon_are_its_own(folder: Path):
         assert "minik8s-tmp" not in ours
     finally:
         running.stop()
+
+
+def test_a_daemon_keeps_no_mount_of_a_pod_alive(folder: Path):
+    values = folder / "secrets"
+    values.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "values", str(values)], check=True)
+    try:
+        running = Running(folder, DAEMONS["minik8s-scheduler"], "/bin/sleep", "1000")
+        try:
+            assert str(values) in Path("/proc/self/mounts").read_text()
+            assert str(values) not in Path(f"/proc/{running.process.pid}/mounts").read_text()
+            assert " nsfs " not in Path(f"/proc/{running.process.pid}/mounts").read_text()
+        finally:
+            running.stop()
+    finally:
+        subprocess.run(["umount", str(values)], check=True)
 
 
 def test_nginx_sees_certificates_that_are_mounted_after_its_start(folder: Path):

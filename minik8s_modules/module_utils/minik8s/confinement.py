@@ -80,6 +80,8 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "shared-mounts": _MOUNT_NAMESPACE,
     # reads what is mounted after its start: systemd hands that on, a machine without systemd does not
     "later-mounts": frozenset(),
+    # asks the kernel for its addresses
+    "netlink": frozenset(),
     # others read what it writes
     "common-umask": frozenset({"UMask"}),
     # looks at processes of others
@@ -130,7 +132,9 @@ def check(name: str, confinement: Confinement) -> None:
 def directives(user: str, confinement: Confinement) -> list[str]:
     """Return the lines of a unit's section [Service]."""
     dropped = frozenset().union(*(EXCEPTIONS[one] for one in confinement.exceptions))
-    lines = [f"{name}={value}" for name, value in _STRICT.items() if name not in dropped]
+    families = " AF_NETLINK" if "netlink" in confinement.exceptions else ""
+    values = {**_STRICT, "RestrictAddressFamilies": _STRICT["RestrictAddressFamilies"] + families}
+    lines = [f"{name}={value}" for name, value in values.items() if name not in dropped]
     if confinement.writes and "ProtectSystem" not in dropped:
         lines.append(f"ReadWritePaths={' '.join(f'-{path}' for path in confinement.writes)}")
     if not _UNBOUND & set(confinement.exceptions):

@@ -55,6 +55,14 @@ def test_systemd_words_are_escaped() -> None:
     assert line == r'ExecStart="/bin/x" "a b" "100%%" "say \"hi\"" "it' + r"""'s" "$$HOME" "back\\slash\""""[:-2] + '"'
 
 
+def test_an_exception_opens_what_it_names_and_nothing_else() -> None:
+    strict = set(render("systemd", Daemon("d", "about", ("/bin/x",)), "key").splitlines())
+    asking = Confinement(exceptions={"netlink": "asks for addresses"})
+    text = render("systemd", Daemon("d", "about", ("/bin/x",), confinement=asking), "key")
+    opened = {"# netlink: asks for addresses", "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK"}
+    assert set(text.splitlines()) - strict == opened
+
+
 @pytest.mark.parametrize("manager", ["systemd", "supervisor"])
 @pytest.mark.parametrize(
     "daemon",
