@@ -89,6 +89,17 @@ def duplicate(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
 
 
+def duplicates(field: str, values: Iterable[str]) -> list[Cause]:
+    """Return ``Duplicate value`` for each item of the list ``field`` that stands further up in it, too."""
+    seen: set[str] = set()
+    causes = []
+    for index, value in enumerate(values):
+        if value in seen:
+            causes.append(duplicate(f"{field}[{index}]", value))
+        seen.add(value)
+    return causes
+
+
 def forbidden(field: str, detail: str) -> Cause:
     """Return ``Forbidden: <detail>``."""
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)

@@ -94,9 +94,7 @@ def validate_subset(subset: JsonObject) -> list[Cause]:
     pods = spec(subset).get("pods") or []
     for index, pod in enumerate(pods):
         causes += _named(f"spec.pods[{index}]", pod)
-        if pod in pods[:index]:
-            causes.append(common.duplicate(f"spec.pods[{index}]", pod))
-    return causes
+    return causes + common.duplicates("spec.pods", pods)
 
 
 def validate_rolling_update(update: JsonObject) -> list[Cause]:

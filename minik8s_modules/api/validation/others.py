@@ -259,9 +259,8 @@ def validate_host_grant(grant: JsonObject) -> list[Cause]:
         causes.append(common.required("spec.hosts", "at least one host, unless `shortNames` is true"))
     for field, values in (("namespaces", namespaces), ("hosts", hosts)):
         for index, value in enumerate(values):
-            at = f"spec.{field}[{index}]"
-            causes += [common.duplicate(at, value)] if value in values[:index] else []
-            causes += common.all_invalid(at, value, _not_granted(field, value))
+            causes += common.all_invalid(f"spec.{field}[{index}]", value, _not_granted(field, value))
+        causes += common.duplicates(f"spec.{field}", values)
     return causes
 
 

@@ -212,7 +212,8 @@ def _deadline(after: JsonObject, before: JsonObject) -> list[Cause]:
 
 
 def _added_tolerations(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:
-    if all(toleration in after for toleration in before):
+    wanted = {tuple(sorted(toleration.items())) for toleration in after}
+    if all(tuple(sorted(toleration.items())) in wanted for toleration in before):
         return []
     return [
         common.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")

@@ -248,10 +248,7 @@ def _usages(usages: Iterable[str]) -> list[Cause]:
         for index, usage in enumerate(found)
         if usage not in _USAGES
     ]
-    causes += [
-        common.duplicate(f"spec.usages[{index}]", usage) for index, usage in enumerate(found) if usage in found[:index]
-    ]
-    return causes
+    return causes + common.duplicates("spec.usages", found)
 
 
 def _pem(text: str) -> list[Cause]:

@@ -72,8 +72,7 @@ def _addresses(declared: JsonObject) -> list[Cause]:
     for index, family in enumerate(families):
         if family != "IPv4":
             causes.append(common.not_supported(f"spec.ipFamilies[{index}]", family, ["IPv4"]))
-        if family in families[:index]:
-            causes.append(common.duplicate(f"spec.ipFamilies[{index}]", family))
+    causes += common.duplicates("spec.ipFamilies", families)
     if _is_headless(declared) and declared.get("type") != "ClusterIP":
         told = f"may not be set to 'None' for {declared.get('type')} services"
         causes.append(common.invalid("spec.clusterIPs[0]", "None", told))

@@ -12,19 +12,22 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api import extent
+from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339, rfc3339_micro
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_DEPTH = 100
+# Protobuf is shorter than the JSON it becomes, of which the store takes 1.5 MiB; reading costs up to 0.3 µs a byte.
+MAX_PROTOBUF_BYTES = 1536 * 1024
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GROUPS = {
     "": "core",
@@ -56,8 +59,12 @@ def decode(body: bytes) -> JsonObject:
     """Return the object a protobuf body holds.
 
     Raises:
+        RequestEntityTooLarge: it is longer than MAX_PROTOBUF_BYTES.
+        StatusError: 413: it has more than MAX_VALUES values.
         BadRequest: it is none, or of a kind whose protobuf form is not known.
     """
+    if len(body) > MAX_PROTOBUF_BYTES:
+        raise RequestEntityTooLarge(MAX_PROTOBUF_BYTES)
     if not body.startswith(_MAGIC):
         raise BadRequest("the request's body does not begin as Kubernetes' protobuf does")
     try:
@@ -76,7 +83,7 @@ def _envelope(data: bytes) -> JsonObject:
         name = "meta/v1.DeleteOptions"
     if name not in _table():
         raise BadRequest(f'no protobuf form is known for kind "{kind}" of "{version}"; send JSON')
-    return {"apiVersion": version, "kind": kind, **_message(name, _as_bytes(fields.get(2, b"")), 0)}
+    return {"apiVersion": version, "kind": kind, **_message(name, _as_bytes(fields.get(2, b"")), _Place(0, count()))}
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Wire]]:
@@ -114,25 +121,34 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError(f"a number at byte {at} is too long")
 
 
-def _message(name: str, data: bytes, depth: int) -> JsonObject:
-    if depth > _MAX_DEPTH:
-        raise ValueError("it is nested too deeply")
-    table = _table()[name]
+class _Place(NamedTuple):
+    """How deep the reader is; ``values`` counts what it has read so far, everywhere."""
+
+    depth: int
+    values: Iterator[int]
+
+
+def _message(name: str, data: bytes, place: _Place) -> JsonObject:
+    if place.depth > extent.MAX_DEPTH:
+        raise extent.too_deep(f"more than {extent.MAX_DEPTH}")
+    table, inner = _table()[name], place._replace(depth=place.depth + 1)
     found: JsonObject = {}
     for number, wire in _fields(data):
         field = table.get(number)
         if field is not None:
-            _put(found, field, wire, depth + 1)
+            if next(place.values) >= extent.MAX_VALUES:
+                raise extent.too_many_values()
+            _put(found, field, wire, inner)
     return found
 
 
-def _put(found: JsonObject, field: Field, wire: Wire, depth: int) -> None:
+def _put(found: JsonObject, field: Field, wire: Wire, place: _Place) -> None:
     if field.shape == "m":
         entry = dict(_fields(_as_bytes(wire)))
         key = _as_bytes(entry.get(1, b"")).decode()
-        found.setdefault(field.json_name, {})[key] = _value(field.kind, entry.get(2, _zero(field.kind)), depth)
+        found.setdefault(field.json_name, {})[key] = _value(field.kind, entry.get(2, _zero(field.kind)), place)
         return
-    value = _value(field.kind, wire, depth)
+    value = _value(field.kind, wire, place)
     if not field.json_name:
         found.update(value)
     elif field.shape == "r":
@@ -145,9 +161,9 @@ def _zero(kind: str) -> Wire:
     return 0 if kind in {"int", "bool"} else b""
 
 
-def _value(kind: str, wire: Wire, depth: int) -> Any:
+def _value(kind: str, wire: Wire, place: _Place) -> Any:
     special = _SPECIAL.get(kind)
-    return special(wire) if special else _message(kind, _as_bytes(wire), depth)
+    return special(wire) if special else _message(kind, _as_bytes(wire), place)
 
 
 def _as_bytes(wire: Wire) -> bytes:
