@@ -19,6 +19,9 @@ NO_METADATA = {
     "minik8s.io/ingress": "the name of a controller in IngressClasses",
     "minik8s.io/content": "a label of images",
     "minik8s.io/prober": "a label of images",
+    "minik8s.io/audit-error": "an annotation of audit events",
+    "minik8s.io/audit-events-lost": "an annotation of audit events",
+    "minik8s.io/audit-events-lost-by-user": "an annotation of audit events",
     **{value: "a label of containers" for value in vars(labels).values() if str(value).startswith(labels.PREFIX)},
 }
 JsonObject = dict[str, Any]
