@@ -27,10 +27,13 @@ from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.hub import Hub
 from minik8s_modules.apiserver.identity import MASTERS, User
+from minik8s_modules.apiserver.limits import Admission
 from minik8s_modules.apiserver.policy import Rbac
 from minik8s_modules.apiserver.resources import Services
+from minik8s_modules.apiserver.settings import Limits
 from minik8s_modules.apiserver.startup import Wanted, ensure
 from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.memory import MemoryStore
 from tests.support.cpu import fast_seconds
@@ -51,7 +54,7 @@ def client() -> Iterator[FlaskClient]:
     assert cached.wait_ready(10)
     backend = Backend(store, cached, clock)
     ensure(backend, Wanted(NAMESPACE, "", "default", {}))
-    hub = Hub(clock, cached)
+    hub = Hub(clock, cached, Admission(Limits(), Registry()))
     hub.start()
     services = Services(backend, hub, Access(Rbac(cached)))
     app = make_app(services, lambda _environ: User("admin", (MASTERS,)), {"livez": {}, "readyz": {}})
