@@ -1,4 +1,4 @@
-"""Reaching the gateway that serves a node's streams: its address from the node's Lease, mutual TLS, one request.
+"""Reaching the gateway that serves a node's streams: its address from the node's Lease, mutual TLS, one signed request.
 
 The gateway writes its own address into the Leases it renews (gateway/leases.py). A fragment of it is the name that its
 certificate is for: a node's own gateway has one for a name and none for addresses (``https://192.0.2.7:6446#n1.node…``).
@@ -20,6 +20,8 @@ from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.apiserver.connections import SOCKET_OPTIONS
 from minik8s_modules.apiserver.pod_streams import Wanted
 from minik8s_modules.apiserver.settings import TlsFiles
+from minik8s_modules.apiserver.signing import Signer
+from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.store.cache import WatchCache
 
 ENDPOINT = "minik8s.io/stream-endpoint"
@@ -51,36 +53,39 @@ class Gateways(Protocol):
 class TlsGateways:
     """Connects over mutual TLS, with the API server's client certificate."""
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, clock: Clock | None = None) -> None:
         self._files = files
+        self._clock = clock or SystemClock()
         self._stamp: tuple[int, ...] = ()
-        self._made: ssl.SSLContext | None = None
+        self._made: tuple[ssl.SSLContext, Signer] | None = None
         self._lock = threading.Lock()
 
     def connect(self, url: str, request: bytes) -> socket.socket:
-        """Return a connection on which ``request`` was sent. Raises OSError."""
+        """Return a connection on which ``request`` was sent, signed. Raises OSError, ValueError."""
         parts = urlsplit(url)
+        context, signer = self._own()
         plain = socket.create_connection((parts.hostname or "", parts.port or 443), CONNECT_S)
         try:
             for level, option, value in SOCKET_OPTIONS:
                 plain.setsockopt(level, option, value)
-            connection = self._context().wrap_socket(plain, server_hostname=parts.fragment or parts.hostname)
-            connection.sendall(request)
+            connection = context.wrap_socket(plain, server_hostname=parts.fragment or parts.hostname)
+            connection.sendall(signer.signed(request))
         except BaseException:
             plain.close()
             raise
         return connection
 
-    def _context(self) -> ssl.SSLContext:
-        """Return the context for the files as they are now."""
+    def _own(self) -> tuple[ssl.SSLContext, Signer]:
+        """Return the context and the signer for the files as they are now."""
         files = (self._files.cert, self._files.key, self._files.ca)
         with self._lock:
             stamp = tuple(path.stat().st_mtime_ns for path in files)
             if self._made is None or stamp != self._stamp:
-                made = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self._files.ca))
-                made.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
-                made.load_cert_chain(self._files.cert, self._files.key)
-                self._made, self._stamp = made, stamp
+                context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self._files.ca))
+                context.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
+                context.load_cert_chain(self._files.cert, self._files.key)
+                signer = Signer(self._files.cert.read_bytes(), self._files.key.read_bytes(), self._clock.now)
+                self._made, self._stamp = (context, signer), stamp
             return self._made
 
 
@@ -99,7 +104,7 @@ def endpoint_of(cache: WatchCache, node: str) -> str:
 
 
 def request_bytes(method: str, wanted: Wanted, headers: Headers) -> bytes:
-    """Return the request for the gateway (gateway/streams/requests.py)."""
+    """Return the request for the gateway (streams/requests.py)."""
     path = f"/nodes/{quote(wanted.node, safe='')}/pods/{quote(wanted.uid, safe='')}/{wanted.what}"
     lines = [f"{method} {path}?{urlencode(wanted.options)} HTTP/1.1", "Host: gateway"]
     lines += [f"{name}: {value}" for name in _HEADERS if (value := headers.get(name))]

@@ -32,7 +32,7 @@ class Arguments(Protocol):
 
 
 class Wanted(NamedTuple):
-    """Options for the gateway (gateway/streams/requests.py), of a pod on a node."""
+    """Options for the gateway (streams/requests.py), of a pod on a node."""
 
     node: str
     uid: str

@@ -11,6 +11,8 @@ import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
 
+_LARGEST_PORT = 65535
+
 
 class Configuration:
     """A mapping whose lookups name the file and key in their errors."""
@@ -46,6 +48,14 @@ class Configuration:
             raise ConfigurationError(
                 f"{self._where}: {key} must be an IPv4 network such as 10.244.0.0/16: {error}"
             ) from error
+
+    def host_and_port(self, key: str, default: str | None = None) -> tuple[str, int]:
+        """Return the host and the port at dotted ``key``, which stand there as HOST:PORT."""
+        text = self.text(key, default)
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
+            raise ConfigurationError(f"{self._where}: {key} must be HOST:PORT, not {text!r}")
+        return host, int(port)
 
     def texts(self, key: str, default: list[str] | None = None) -> list[str]:
         """Return the list of strings at dotted ``key``."""

@@ -3,7 +3,7 @@
 The first byte of a message is its channel (KEP-4006): 0 stdin, 1 stdout, 2 stderr, 3 the Status it ended with; 255
 closes the channel named after it, which is how stdin ends. ``Session`` is the protocol without input and output;
 ``run`` moves its bytes over one non-blocking socket, so that a program that writes while it is written to cannot
-block us. The server's side is ``gateway/streams/consoles.py``.
+block us. The server's side is ``streams/consoles.py``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Minik8sError
 └── TemporaryError
     ├── NodeUnreachable     no SSH master, or it could not do what was asked
+    ├── NobodyReads         the process that reads answers to probes is away
     └── DockerUnavailable   the node's Docker gave no answer; ``PullFailed`` is Docker's answer, and final
     for that pull
 """
@@ -14,6 +15,10 @@ from minik8s_modules.base.errors import Minik8sError, TemporaryError
 
 class NodeUnreachable(TemporaryError):
     """The way to the node is broken."""
+
+
+class NobodyReads(TemporaryError):
+    """Nobody can tell what a container answered."""
 
 
 class DockerUnavailable(TemporaryError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import resource
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.base.process import run_daemon
+from minik8s_modules.base.process import raise_file_limit, run_daemon
 from minik8s_modules.client.configured import client_of
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.inventory import DEFAULT_SHARD, RUN_DIR, NodeAddress, inventory_file, load_nodes
@@ -25,13 +25,14 @@ from minik8s_modules.gateway.sampling import Sampler
 from minik8s_modules.gateway.server import SocketServer
 from minik8s_modules.gateway.ssh import reach_argv
 from minik8s_modules.gateway.standby import Standby
-from minik8s_modules.gateway.streams.listener import Metrics, StreamFiles, StreamServer
-from minik8s_modules.gateway.streams.reaching import Door, Doors
+from minik8s_modules.gateway.streams.handing import HandingServer, uid_of
+from minik8s_modules.gateway.streams.reaching import Door
+from minik8s_modules.gateway.streams.signatures import Signatures
 
 log = logging.getLogger(__name__)
 
 _INVENTORY_CHECK_S = 3.0
-_LARGEST_PORT = 65535
+STREAMS_USER = "minik8s-streams"
 
 
 class Gateway:
@@ -110,6 +111,10 @@ class Gateway:
         if address.connection != "warm_ssh":
             return Door(watcher.socket_path, None)
         return Door(watcher.socket_path, lambda host, port: reach_argv(address, self._directory, host, port))
+
+    def answered_over(self, connected: socket.socket) -> None:
+        """Have answers to probes read by the process behind this connection; from any thread."""
+        self._probing.answered_over(connected)
 
     def metrics(self, *, history: bool = False) -> dict[str, Any]:
         """Return what the nodes and their containers use, by node; from any thread."""
@@ -204,42 +209,45 @@ class InventoryFile:
 
 
 class Streams(NamedTuple):
-    """What ``streams`` in the configuration says; ``advertise`` is where API servers find the listener.
+    """What ``streams`` in the configuration says; ``advertise`` is where API servers find the process that has them.
 
     ``server_name`` is what its certificate is for, where that is not the address.
     """
 
-    host: str
-    port: int
+    socket: Path
+    user: str
     advertise: str
-    files: StreamFiles
+    client_ca: Path
     server_name: str = ""
 
     def endpoint(self) -> str:
-        """Return the listener as the nodes' Leases tell it."""
+        """Return that place as the nodes' Leases tell it."""
         return f"https://{self.advertise}" + (f"#{self.server_name}" if self.server_name else "")
 
-    def server(self, doors: Doors, metrics: Metrics | None = None) -> StreamServer:
-        """Return the listener, not started."""
-        return StreamServer(self.host, self.port, self.files, doors, metrics)
+    def server(self, gateway: Gateway) -> HandingServer:
+        """Return what hands connections over, not started."""
+        return HandingServer(
+            self.socket,
+            uid_of(self.user),
+            Signatures(self.client_ca),
+            gateway.door,
+            lambda history: gateway.metrics(history=history),
+            gateway.answered_over,
+        )
 
 
 def streams_of(configuration: Configuration) -> Streams | None:
-    """Return the settings of streams; None where the gateway serves none."""
+    """Return the settings of streams; None where there are none."""
     if not configuration.has("streams"):
         return None
-    host, port = _host_and_port(configuration.text("streams.listen"), "streams.listen")
-    advertise = configuration.text("streams.advertise", f"{host}:{port}")
-    _host_and_port(advertise, "streams.advertise")
-    paths = (Path(configuration.text(f"streams.{name}")) for name in ("cert", "key", "client_ca"))
-    return Streams(host, port, advertise, StreamFiles(*paths), configuration.text("streams.server_name", ""))
-
-
-def _host_and_port(text: str, key: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise ConfigurationError(f"gateway: {key} must be HOST:PORT, not {text!r}")
-    return host, int(port)
+    configuration.host_and_port("streams.advertise")
+    return Streams(
+        Path(configuration.text("streams.socket", str(Path(configuration.text("run_dir", RUN_DIR)) / "streams.sock"))),
+        configuration.text("streams.user", STREAMS_USER),
+        configuration.text("streams.advertise"),
+        Path(configuration.text("streams.client_ca")),
+        configuration.text("streams.server_name", ""),
+    )
 
 
 def serve(configuration: Configuration, stop: threading.Event) -> None:
@@ -248,7 +256,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration, the kubeconfig or the inventory cannot be used.
     """
-    _raise_file_limit()
+    raise_file_limit()
     client = client_of(configuration, "minik8s-gateway")
     run_dir = Path(configuration.text("run_dir", RUN_DIR))
     shard = configuration.text("shard", DEFAULT_SHARD)
@@ -259,10 +267,10 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     endpoint = streams.endpoint() if streams else ""
     standby = Standby(led_only=configuration.flag("standby", default=False))
     gateway = Gateway(client, socket_path, run_dir / "gateway", endpoint, standby)
-    listener = streams.server(gateway.door, lambda history: gateway.metrics(history=history)) if streams else None
+    handing = streams.server(gateway) if streams else None
     gateway.start()
-    if listener is not None:
-        listener.start()
+    if handing is not None:
+        handing.start()
     try:
         gateway.use(nodes)
         log.info("watching %d nodes, serving %s", len(nodes), socket_path)
@@ -270,15 +278,9 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
             _follow_inventory(gateway, inventory)
             gateway.attend()
     finally:
-        if listener is not None:
-            listener.stop()
+        if handing is not None:
+            handing.stop()
         gateway.stop()
-
-
-def _raise_file_limit() -> None:
-    """Allow as many open files as the system lets this user have: a stream is three, and the default is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _follow_inventory(gateway: Gateway, inventory: InventoryFile) -> None:

@@ -2,7 +2,7 @@
 
     join (once)     the cluster shows itself, a token buys a certificate: joining.py
     settings        what all reconcilers have in common: shared_settings.py; the node's file: node_file.py
-    two daemons     gateway and reconciler of the one shard ``node.NAME``, over a local connection; they end with us
+    three daemons   gateway, streams, reconciler of the shard ``node.NAME``, over a local connection; they end with us
     leave           SIGTERM or Ctrl-C: the Node goes, then what is on the machine; kill -9 leaves both as they are
 
 The daemons are the same programs as on a control plane, and know no more of this than their configuration files say. A

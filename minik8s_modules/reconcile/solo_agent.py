@@ -1,6 +1,6 @@
 """The life of a node with a reconciler of its own: joined, attended, left; ``solo.py`` tells the whole.
 
-One thread attends the two daemons. Another keeps what ends: certificates are renewed at three quarters of their life,
+One thread attends the three daemons. Another keeps what ends: certificates are renewed at three quarters of their life,
 authorities, addresses of API servers and settings are read again every hour; when one has changed, the daemons are
 started anew, which no container notices.
 """
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import yaml
+
 from minik8s_modules.api import bootstrap_tokens, objects
 from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, StatusError
@@ -27,7 +29,7 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
-from minik8s_modules.reconcile import joining, shared_settings, solo_configs
+from minik8s_modules.reconcile import joining, shared_settings, solo_configs, solo_streams
 from minik8s_modules.reconcile.joining import CLIENT_SIGNER, SERVING_SIGNER, Request, Stopped
 from minik8s_modules.reconcile.leaving import leave
 from minik8s_modules.reconcile.node_file import Declared, NodeFile
@@ -89,15 +91,18 @@ class Agent:
             self._prepare(api, stop)
         upkeep = threading.Thread(target=self._upkeep, args=(stop,), name="upkeep", daemon=True)
         upkeep.start()
-        gateway, reconciler = self._children()
+        streams, gateway, reconciler = self._children()
         log.info("node %s of %s is attended", identity.node, identity.server)
         try:
-            self._attend((gateway, reconciler), stop)
+            self._attend((streams, gateway, reconciler), stop)
             reconciler.stop()
-            return leave(self._machine(), self.home, gateway.stop, self._clock)
+            code = leave(self._machine(), self.home, gateway.stop, self._clock)
+            streams.stop()
+            solo_streams.remove_user()
+            return code
         finally:
-            reconciler.stop()
-            gateway.stop()
+            for child in (reconciler, gateway, streams):
+                child.stop()
 
     def _attend(self, children: tuple[Child, ...], stop: threading.Event) -> None:
         for child in children:
@@ -265,6 +270,11 @@ class Agent:
         home.write_yaml("gateway.yml", solo_configs.gateway(machine, given.own))
         shared = self.known_settings()
         home.write_yaml("reconciler.yml", solo_configs.reconciler(machine, shared, given.own, given.file))
+        of_streams = {
+            "streams.yml": yaml.safe_dump(solo_configs.streams(machine, given.own)),
+            **{name: home.read(name) for name in ("serving.pem", "ca.crt")},
+        }
+        solo_streams.write(Path(machine.streams), of_streams, solo_streams.user())
 
     def _machine(self) -> Machine:
         given = self._given
@@ -279,9 +289,13 @@ class Agent:
             self._servers,
         )
 
-    def _children(self) -> tuple[Child, Child]:
-        gateway = Child("minik8s_modules.gateway.main", self.home.path("gateway.yml"), self._clock)
-        return gateway, Child("minik8s_modules.reconcile.main", self.home.path("reconciler.yml"), self._clock)
+    def _children(self) -> tuple[Child, Child, Child]:
+        config, clock = Path(self._machine().streams) / "streams.yml", self._clock
+        return (
+            Child("minik8s_modules.streams.main", config, clock, user=solo_streams.user()),
+            Child("minik8s_modules.gateway.main", self.home.path("gateway.yml"), clock),
+            Child("minik8s_modules.reconcile.main", self.home.path("reconciler.yml"), clock),
+        )
 
     # what ends
 

@@ -1,4 +1,4 @@
-"""The two daemons of a node's own reconciler, as children that end with their parent.
+"""The three daemons of a node's own reconciler, as children that end with their parent.
 
 A child that ends by itself is started again with back-off; one that cannot use its configuration (exit code 2) ends us.
 They have a session of their own: Ctrl-C on our terminal is for us to answer, in order.
@@ -13,10 +13,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.reconcile.solo_streams import User
 
 log = logging.getLogger(__name__)
 RESTART = Backoff(initial_s=0.5, maximum_s=30.0)
@@ -35,11 +37,20 @@ def _die_with_parent() -> None:
 class Child:
     """One daemon: ``python -m MODULE --config FILE``. Start it in the main thread, with which it ends."""
 
-    def __init__(self, module: str, config: Path, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        config: Path,
+        clock: Clock,
+        environment: Mapping[str, str] | None = None,
+        user: User | None = None,
+    ) -> None:
         self.name = module.split(".")[1]
         self._argv = [sys.executable, "-m", module, "--config", str(config)]
         self._clock = clock
         self._environment = environment
+        # a user of its own has no further groups
+        self._user: dict[str, Any] = {"user": user.uid, "group": user.gid, "extra_groups": ()} if user else {}
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
         self._failures = 0
@@ -54,6 +65,7 @@ class Child:
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call of a loaded library
             env=self._environment,
+            **self._user,
         )
 
     def attend(self) -> None:

@@ -1,4 +1,4 @@
-"""The files of a node's two daemons, from the cluster's settings, the machine's own, and the node's file. Pure."""
+"""The files of a node's three daemons, from the cluster's settings, the machine's own, and the node's file. Pure."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ class Machine(NamedTuple):
     project_dir: str
     servers: tuple[str, ...]
 
+    @property
+    def streams(self) -> str:
+        """Return the folder of the process that parses streams (solo_streams.py)."""
+        return f"{self.run_dir}/agent-streams"
+
 
 def shard_of(node: str) -> str:
     """Return the shard of a node's own reconciler; its Lease is the node's (apiserver/node_access.py)."""
@@ -61,22 +66,37 @@ def inventory(machine: Machine) -> JsonObject:
 
 def gateway(machine: Machine, own: Mapping[str, Any]) -> JsonObject:
     """Return gateway.yml."""
-    place = f"{machine.address}:{own.get('stream_port', STREAM_PORT)}"
     return {
         **_common(machine),
         "socket": f"{machine.run_dir}/agent/gateway.sock",
         "run_dir": machine.run_dir,
         "streams": {
-            "listen": place,
-            "advertise": place,
+            "socket": f"{machine.streams}/gateway.sock",
+            "advertise": _stream_place(machine, own),
             "server_name": serving_name(machine.node),
-            **_serving(machine),
+            "client_ca": f"{machine.folder}/ca.crt",
         },
     }
 
 
+def streams(machine: Machine, own: Mapping[str, Any]) -> JsonObject:
+    """Return streams.yml."""
+    serving = f"{machine.streams}/serving.pem"
+    return {
+        "listen": _stream_place(machine, own),
+        "cert": serving,
+        "key": serving,
+        "client_ca": f"{machine.streams}/ca.crt",
+        "gateway_socket": f"{machine.streams}/gateway.sock",
+    }
+
+
+def _stream_place(machine: Machine, own: Mapping[str, Any]) -> str:
+    return f"{machine.address}:{own.get('stream_port', STREAM_PORT)}"
+
+
 def _serving(machine: Machine) -> JsonObject:
-    """Return with what the two daemons serve the API servers, and nobody else."""
+    """Return with what the reconciler serves the API servers, and nobody else."""
     own = f"{machine.folder}/serving.pem"
     return {"cert": own, "key": own, "client_ca": f"{machine.folder}/ca.crt"}
 

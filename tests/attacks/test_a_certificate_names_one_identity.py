@@ -29,8 +29,8 @@ from minik8s_modules.apiserver.gateways import TlsGateways
 from minik8s_modules.apiserver.settings import TlsFiles
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
-from minik8s_modules.gateway.streams.listener import StreamFiles, StreamServer
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
+from minik8s_modules.streams.listener import StreamFiles, StreamServer
 from tests.integration.control.conftest import until
 from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.pki import Authority, Certificate, subject_of, write_kubeconfig
@@ -315,7 +315,7 @@ class Peers(NamedTuple):
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
     authority = Authority(tmp_path_factory.mktemp("peers"), "cluster")
     own = authority.issue("own", "own")
-    streams = StreamServer("127.0.0.1", 0, StreamFiles(own.cert, own.key, authority.ca), lambda _node: None)
+    streams = StreamServer("127.0.0.1", 0, StreamFiles(own.cert, own.key, authority.ca), "/nowhere.sock")
     plans = PlanServer("127.0.0.1", 0, PlanFiles(own.cert, own.key, authority.ca), lambda _question: {"nodes": {}})
     streams.start()
     plans.start()

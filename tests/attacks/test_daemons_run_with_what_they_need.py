@@ -90,7 +90,16 @@ def folder() -> Iterator[Path]:
 
 
 def test_the_roles_declare_the_daemons_of_a_cluster():
-    control_plane = {"apiserver", "scheduler", "controllers", "certificates", "gateway", "reconciler", "etcd"}
+    control_plane = {
+        "apiserver",
+        "scheduler",
+        "controllers",
+        "certificates",
+        "gateway",
+        "streams",
+        "reconciler",
+        "etcd",
+    }
     assert {f"minik8s-{name}" for name in control_plane | {"dns", "nginx", "cadvisor", "dockerd"}} <= set(DAEMONS)
 
 

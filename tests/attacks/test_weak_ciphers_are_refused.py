@@ -22,9 +22,9 @@ import yaml
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.gateway.streams.listener import StreamFiles, StreamServer
 from minik8s_modules.module_utils.minik8s import nginx as nginx_files
 from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
+from minik8s_modules.streams.listener import StreamFiles, StreamServer
 from tests.integration.naming.conftest import nginx
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
@@ -65,7 +65,7 @@ class Client:
 @contextlib.contextmanager
 def streams(folder: Path, authority: Authority) -> Iterator[int]:
     made = authority.issue("gateway", "minik8s-gateway")
-    server = StreamServer("127.0.0.1", 0, StreamFiles(made.cert, made.key, authority.ca), lambda _node: None)
+    server = StreamServer("127.0.0.1", 0, StreamFiles(made.cert, made.key, authority.ca), "/nowhere.sock")
     server.start()
     yield server.port
     server.stop()

@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 WORKER = "worker1"
 # a Lease runs out after 12 s; the rest is etcd's election, ssh, a first pass, and a machine that is busy with others
 TAKEN_OVER_S = 300.0
-DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "reconciler")
+DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "streams", "reconciler")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.support.labcluster import LabCluster
 JsonObject = dict[str, Any]
 HERE, THERE = "control1", "worker1"
 IMAGE = "minik8s/busybox:1"
-OF_FAR = ["minik8s-gateway-far", "minik8s-reconciler-far"]
+OF_FAR = ["minik8s-gateway-far", "minik8s-streams-far", "minik8s-reconciler-far"]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_each_shard_runs_its_nodes_and_one_plan_shows_all(cluster: LabCluster) -
 
 
 def test_a_shard_whose_reconciler_is_gone_waits_and_the_other_goes_on(cluster: LabCluster) -> None:
-    cluster.on(HERE, ["systemctl", "stop", OF_FAR[1]])
+    cluster.on(HERE, ["systemctl", "stop", OF_FAR[-1]])
     try:
         cluster.apply(pod("waits", THERE), pod("runs", HERE))
         cluster.until(lambda: cluster.ready("runs"))
@@ -82,7 +82,7 @@ def test_a_shard_whose_reconciler_is_gone_waits_and_the_other_goes_on(cluster: L
             assert not cluster.ready("waits"), "somebody else serves the shard"
             time.sleep(0.5)
     finally:
-        cluster.on(HERE, ["systemctl", "start", OF_FAR[1]])
+        cluster.on(HERE, ["systemctl", "start", OF_FAR[-1]])
     cluster.until(lambda: cluster.ready("waits"))
 
 

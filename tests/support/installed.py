@@ -32,7 +32,7 @@ MINIK8S = "/opt/minik8s/venv/bin/minik8s"
 STORE = "/opt/minik8s/venv/bin/minik8s-store"
 STATE, RUN, NODE_CODE = Path("/var/lib/minik8s"), Path("/run/minik8s"), Path("/usr/lib/minik8s")
 IMAGE = "minik8s/busybox:1"
-DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "reconciler")
+DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "streams", "reconciler")
 ONCE = (*DAEMONS, "etcd", "apiserver worker", "play")
 POLL_S = 0.05
 

@@ -19,7 +19,7 @@ FDS_SLACK = 24  # pools of connections that fill once, to Docker and to the API
 # live things that come and go by design: the run's own files, the time stamp, ids of processes
 # and what a node keeps once it has had a Secret, a sub path, or a container to stop: its key, an empty tmpfs or folder
 PASSING = re.compile(
-    r"^/run/minik8s/(attended|daemons/|runner/|gateway|secrets(/\.\w+)?$|sub-paths$|stopping$)"
+    r"^/run/minik8s/(attended|daemons/|runner/|gateway|streams[^/]*\.sock$|secrets(/\.\w+)?$|sub-paths$|stopping$)"
     r"|/\.\.\d{4}_|/lock$|^/var/lib/minik8s/(node\.key|secrets\.sealed)$"
 )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from minik8s_modules.base.backoff import RECONNECT
 from minik8s_modules.base.errors import Minik8sError
+from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import Check, Result, counted, worth_telling
 from minik8s_modules.gateway.probing.prober import Prober, closed_quietly, has_prober
 from minik8s_modules.gateway.probing.running import Outcome, run_once
@@ -23,6 +24,8 @@ from minik8s_modules.gateway.streams.reaching import Door
 log = logging.getLogger(__name__)
 
 Told = Callable[[dict[str, Result]], None]
+# a hook that nobody could tell of is asked again
+_AGAIN_S = 1.0
 _NETWORK = frozenset({"http", "tcp", "grpc"})
 
 
@@ -39,8 +42,9 @@ def _is_light(check: Check) -> bool:
 class PodChecks:
     """Runs what is declared of one pod; ``tell`` gets all its results whenever one has changed."""
 
-    def __init__(self, door: Callable[[], Door | None], tell: Told) -> None:
+    def __init__(self, door: Callable[[], Door | None], tell: Told, answers: Answers) -> None:
         self._door = door
+        self._answers = answers
         self._tell = tell
         self._sandbox = ""
         self._checks: dict[str, Check] = {}
@@ -145,7 +149,7 @@ class PodChecks:
                 run.cancel()
             await asyncio.sleep(max(0.0, began + check.period_s - loop.time()))
 
-    async def _await_run(self, check: Check, run: asyncio.Task[Outcome]) -> None:
+    async def _await_run(self, check: Check, run: asyncio.Task[Outcome | None]) -> None:
         """Count a run's outcome; one that is late fails every period until it ends, for Docker cannot end it."""
         await asyncio.wait({run}, timeout=check.timeout_s)
         if run.done():
@@ -155,24 +159,32 @@ class PodChecks:
             self._count(check, Outcome(good=False, message=late))
             await asyncio.wait({run}, timeout=check.period_s)
 
-    def _count(self, check: Check, outcome: Outcome) -> None:
+    def _count(self, check: Check, outcome: Outcome | None) -> None:
+        if outcome is None:
+            return
         before = self._results[check.id]
         after = counted(check, before, good=outcome.good, message=outcome.message)
         self._results[check.id] = after
         if worth_telling(before, after, check):
             self._tell(self.results)
 
-    async def _run(self, check: Check) -> Outcome:
+    async def _run(self, check: Check) -> Outcome | None:
         door = self._door()
         if door is None:
             return Outcome(good=False, message="the node is not connected")
-        return await run_once(check, door)
+        return await run_once(check, door, self._answers)
+
+    async def _run_until_told(self, check: Check) -> Outcome:
+        """Run a hook, again if nobody could tell how it went."""
+        while (outcome := await self._run(check)) is None:
+            await asyncio.sleep(_AGAIN_S)
+        return outcome
 
     async def _once(self, name: str) -> None:
         """Run a hook; its timeout may be shortened while it runs, as a pod's grace may."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        run = asyncio.create_task(self._run(self._checks[name]._replace(timeout_s=float(1 << 20))))
+        run = asyncio.create_task(self._run_until_told(self._checks[name]._replace(timeout_s=float(1 << 20))))
         try:
             while not run.done():
                 left_s = began + self._checks[name].timeout_s - loop.time()

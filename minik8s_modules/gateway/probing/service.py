@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import Check, Result, results_of
 from minik8s_modules.gateway.probing.pod import PodChecks
 from minik8s_modules.gateway.streams.reaching import Doors
@@ -30,6 +32,7 @@ class Probing:
     def __init__(self, doors: Doors, publish: Publish) -> None:
         self._doors = doors
         self._publish = publish
+        self._answers = Answers()
         self._pods: dict[Key, PodChecks] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="probing", daemon=True)
@@ -65,6 +68,10 @@ class Probing:
         if self._thread.is_alive() and not self._ending.is_set():
             self._loop.call_soon_threadsafe(self._tell_all, publish)
 
+    def answered_over(self, connected: socket.socket) -> None:
+        """Have answers read by the process behind this connection from now on."""
+        self._do(self._use(connected))
+
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         if not self._thread.is_alive() or self._ending.is_set():
             work.close()  # what is asked before the beginning or after the end asks for nothing
@@ -89,9 +96,12 @@ class Probing:
         pod = self._pods.get(key)
         if pod is None:
             node = key[0]
-            pod = PodChecks(lambda: self._doors(node), lambda results: self._publish(checked(*key, results)))
+            pod = PodChecks(lambda: self._doors(node), self._teller(key), self._answers)
             self._pods[key] = pod
         await pod.declare(sandbox, checks)
+
+    def _teller(self, key: Key) -> Callable[[dict[str, Result]], None]:
+        return lambda results: self._publish(checked(*key, results))
 
     async def _forget(self, key: Key) -> None:
         pod = self._pods.pop(key, None)
@@ -106,8 +116,12 @@ class Probing:
         for key in [key for key, pod in self._pods.items() if key[0] == node and pod.sandbox == container]:
             await self._forget(key)
 
+    async def _use(self, connected: socket.socket) -> None:
+        self._answers.use(connected)
+
     async def _close(self) -> None:
         await self._keep(frozenset())
+        self._answers.close()
         self._loop.stop()
 
 

@@ -36,6 +36,17 @@ class Cause(NamedTuple):
         return self.word == "ok" or (self.word == "grpc" and self.number == 1)
 
 
+_WORDS = frozenset({"ok", "http", "grpc", "closed", "malformed", "errno", "timeout"})
+_LEAST, _MOST = -1, 4095
+_LONGEST_STREAK = 0x7FFFFFFF  # an int of C
+
+
+def cause_of(word: Any, number: Any) -> Cause:
+    """Return the cause that another program tells; ``malformed`` where it is none."""
+    known = word in _WORDS and type(number) is int and _LEAST <= number <= _MOST
+    return Cause(word, number) if known else Cause("malformed")
+
+
 def request_of(check: Check) -> bytes:
     """Return the bytes a network check sends after connecting."""
     if check.kind == "http":
@@ -173,8 +184,10 @@ def read_states(line: str, checks: dict[str, Check]) -> tuple[str, dict[str, Res
     for word in told:
         name, state, streak, cause, number = word.rsplit(":", _FIELDS - 1)
         if name in checks:
-            ended = Cause(cause, int(number))
+            ended = cause_of(cause, int(number))
             ran = int(streak)
+            if not 0 <= ran <= _LONGEST_STREAK:
+                raise ValueError(f"no streak: {streak[:80]}")
             good = ended.good()
             message = message_of(checks[name], ended) if ran and not good else ""
             found[name] = Result(_STATES[state], ran if good else -ran, message)

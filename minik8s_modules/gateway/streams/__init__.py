@@ -1,8 +1,6 @@
-"""Streams to containers: log, exec, attach, port-forward, for API servers over mutual TLS.
+"""What streams need of nodes: containers are found, Docker called, ports reached. What streams carry is not read here.
 
-One thread runs one asyncio loop for all streams (listener.py). An API server has decided who may do what; it sends one
-request a connection and then passes bytes both ways without looking at them, so what is spoken here is spoken with
-kubectl itself: WebSocket (websocket.py) or SPDY/3.1 (spdy.py), Docker's own on the other side (dockerd.py). Every write
-waits until its other end takes it, so a slow reader stops Docker, and nobody else: no stream holds more than some
-hundred kilobytes.
+``minik8s-streams`` (the room ``streams``) parses what API servers, kubectl and containers send, without any rights. It
+passes on the request that an API server has signed (handing.py, signatures.py); what is found for it (opening.py,
+forwarding.py) goes back as a file descriptor.
 """

@@ -1,27 +1,31 @@
 """The few calls on a node's Docker that streams need, in asyncio, one connection a call.
 
 Plain calls speak HTTP/1.0: the answer ends with the connection, and a log comes without a chunk head around every line.
-exec and attach upgrade the connection, which then carries the container's streams in both directions.
+exec and attach upgrade the connection, which then carries the container's streams in both directions. Behind either
+answer Docker reads no further request, so such a connection can be given away: it is that one stream and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.gateway.engine import API_VERSION
 from minik8s_modules.gateway.errors import DockerUnavailable
-from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, Connection
+from minik8s_modules.streams.connections import READ_BYTES, Connection, adopt
 
 JsonObject = dict[str, Any]
 Query = Mapping[str, str]
 TIMEOUT_S = 10.0
 _SWITCHING, _OK = 101, 200
 _ERROR = 300
+_HEAD_BYTES = 64 * 1024
+_PIECE_BYTES = 4096
 
 
 class DockerRefused(Minik8sError):
@@ -30,6 +34,13 @@ class DockerRefused(Minik8sError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Opened(NamedTuple):
+    """A connection to Docker behind the head of its answer, and what was read of the rest already."""
+
+    socket: socket.socket
+    came: bytes
 
 
 class Dockerd:
@@ -47,60 +58,79 @@ class Dockerd:
         """
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                connection = await self.stream(method, path, query, body)
+                opened = await self.stream(method, path, query, body)
                 try:
-                    data = await connection.reader.read()
+                    data = await _rest(opened)
                 finally:
-                    connection.close()
+                    opened.socket.close()
         except TimeoutError as error:
             raise DockerUnavailable(f"docker did not answer {method} {path} within {TIMEOUT_S:.0f} s") from error
         return json.loads(data) if data.strip() else None
 
-    async def stream(self, method: str, path: str, query: Query | None = None, body: Any = None) -> Connection:
+    async def stream(self, method: str, path: str, query: Query | None = None, body: Any = None) -> Opened:
         """Return the connection, placed at the answer's body, which lasts until its end."""
         return await self._open("1.0", method, path, query, body, "")
 
-    async def hijack(self, path: str, query: Query | None = None, body: Any = None) -> Connection:
+    async def upgraded(self, path: str, query: Query | None = None, body: Any = None) -> Opened:
         """Return the connection after its upgrade: raw bytes both ways."""
         return await self._open("1.1", "POST", path, query, body, "Connection: Upgrade\r\nUpgrade: tcp\r\n")
 
-    async def _open(
-        self, version: str, method: str, path: str, query: Query | None, body: Any, headers: str
-    ) -> Connection:
+    async def hijack(self, path: str, query: Query | None = None, body: Any = None) -> Connection:
+        """Return the same for use in this process."""
+        return await adopt(*await self.upgraded(path, query, body))
+
+    async def _open(self, version: str, method: str, path: str, query: Query | None, body: Any, headers: str) -> Opened:
         payload = json.dumps(body).encode() if body is not None else b""
         target = f"/v{API_VERSION}{path}" + (f"?{urlencode(query)}" if query else "")
         head = (
             f"{method} {target} HTTP/{version}\r\nHost: docker\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(payload)}\r\n{headers}\r\n"
         )
+        loop, connection = asyncio.get_running_loop(), socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
         try:
-            connection = Connection(*await asyncio.open_unix_connection(self._path, limit=BUFFER_BYTES))
+            await loop.sock_connect(connection, self._path)
         except OSError as error:
+            connection.close()
             raise DockerUnavailable(f"docker: {error}") from error
         try:
-            await connection.write(head.encode() + payload)
-            await _accept(connection)
+            await loop.sock_sendall(connection, head.encode() + payload)
+            return await _accepted(connection)
         except (OSError, EOFError, ValueError) as error:
             connection.close()
             raise DockerUnavailable(f"docker broke off {method} {path}: {error}") from error
         except BaseException:
             connection.close()
             raise
-        return connection
 
 
-async def _accept(connection: Connection) -> None:
+async def _accepted(connection: socket.socket) -> Opened:
     """Read the answer's head; raises DockerRefused for anything but success."""
-    head = await connection.reader.readuntil(b"\r\n\r\n")
+    loop, head, end = asyncio.get_running_loop(), b"", -1
+    while end < 0:
+        data = await loop.sock_recv(connection, _PIECE_BYTES)
+        head += data
+        if not data or len(head) > _HEAD_BYTES:
+            raise EOFError("the head of its answer has no end")
+        end = head.find(b"\r\n\r\n")
+    opened = Opened(connection, head[end + 4 :])
     status = int(head.split(b" ", 2)[1])
     if status < _ERROR:
-        return
-    data = await connection.reader.read(BUFFER_BYTES)
+        return opened
+    data = await _rest(opened)
     try:
         message = str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):
         message = data.decode("utf-8", "replace").strip() or f"status {status}"
     raise DockerRefused(status, message)
+
+
+async def _rest(opened: Opened) -> bytes:
+    """Return what comes until the connection's end."""
+    pieces = [opened.came]
+    while data := await asyncio.get_running_loop().sock_recv(opened.socket, READ_BYTES):
+        pieces.append(data)
+    return b"".join(pieces)
 
 
 async def find(docker: Dockerd, labels: Sequence[str]) -> list[JsonObject]:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused, find
-from minik8s_modules.gateway.streams.requests import StreamRequest
 from minik8s_modules.module_utils.minik8s import labels
 from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
+from minik8s_modules.streams.requests import StreamRequest
 
 _NOT_FOUND = 404
 
@@ -95,6 +95,8 @@ def _attempt(entry: dict[str, Any]) -> int:
 
 
 async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str) -> Found | None:
+    if not container_id.isalnum():  # it stands in a path
+        return None
     try:
         inspect = await docker.call("GET", f"/containers/{container_id}/json")
     except DockerRefused as error:

@@ -1,215 +1,77 @@
-"""port-forward: each connection the client opens becomes one to the pod's address, from its node.
+"""port-forward: connections to any port of one pod, each handed over on a channel of its own.
 
-kubectl opens two SPDY streams a connection (``streamtype`` data and error, paired by ``requestid``), on SPDY itself or
-inside the messages of a WebSocket (``SPDY/3.1+portforward.k8s.io``). Python's client names its ports in the request and
-uses two channels of a WebSocket a port (``v4.channel.k8s.io``), each beginning with the port's number.
-Source: kubelet ``pkg/kubelet/cri/streaming/portforward``, KEP-4006.
+While one connection is being made others go on, and its end is the end of what made it (``ssh -W``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import struct
-from typing import NamedTuple, Protocol
+from typing import Any
 
-from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.gateway.streams import finding, websocket
-from minik8s_modules.gateway.streams.connections import Bytes, Connection
-from minik8s_modules.gateway.streams.consoles import V4, accept_spdy
+from minik8s_modules.api.errors import ServiceUnavailable
+from minik8s_modules.gateway.streams import finding
+from minik8s_modules.gateway.streams.conversing import converse
 from minik8s_modules.gateway.streams.dockerd import Dockerd
-from minik8s_modules.gateway.streams.inbox import Inbox
-from minik8s_modules.gateway.streams.reaching import CONNECT_S, Door, Reached, reach
-from minik8s_modules.gateway.streams.requests import StreamRequest
-from minik8s_modules.gateway.streams.spdy import SpdyError, SpdySession, SpdyStream
-from minik8s_modules.gateway.streams.websocket import WebSocket
+from minik8s_modules.gateway.streams.opening import Given, Opening, numbers
+from minik8s_modules.gateway.streams.reaching import Door, Reached, reach, words
+from minik8s_modules.streams import passing
+from minik8s_modules.streams.requests import StreamRequest
 
-PROTOCOL = "portforward.k8s.io"
-# what the client still sends once the pod has ended its side (containerd waits as long)
-LAST_WORDS_S = 1.0
-TUNNELLED = f"SPDY/3.1+{PROTOCOL}"
-
-
-class Pipe(Protocol):
-    """One of the client's streams."""
-
-    async def read(self) -> bytes:
-        """Return what has come, b"" at the end."""
-
-    async def write(self, data: bytes) -> None:
-        """Write all; OSError when the client is gone."""
-
-    async def finish(self) -> None:
-        """Say that nothing more will be written."""
+JsonObject = dict[str, Any]
+_LARGEST_PORT = 65535
+# ssh ends with the connection it carried; its words are there by then
+_WORDS_S = 1.0
 
 
-class Pod(NamedTuple):
-    """Where connections go."""
+class Forwarding:
+    """The connections of one port-forward."""
 
-    name: str
-    address: str
-    door: Door
+    def __init__(self, door: Door, address: str) -> None:
+        self._door = door
+        self._address = address
+        self._running: set[asyncio.Task[None]] = set()
 
+    @classmethod
+    async def of(cls, docker: Dockerd, request: StreamRequest, door: Door) -> Opening:
+        """Find the pod; ``connect`` makes connections to it. Raises StatusError, as Dockerd."""
+        made = cls(door, await finding.address(docker, request))
+        return Opening(Given({}), {"connect": made.connect}, made.close)
 
-async def serve(client: Connection, docker: Dockerd, request: StreamRequest, door: Door) -> None:
-    """Forward until the client is gone. Raises StatusError before the upgrade was answered."""
-    pod = Pod(request.pod, await finding.address(docker, request), door)
-    upgrade, offered = request.headers.get("upgrade", "").lower(), websocket.offered(request)
-    if upgrade == "spdy/3.1":
-        await accept_spdy(client, request, PROTOCOL)
-        await _serve_spdy(client, pod)
-    elif upgrade == "websocket" and TUNNELLED in offered:
-        await _serve_spdy(await websocket.accept(client, request, TUNNELLED), pod)
-    elif upgrade == "websocket" and V4 in offered:
-        ports = [int(port) for port in request.options.get("ports", [])]
-        if not ports:
-            raise BadRequest("query parameter 'ports' must name the ports to forward")
-        await _serve_channels(await websocket.accept(client, request, V4), pod, ports)
-    else:
-        raise BadRequest(f"unable to upgrade: WebSocket with {TUNNELLED} or {V4}, and SPDY/3.1, are spoken here")
+    async def connect(self, message: JsonObject) -> Given:
+        """Hand over the channel on which the connection will come."""
+        (port,) = numbers(message, port=_LARGEST_PORT)
+        ours, theirs = passing.pair()
+        task = asyncio.create_task(self._carry(passing.Channel(ours), port))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return Given({}, [theirs])
 
-
-async def _serve_spdy(peer: Bytes, pod: Pod) -> None:
-    session = SpdySession(peer)
-    waiting: dict[str, SpdyStream] = {}
-    running: set[asyncio.Task[None]] = set()
-    reading = asyncio.create_task(session.run())
-    try:
-        async for stream in session.streams():
-            other = waiting.pop(stream.headers.get("requestid", ""), None)
-            if other is None:
-                waiting[stream.headers.get("requestid", "")] = stream
-                continue
-            pair = {each.headers.get("streamtype", ""): each for each in (stream, other)}
-            task = asyncio.create_task(_forward_pair(session, pair, pod))
-            running.add(task)
-            task.add_done_callback(running.discard)
-    finally:
-        for task in (reading, *running):
+    async def close(self) -> None:
+        """End all."""
+        for task in self._running:
             task.cancel()
-        ended = await asyncio.gather(reading, *running, return_exceptions=True)
-    if isinstance(ended[0], SpdyError):
-        raise ConnectionAbortedError(str(ended[0])) from ended[0]
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _carry(self, channel: passing.Channel, port: int) -> None:
+        await converse(channel, lambda: _opened(self._door, self._address, port))
 
 
-async def _forward_pair(session: SpdySession, pair: dict[str, SpdyStream], pod: Pod) -> None:
-    data, errors = pair.get("data"), pair.get("error")
+async def _opened(door: Door, address: str, port: int) -> Opening:
     try:
-        if data is not None and errors is not None:
-            await _forward(data, errors, pod, int(data.headers.get("port", "0")))
-    except (OSError, ValueError):
-        return  # the client is gone, or has reset the stream
-    finally:
-        for stream in pair.values():
-            session.forget(stream)
-
-
-async def _serve_channels(socket: WebSocket, pod: Pod, ports: list[int]) -> None:
-    data = [_Channel(socket, 2 * index, port) for index, port in enumerate(ports)]
-    errors = [_Channel(socket, 2 * index + 1, port) for index, port in enumerate(ports)]
-    for channel in (*data, *errors):
-        await channel.begin()
-    forwards = [
-        asyncio.create_task(_forward(out, told, pod, port)) for out, told, port in zip(data, errors, ports, strict=True)
-    ]
-    reading = asyncio.create_task(_distribute(socket, data))
-    try:
-        await asyncio.wait(forwards)
-        await socket.finish()
-    finally:
-        for task in (reading, *forwards):
-            task.cancel()
-        await asyncio.gather(reading, *forwards, return_exceptions=True)
-
-
-async def _distribute(socket: WebSocket, channels: list[_Channel]) -> None:
-    while (message := await socket.receive()) is not None:
-        number = message[0] if message else 1
-        if number % 2 == 0 and number // 2 < len(channels):
-            await channels[number // 2].inbox.put(message[1:])
-    for channel in channels:
-        channel.inbox.end()
-
-
-class _Channel:
-    """One channel of a WebSocket as a pipe; it cannot say its end."""
-
-    def __init__(self, socket: WebSocket, number: int, port: int) -> None:
-        self._socket = socket
-        self._mark = bytes([number])
-        self._port = port
-        self.inbox = Inbox()
-
-    async def begin(self) -> None:
-        await self._socket.write(self._mark + struct.pack("<H", self._port))
-
-    async def read(self) -> bytes:
-        return await self.inbox.take()
-
-    async def write(self, data: bytes) -> None:
-        await self._socket.write(self._mark + data)
-
-    async def finish(self) -> None:
-        return
-
-
-async def _forward(data: Pipe, errors: Pipe, pod: Pod, port: int) -> None:
-    """Carry one connection to its end; what goes wrong at the pod is told on ``errors``."""
-    try:
-        reached = await reach(pod.door, pod.address, port)
+        reached = await reach(door, address, port)
     except OSError as error:
-        await _tell(data, errors, pod, port, _words(error))
-        return
-    up = asyncio.create_task(_copy_up(data, reached))
-    down = asyncio.create_task(_copy_down(reached, data))
-    try:
-        await down
-        if failure := await _failure(reached):
-            await _tell(data, errors, pod, port, failure)
-            return
-        await errors.finish()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await up
-    finally:
-        reached.close()
-        for task in (up, down):
-            task.cancel()
-        await asyncio.gather(up, down, return_exceptions=True)
+        raise ServiceUnavailable(words(error)) from error
+
+    async def failure(message: JsonObject) -> Given:
+        numbers(message)
+        return Given({"words": await _failure(reached)})
+
+    return Opening(Given({}, reached.ends), {"failure": failure}, reached.close)
 
 
 async def _failure(reached: Reached) -> str:
-    """Return why the connection was never made; asked once what came from it has ended."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(_WORDS_S):
             return await reached.failure()
     return ""
-
-
-def _words(error: OSError) -> str:
-    if isinstance(error, TimeoutError) and not error.errno:
-        return f"no connection within {CONNECT_S:.0f} s"
-    return os.strerror(error.errno).lower() if error.errno else str(error)
-
-
-async def _tell(data: Pipe, errors: Pipe, pod: Pod, port: int, why: str) -> None:
-    told = f"error forwarding port {port} to pod {pod.name}: {why}"
-    await errors.write(told.encode())
-    await errors.finish()
-    await data.finish()
-
-
-async def _copy_up(data: Pipe, reached: Reached) -> None:
-    try:
-        while piece := await data.read():
-            await reached.write(piece)
-        reached.end_writing()
-    except OSError:
-        return  # the pod reads no more; what it still says goes on
-
-
-async def _copy_down(reached: Reached, data: Pipe) -> None:
-    while piece := await reached.read():
-        await data.write(piece)
-    await data.finish()

@@ -1,15 +1,21 @@
-"""A TCP connection to an address as the node sees it: directly from this machine, or through the node's ssh master."""
+"""A TCP connection to an address as the node sees it: directly from this machine, or through the node's ssh master.
+
+What is made here is given away as file descriptors; the gateway reads nothing that comes from a container.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, READ_BYTES, Connection
-
 CONNECT_S = 10.0
+_WORDS_BYTES = 64 * 1024
+# kill -9 of the gateway ends its ssh too, which else waits for the pod's end (util-linux, essential in Debian)
+_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 class Door(NamedTuple):
@@ -27,72 +33,55 @@ Doors = Callable[[str], Door | None]
 
 
 class Reached(Protocol):
-    """A connection to a port of a pod."""
+    """A connection to a port of a pod; its maker keeps it open until ``close``."""
 
-    async def read(self) -> bytes:
-        """Return what has come, b"" at the end."""
-
-    async def write(self, data: bytes) -> None:
-        """Write all and wait until it is taken; OSError when the other side is gone."""
-
-    def end_writing(self) -> None:
-        """Say that nothing more will be written."""
-
-    def close(self) -> None:
-        """End it."""
+    @property
+    def ends(self) -> list[socket.socket]:
+        """Return what to give away: one socket, or one to read and one to write."""
 
     async def failure(self) -> str:
         """Return why it could not be made, "" when it could; meant to be asked after its end."""
+
+    async def close(self) -> None:
+        """End what this end holds of it."""
 
 
 class Direct:
     """A socket of this machine's own."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.read = connection.read
-        self.write = connection.write
-        self.end_writing = connection.end_writing
-        self.close = connection.abort
+    def __init__(self, connected: socket.socket) -> None:
+        self.ends = [connected]
 
     async def failure(self) -> str:
         """Return "": it was made."""
         return ""
 
+    async def close(self) -> None:
+        """Close our end; who was given it holds another."""
+        self.ends[0].close()
+
 
 class ThroughSsh:
-    """The stdin and stdout of ``ssh -W``."""
+    """The stdout and stdin of ``ssh -W``."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, ends: list[socket.socket]) -> None:
         self._process = process
-
-    async def read(self) -> bytes:
-        """Return what has come, b"" at the end."""
-        return await self._process.stdout.read(READ_BYTES) if self._process.stdout else b""
-
-    async def write(self, data: bytes) -> None:
-        """Write all and wait until it is taken; OSError when the other side is gone."""
-        if self._process.stdin is None:
-            raise ConnectionResetError("ssh has no stdin")
-        self._process.stdin.write(data)
-        await self._process.stdin.drain()
-
-    def end_writing(self) -> None:
-        """Say that nothing more will be written."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def close(self) -> None:
-        """End ssh."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self.ends = ends
 
     async def failure(self) -> str:
         """Return ssh's words when it failed."""
         if not await self._process.wait() or self._process.stderr is None:
             return ""
-        told = (await self._process.stderr.read(READ_BYTES)).decode("utf-8", "replace").strip()
+        told = (await self._process.stderr.read(_WORDS_BYTES)).decode("utf-8", "replace").strip()
         return told.splitlines()[0] if told else ""
+
+    async def close(self) -> None:
+        """End ssh."""
+        for end in self.ends:
+            end.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
 
 
 async def reach(door: Door, host: str, port: int) -> Reached:
@@ -102,10 +91,48 @@ async def reach(door: Door, host: str, port: int) -> Reached:
     """
     if door.reach is None:
         async with asyncio.timeout(CONNECT_S):
-            return Direct(Connection(*await asyncio.open_connection(host, port, limit=BUFFER_BYTES)))
-    pipe = asyncio.subprocess.PIPE
-    return ThroughSsh(
-        await asyncio.create_subprocess_exec(
-            *door.reach(host, port), stdin=pipe, stdout=pipe, stderr=pipe, limit=BUFFER_BYTES, start_new_session=True
+            return Direct(await _connected(host, port))
+    (ours_in, its_in), (ours_out, its_out) = socket.socketpair(), socket.socketpair()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_WITH_PARENT,
+            *door.reach(host, port),
+            stdin=its_in.fileno(),
+            stdout=its_out.fileno(),
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
-    )
+    except BaseException:
+        ours_in.close()
+        ours_out.close()
+        raise
+    finally:
+        its_in.close()
+        its_out.close()
+    return ThroughSsh(process, [ours_out, ours_in])
+
+
+def words(error: OSError) -> str:
+    """Return why a connection was not made."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return f"no connection within {CONNECT_S:.0f} s"
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Return a connection to the first of the host's addresses that takes one; OSError of the last."""
+    loop, last = asyncio.get_running_loop(), OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        try:
+            await loop.sock_connect(made, address)
+        except OSError as error:
+            made.close()
+            last = error
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise last

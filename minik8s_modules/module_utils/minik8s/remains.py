@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .mounts import parse_mountinfo, under
 from .pod_cgroup import left_over
 
-USERS = ("minik8s", "minik8s-node", "minik8s-etcd")
+USERS = ("minik8s", "minik8s-node", "minik8s-etcd", "minik8s-streams")
 # the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
 _ORDER = ("process", "container", "cgroup", "image", "link", "table", "rule", "mount")

@@ -18,6 +18,7 @@ import pytest
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.streams.conftest import Streaming
+from tests.support.signed import signature_headers
 
 MIRROR = "kubernetes.io/config.mirror"
 SECRET = "only-the-victim-knows"
@@ -99,5 +100,7 @@ def _asked(streaming: Streaming, uid: str, what: str, options: dict[str, str]) -
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
     if what == "portforward":
         upgrade["X-Stream-Protocol-Version"] = "portforward.k8s.io"
-    connection.request("GET" if what == "log" else "POST", path, headers={} if what == "log" else upgrade)
+    method = "GET" if what == "log" else "POST"
+    headers = signature_headers(f"{method} {path} HTTP/1.1", own)
+    connection.request(method, path, headers={**headers, **({} if what == "log" else upgrade)})
     return connection.getresponse()

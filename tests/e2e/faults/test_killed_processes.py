@@ -23,6 +23,7 @@ PARTS = (
     "play worker",
     "warm interpreter",
     "gateway",
+    "streams",
 )
 PASSING = {"play worker", "warm interpreter"}  # there only while an item runs, or 30 s after it
 CONVERGES_S = 30.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -116,6 +117,7 @@ class Cluster:
         key = self.folder / "hmac.key"
         key.write_text("5ecret" * 8)
         socket = self.folder / "gw.sock"
+        port = free_port()
         return {
             "scheduler": {},
             "controllers": {},
@@ -124,11 +126,18 @@ class Cluster:
                 "socket": str(socket),
                 "run_dir": str(self.folder / "gw"),
                 "streams": {
-                    "listen": f"127.0.0.1:{free_port()}",
-                    "cert": str(self.stream_serving.cert),
-                    "key": str(self.stream_serving.key),
+                    "socket": str(self.folder / "streams.sock"),
+                    "user": pwd.getpwuid(os.geteuid()).pw_name,
+                    "advertise": f"127.0.0.1:{port}",
                     "client_ca": str(self.plan_ca),
                 },
+            },
+            "streams": {
+                "listen": f"127.0.0.1:{port}",
+                "cert": str(self.stream_serving.cert),
+                "key": str(self.stream_serving.key),
+                "client_ca": str(self.plan_ca),
+                "gateway_socket": str(self.folder / "streams.sock"),
             },
             "reconcile": {
                 "inventory": str(inventory),
@@ -150,11 +159,12 @@ class Cluster:
         }
 
     def _daemon(self, room: str, config: JsonObject) -> Daemon:
-        authority = self.server.authority
-        certificate = self.server.identity(IDENTITIES[room])
-        kubeconfig = write_kubeconfig(self.folder / f"{room}.kubeconfig", self.server.url, authority.ca, certificate)
         path = self.folder / f"{room}.yml"
-        path.write_text(yaml.safe_dump({"kubeconfig": str(kubeconfig), **config}))
+        if room in IDENTITIES:
+            ca, certificate = self.server.authority.ca, self.server.identity(IDENTITIES[room])
+            kubeconfig = write_kubeconfig(self.folder / f"{room}.kubeconfig", self.server.url, ca, certificate)
+            config = {"kubeconfig": str(kubeconfig), **config}
+        path.write_text(yaml.safe_dump(config))
         environment = {**os.environ, "MINIK8S_WARM_DIRECTORY": str(self.folder / "w"), "MINIK8S_WARM_IDLE_S": "5"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         return Daemon(room, path, environment)

@@ -122,6 +122,8 @@ class SoloNode:
 
     def __init__(self, plane: ControlPlane, folder: Path, disk: str) -> None:
         folder.mkdir()
+        for each in (folder, plane.folder):
+            each.chmod(0o711)  # the process of streams is another user's
         self.plane, self.folder = plane, folder
         self.machine = TestNode(folder)
         self.name = self.machine.name

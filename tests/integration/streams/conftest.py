@@ -1,4 +1,4 @@
-"""A real API server, gateway and dockerd, with pods made by the node's modules: what kubectl streams through.
+"""A real API server, gateway, process of streams and dockerd, with pods made by the node's modules: kubectl's streams.
 
 No scheduler and no reconciler: a test makes the pod object, the containers, and the status that says so.
 """
@@ -6,6 +6,7 @@ No scheduler and no reconciler: a test makes the pod object, the containers, and
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -31,6 +32,8 @@ from tests.support.pki import Authority, write_kubeconfig
 
 ROOT = Path(__file__).resolve().parents[3]
 JsonObject = dict[str, Any]
+# nobody, if we may be anybody
+PARSER = 65534 if os.geteuid() == 0 else os.geteuid()
 
 
 class Streaming:
@@ -38,6 +41,7 @@ class Streaming:
 
     def __init__(self, folder: Path, **variables: Any) -> None:
         self.folder = folder
+        folder.chmod(0o711)
         self.node = TestNode(folder)
         self.etcd = EtcdServer(folder / "etcd").start()
         authority = Authority(folder / "streams", "streams")
@@ -50,6 +54,7 @@ class Streaming:
         self._config = self._write_config(variables)
         self.log = folder / "gateway.log"
         self.gateway: subprocess.Popen[bytes] | None = None
+        self.parser: subprocess.Popen[bytes] | None = None
         self._sandboxes: JsonObject = {}
         self._containers: JsonObject = {}
         self._number = 10
@@ -70,22 +75,41 @@ class Streaming:
             "socket": str(self.folder / "gw.sock"),
             "run_dir": str(self.folder / "gw"),
             "streams": {
-                "listen": f"127.0.0.1:{self.port}",
+                "socket": str(self.folder / "streams.sock"),
+                "user": pwd.getpwuid(PARSER).pw_name,
                 "advertise": f"127.0.0.1:{self.port}",
-                "cert": str(serving.cert),
-                "key": str(serving.key),
                 "client_ca": str(self.authority.ca),
             },
         }
         path.write_text(yaml.safe_dump(document))
+        of_streams = {
+            "listen": f"127.0.0.1:{self.port}",
+            "cert": str(serving.cert),
+            "key": str(serving.key),
+            "client_ca": str(self.authority.ca),
+            "gateway_socket": str(self.folder / "streams.sock"),
+        }
+        path.with_name("streams.yml").write_text(yaml.safe_dump(of_streams))
+        serving.key.parent.chmod(0o711)
+        os.chown(serving.key, PARSER, -1)
         return path
 
     def start_gateway(self) -> None:
-        """Start the gateway and wait until the node's Lease names it."""
-        argv = [sys.executable, "-m", "minik8s_modules.gateway.main", "--config", str(self._config)]
-        with self.log.open("ab") as log:
-            self.gateway = subprocess.Popen(argv, stdout=log, stderr=log, cwd=ROOT)
+        """Start the gateway, and its process of streams if there is none, and wait until the node's Lease names it."""
+        self.gateway = self._daemon("gateway", self._config)
+        if self.parser is None or self.parser.poll() is not None:
+            self.start_parser()
         self.until(self._announced)
+
+    def start_parser(self) -> None:
+        """Start the process that parses streams, as a user without rights where we may choose."""
+        user: JsonObject = {"user": PARSER, "group": PARSER, "extra_groups": []} if os.geteuid() != PARSER else {}
+        self.parser = self._daemon("streams", self._config.with_name("streams.yml"), **user)
+
+    def _daemon(self, room: str, config: Path, **user: Any) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", f"minik8s_modules.{room}.main", "--config", str(config)]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(argv, stdout=log, stderr=log, cwd=ROOT, **user)
 
     def _announced(self) -> bool:
         try:
@@ -93,7 +117,12 @@ class Streaming:
         except NotFound:
             return False
         endpoint = lease["metadata"].get("annotations", {}).get(STREAM_ENDPOINT)
-        return endpoint == f"https://127.0.0.1:{self.port}" and self.admin_reaches()
+        return endpoint == f"https://127.0.0.1:{self.port}" and self.admin_reaches() and self.hands_over()
+
+    def hands_over(self) -> bool:
+        """Return whether the gateway answers the process of streams."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            return probe.connect_ex(str(self.folder / "streams.sock")) == 0
 
     def admin_reaches(self) -> bool:
         """Return whether the gateway's listener answers."""
@@ -106,11 +135,18 @@ class Streaming:
         self.gateway.kill()
         self.gateway.wait(10)
 
+    def kill_parser(self) -> None:
+        """Kill the process that parses streams at once."""
+        assert self.parser is not None
+        self.parser.kill()
+        self.parser.wait(10)
+
     def close(self) -> None:
         """End everything and remove what is left."""
-        if self.gateway is not None and self.gateway.poll() is None:
-            self.gateway.send_signal(signal.SIGTERM)
-            self.gateway.wait(15)
+        for daemon in (self.gateway, self.parser):
+            if daemon is not None and daemon.poll() is None:
+                daemon.send_signal(signal.SIGTERM)
+                daemon.wait(15)
         self.admin.close()
         self.server.stop()
         self.etcd.stop()

@@ -24,8 +24,16 @@ def worker(streaming: Streaming) -> int:
     return psutil.Process(streaming.server.pid).children()[0].pid
 
 
-def sockets(pid: int) -> int:
-    return len(psutil.Process(pid).net_connections())
+def open_files(streaming: Streaming) -> tuple[int, int]:
+    """Return the numbers of open files of the process of streams, and of the gateway."""
+    assert streaming.parser is not None
+    assert streaming.gateway is not None
+    return psutil.Process(streaming.parser.pid).num_fds(), psutil.Process(streaming.gateway.pid).num_fds()
+
+
+def settled(streaming: Streaming, before: tuple[int, int]) -> bool:
+    parser, gateway = open_files(streaming)
+    return parser <= before[0] and gateway <= before[1]
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +43,23 @@ def shell(streaming: Streaming) -> str:
 
 
 def test_a_reader_that_does_not_read_stops_its_own_stream_only(streaming: Streaming, shell: str) -> None:
-    assert streaming.gateway is not None
+    assert streaming.parser is not None
     slow = [streaming.popen("exec", shell, "--", "sh", "-c", ENDLESS) for _ in range(3)]
     try:
         for process in slow:
             assert process.stdout is not None
             assert os.read(process.stdout.fileno(), 10)
         time.sleep(2)
-        before = memory_mib(streaming.gateway.pid), memory_mib(worker(streaming))
+        before = memory_mib(streaming.parser.pid), memory_mib(worker(streaming))
         began = time.monotonic()
         assert streaming.kubectl("exec", shell, "--", "echo", "quick").stdout == "quick\n"
         assert time.monotonic() - began < 5
         time.sleep(2)
-        after = memory_mib(streaming.gateway.pid), memory_mib(worker(streaming))
+        after = memory_mib(streaming.parser.pid), memory_mib(worker(streaming))
         assert after[0] - before[0] < 8
         assert after[1] - before[1] < 8
         # the processes stand still in write(2): nobody reads
-        assert psutil.Process(streaming.gateway.pid).cpu_percent(interval=1.0) < 20
+        assert psutil.Process(streaming.parser.pid).cpu_percent(interval=1.0) < 20
     finally:
         for process in slow:
             process.kill()
@@ -59,7 +67,7 @@ def test_a_reader_that_does_not_read_stops_its_own_stream_only(streaming: Stream
 
 
 def test_fifty_streams_at_once(streaming: Streaming, shell: str) -> None:
-    assert streaming.gateway is not None
+    assert streaming.parser is not None
     processes = [streaming.popen("exec", "-i", shell, "--", "cat") for _ in range(50)]
     try:
         for number, process in enumerate(processes):
@@ -69,7 +77,7 @@ def test_fifty_streams_at_once(streaming: Streaming, shell: str) -> None:
         for number, process in enumerate(processes):
             assert process.stdout is not None
             assert process.stdout.readline() == b"stream %d\n" % number
-        assert psutil.Process(streaming.gateway.pid).num_threads() < 20
+        assert psutil.Process(streaming.parser.pid).num_threads() < 20
         assert streaming.server.request("GET", "/metrics").body.count(b"apiserver_streams 50") == 1
     finally:
         for process in processes:
@@ -97,9 +105,8 @@ def test_streams_end_with_their_pod(streaming: Streaming) -> None:
 
 
 def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str) -> None:
-    assert streaming.gateway is not None
     streaming.pod("noisy", ENDLESS + " & sleep 3600")
-    open_before = streaming.until(lambda: sockets(streaming.gateway.pid) if streaming.gateway else 0)
+    open_before = open_files(streaming)
     clients = [streaming.popen("logs", "-f", "noisy") for _ in range(3)]
     clients += [streaming.popen("exec", "-i", shell, "--", "cat") for _ in range(3)]
     streaming.until(lambda: b"apiserver_streams 6" in streaming.server.request("GET", "/metrics").body)
@@ -107,11 +114,12 @@ def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str
         process.kill()
         process.communicate()
     streaming.until(lambda: b"apiserver_streams 0\n" in streaming.server.request("GET", "/metrics").body)
-    gateway = streaming.gateway.pid
-    streaming.until(lambda: sockets(gateway) <= open_before)
+    streaming.until(lambda: settled(streaming, open_before))
 
 
 def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
+    assert streaming.parser is not None
+    parser, open_before = streaming.parser.pid, open_files(streaming)[0]
     following = streaming.popen("logs", "-f", shell)
     running = streaming.popen("exec", shell, "--", "sh", "-c", "echo on; sleep 1000")
     assert running.stdout is not None
@@ -125,10 +133,36 @@ def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
         assert following.communicate()[1].decode().strip() == "error: unexpected EOF"
         done = streaming.kubectl("logs", shell, check=False)
         assert done.returncode == 1
-        assert f"error dialing backend: gateway https://127.0.0.1:{streaming.port} cannot be reached" in done.stderr
+        assert "the gateway does not answer" in done.stderr
     finally:
         streaming.start_gateway()
     assert streaming.kubectl("exec", shell, "--", "echo", "again").stdout == "again\n"
+    streaming.until(lambda: psutil.Process(parser).num_fds() <= open_before)
+
+
+def test_a_dead_process_of_streams_is_told(streaming: Streaming, shell: str) -> None:
+    assert streaming.kubectl("exec", shell, "--", "echo", "on").stdout == "on\n"
+    open_before = open_files(streaming)[1]
+    following = streaming.popen("logs", "-f", shell)
+    running = streaming.popen("exec", "-i", shell, "--", "sh", "-c", "echo on; cat; touch /tmp/ended")
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"on\n"
+    streaming.until(lambda: b"apiserver_streams 2" in streaming.server.request("GET", "/metrics").body)
+    streaming.kill_parser()
+    try:
+        assert running.wait(10) != 0
+        assert following.wait(10) != 0
+        assert running.communicate()[1].decode().strip().endswith("unexpected EOF")
+        assert following.communicate()[1].decode().strip() == "error: unexpected EOF"
+        done = streaming.kubectl("logs", shell, check=False)
+        assert done.returncode == 1
+        assert f"error dialing backend: gateway https://127.0.0.1:{streaming.port} cannot be reached" in done.stderr
+    finally:
+        streaming.start_parser()
+        streaming.until(streaming.admin_reaches)
+    # the command's stdin has ended with the process that held it
+    streaming.until(lambda: streaming.kubectl("exec", shell, "--", "ls", "/tmp/ended", check=False).returncode == 0)
+    streaming.until(lambda: open_files(streaming)[1] <= open_before)
 
 
 def test_nobody_but_the_api_server_is_served(streaming: Streaming) -> None:
@@ -139,7 +173,7 @@ def test_nobody_but_the_api_server_is_served(streaming: Streaming) -> None:
     context.load_cert_chain(other.cert, other.key)
     status, told = ask(streaming, context)
     assert status == 403
-    assert b"streams are for system:minik8s:apiserver, not for system:minik8s:reconciler" in told
+    assert b"it names system:minik8s:reconciler" in told
 
 
 def ask(streaming: Streaming, context: ssl.SSLContext) -> tuple[int, bytes]:

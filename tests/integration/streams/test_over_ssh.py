@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import socket
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from minik8s_modules.api.kinds import NODE
@@ -78,3 +80,40 @@ def test_figures_of_the_machine(streaming: Streaming) -> None:
     # /proc and the file system of Docker's directory, read through the sftp channel
     assert 0 < stats["machine"]["memory_available_bytes"] < stats["machine"]["memory_bytes"]
     assert 0 < stats["machine"]["disk"]["available_bytes"] < stats["machine"]["disk"]["capacity_bytes"]
+
+
+def ways(streaming: Streaming) -> list[psutil.Process]:
+    """Return the processes that carry connections to ports, of this gateway or a dead one."""
+    control = str(streaming.folder / "gw")
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if "-W" in words and any(control in word for word in words):
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("victim", ["gateway", "parser", "client"])
+def test_whoever_is_killed_no_ssh_is_left(streaming: Streaming, victim: str) -> None:
+    made = streaming.pod(f"held-{victim}", "sleep 3600")
+    with (
+        servers(streaming, made),
+        forwarded(streaming, f"held-{victim}", {}, 7000) as (echo,),
+        socket.create_connection(("127.0.0.1", echo), 20) as held,
+    ):
+        held.sendall(b"held")  # the server answers at the end of what it gets
+        streaming.until(lambda: len(ways(streaming)) == 1)
+        if victim == "gateway":
+            streaming.kill_gateway()
+        elif victim == "parser":
+            streaming.kill_parser()
+        else:
+            held.close()
+        streaming.until(lambda: not ways(streaming))
+    if victim == "gateway":
+        streaming.start_gateway()
+    elif victim == "parser":
+        streaming.start_parser()
+        streaming.until(streaming.admin_reaches)
+    assert streaming.kubectl("exec", f"held-{victim}", "--", "echo", "again").stdout == "again\n"

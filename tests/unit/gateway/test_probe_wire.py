@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from minik8s_modules.gateway.messages import BadMessage, Probe
@@ -77,6 +78,24 @@ def test_a_table_is_lines_and_its_states_read_back():
     assert found == {check.id: Result("failure", -2, "HTTP probe failed with statuscode: 500")}
     with pytest.raises(ValueError, match="no state"):
         read_states("hello there 1", {})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "f:1:errno:9999999999999999999999", "f:1:http:-7", "f:99999999999999999999:http:500", "f:-1:http:500",
+        "f:1:root:0", "z:1:http:500", "f:1:http:" + "9" * 5000, "f:x:http:500", "f:1:http", "::::",
+    ],
+)  # fmt: skip
+def test_whatever_a_pause_container_says_is_a_result_or_no_line(told: str):
+    """A pod that shares its process namespace can write in the program's name."""
+    check = parse(http_check("c/readiness", "10.0.0.1", 80))
+    try:
+        _, found = read_states(f"! 7 c/readiness:{told}", {check.id: check})
+    except (ValueError, KeyError):
+        return
+    assert len(orjson.dumps({name: result.told() for name, result in found.items()})) < 200
+    assert all("malformed" in result.message for result in found.values())
 
 
 def test_thresholds_count_results_in_a_row():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import Protocol
 
 READ_BYTES = 256 * 1024
@@ -60,3 +61,18 @@ class Connection:
     def abort(self) -> None:
         """Cut it at once."""
         self.writer.transport.abort()
+
+
+async def adopt(connected: socket.socket, came: bytes = b"") -> Connection:
+    """Return a connection over a socket that is connected, of whose bytes ``came`` was read already."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=BUFFER_BYTES, loop=loop)
+    reader.feed_data(came)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    try:
+        connected.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        transport, _ = await loop.create_connection(lambda: protocol, sock=connected)
+    except BaseException:
+        connected.close()
+        raise
+    return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))

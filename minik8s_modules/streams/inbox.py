@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from minik8s_modules.gateway.streams.connections import BUFFER_BYTES
+from minik8s_modules.streams.connections import BUFFER_BYTES
 
 
 class Inbox:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from minik8s_modules.gateway.streams import finding
-from minik8s_modules.gateway.streams.connections import Connection
-from minik8s_modules.gateway.streams.dockerd import Dockerd
-from minik8s_modules.gateway.streams.frames import Demultiplexer, Plain, Unrepeated, demultiplexer
-from minik8s_modules.gateway.streams.requests import StreamRequest
+from minik8s_modules.streams.asking import Conversation, connection_of
+from minik8s_modules.streams.connections import Connection
+from minik8s_modules.streams.frames import Demultiplexer, Plain, Unrepeated
+from minik8s_modules.streams.passing import Packet
+from minik8s_modules.streams.requests import StreamRequest
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-cache, private\r\n"
@@ -25,38 +25,30 @@ class LogCut(Exception):
     """Docker ended a log that was followed though its container runs: the reader must not take it for the end."""
 
 
-async def serve(client: Connection, docker: Dockerd, request: StreamRequest) -> None:
-    """Write the log to ``client``.
+async def serve(client: Connection, request: StreamRequest, talk: Conversation, first: Packet) -> None:
+    """Write the log to ``client``; ``first`` brings Docker's connection and says what is on it.
 
     Raises:
         StatusError: there is no such log; nothing was written yet.
         LogCut: see there; part of the log was written.
     """
-    container = await finding.of_log(docker, request)
-    query, frames = docker_query(request), demultiplexer(tty=container.tty)
-    if request.flag("follow") and not container.tty:
-        query, frames = query | {"timestamps": "1"}, Unrepeated(stamped=request.flag("timestamps"))
-    source = await docker.stream("GET", f"/containers/{container.id}/logs", query)
+    frames = _frames(first.message["frames"], request)
+    source = await connection_of(first)
     try:
         await client.write(HEAD)
         whole = await _copy(source, client, frames, limit=int(request.text("limitBytes") or 0))
     finally:
         source.close()
-    if whole and request.flag("follow") and await finding.is_running(docker, container.id):
+    if whole and request.flag("follow") and (await talk.say({"do": "running"})).message["running"]:
         raise LogCut(f"docker ended the log of {request.container} in {request.pod}")
     await client.write(LAST_CHUNK)
 
 
-def docker_query(request: StreamRequest) -> dict[str, str]:
-    """Return Docker's parameters for the request's options."""
-    stream = request.text("stream") or "All"
-    found = {"stdout": str(int(stream != "Stderr")), "stderr": str(int(stream != "Stdout"))}
-    found |= {name: "1" for name in ("follow", "timestamps") if request.flag(name)}
-    if request.text("tailLines"):
-        found["tail"] = request.text("tailLines")
-    if request.text("since"):
-        found["since"] = request.text("since")
-    return found
+def _frames(kind: str, request: StreamRequest) -> Demultiplexer | Plain:
+    """Return what takes apart a log that comes plain, in frames, or in frames with a timestamp before each line."""
+    if kind == "stamped":
+        return Unrepeated(stamped=request.flag("timestamps"))
+    return Plain() if kind == "plain" else Demultiplexer()
 
 
 async def _copy(source: Connection, client: Connection, frames: Demultiplexer | Plain, *, limit: int) -> bool:

@@ -14,9 +14,9 @@ import struct
 import zlib
 from collections.abc import AsyncIterator
 
-from minik8s_modules.gateway.streams.connections import Bytes
-from minik8s_modules.gateway.streams.inbox import Inbox
-from minik8s_modules.gateway.streams.spdy_dictionary import DICTIONARY
+from minik8s_modules.streams.connections import Bytes
+from minik8s_modules.streams.inbox import Inbox
+from minik8s_modules.streams.spdy_dictionary import DICTIONARY
 
 _VERSION = 0x8003
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-
-from minik8s_modules.gateway.streams.reaching import Reached
+from typing import Protocol
 
 _READ_BYTES = 16 * 1024
+
+
+class Outer(Protocol):
+    """What TLS is spoken over."""
+
+    async def read(self) -> bytes:
+        """Return what has come, b"" at the end."""
+
+    async def write(self, data: bytes) -> None:
+        """Write all; OSError when the other side is gone."""
 
 
 def trusting() -> ssl.SSLContext:
@@ -19,15 +28,12 @@ def trusting() -> ssl.SSLContext:
 
 
 class Secured:
-    """A ``Reached`` inside another; made by ``secured``."""
+    """TLS over ``outer``; made by ``secured``."""
 
-    def __init__(self, outer: Reached) -> None:
+    def __init__(self, outer: Outer) -> None:
         self._outer = outer
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._inner = trusting().wrap_bio(self._incoming, self._outgoing)
-        self.end_writing = outer.end_writing
-        self.close = outer.close
-        self.failure = outer.failure
 
     async def shake_hands(self) -> None:
         """Agree on keys.
@@ -71,7 +77,7 @@ class Secured:
             await self._outer.write(self._outgoing.read())
 
 
-async def secured(outer: Reached) -> Secured:
+async def secured(outer: Outer) -> Secured:
     """Return TLS over ``outer``; raises as ``Secured.shake_hands``."""
     made = Secured(outer)
     await made.shake_hands()

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from minik8s_modules.gateway.streams.connections import BUFFER_BYTES
-from minik8s_modules.gateway.streams.spdy import SpdyError, SpdySession, SpdyStream
-from minik8s_modules.gateway.streams.spdy_dictionary import ADLER_32, DICTIONARY
+from minik8s_modules.streams.connections import BUFFER_BYTES
+from minik8s_modules.streams.spdy import SpdyError, SpdySession, SpdyStream
+from minik8s_modules.streams.spdy_dictionary import ADLER_32, DICTIONARY
 
 
 class Peer:

@@ -9,8 +9,8 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 from wsproto.utilities import ProtocolError
 
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.gateway.streams.connections import Connection
-from minik8s_modules.gateway.streams.requests import StreamRequest
+from minik8s_modules.streams.connections import Connection
+from minik8s_modules.streams.requests import StreamRequest
 
 MESSAGE_BYTES = 4 * 1024 * 1024
 

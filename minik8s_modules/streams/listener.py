@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -19,26 +20,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.certificate_names import peer_names
-from minik8s_modules.api.errors import (
-    BadRequest,
-    InternalError,
-    NotFound,
-    ServiceUnavailable,
-    StatusError,
-    TooManyRequests,
-)
-from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.api.errors import BadRequest, NotFound, StatusError, TooManyRequests
+from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.gateway.streams import commands, forwarding, logs
-from minik8s_modules.gateway.streams.connections import BUFFER_BYTES, Connection
-from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused
-from minik8s_modules.gateway.streams.reaching import Door, Doors
-from minik8s_modules.gateway.streams.requests import HEAD_BYTES, StreamRequest, parse
+from minik8s_modules.streams import commands, forwarding, logs
+from minik8s_modules.streams.answers import answer_probes
+from minik8s_modules.streams.asking import Conversation, Gateway
+from minik8s_modules.streams.connections import BUFFER_BYTES, Connection
+from minik8s_modules.streams.passing import Packet
+from minik8s_modules.streams.requests import HEAD_BYTES, METRICS, StreamRequest, parse
 
 log = logging.getLogger(__name__)
 
 CALLER = "system:minik8s:apiserver"
-_METRICS = {b"/metrics": False, b"/metrics?history=true": True}
 HEAD_S = 10.0
 STOP_S = 5.0
 # each is some file descriptors and up to a megabyte
@@ -54,10 +48,6 @@ _KEEPALIVE = (
 _LAST_BYTES_S = 600.0
 
 
-Metrics = Callable[[bool], Mapping[str, Any]]
-"""Returns what nodes and containers use; True asks for all samples."""
-
-
 class StreamFiles(NamedTuple):
     """Certificate, key, and the authority of callers."""
 
@@ -67,16 +57,15 @@ class StreamFiles(NamedTuple):
 
 
 class StreamServer:
-    """Serves streams on ``host``:``port`` (0: any free one, see ``port``)."""
+    """Serves streams on ``host``:``port`` (0: any free one, see ``port``), by the gateway behind ``gateway_socket``."""
 
-    def __init__(self, host: str, port: int, files: StreamFiles, doors: Doors, metrics: Metrics | None = None) -> None:
+    def __init__(self, host: str, port: int, files: StreamFiles, gateway_socket: str) -> None:
         self._context = _context(files)
-        self._doors = doors
-        self._metrics = metrics
+        self._gateway_socket = gateway_socket
         try:
             self._socket = socket.create_server((host, port), backlog=128)
         except OSError as error:
-            raise ConfigurationError(f"streams.listen: cannot listen on {host}:{port}: {error.strerror}") from error
+            raise ConfigurationError(f"listen: cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._socket.getsockname()[1])
         self._loop = asyncio.new_event_loop()
         self._streams: set[asyncio.Task[None]] = set()
@@ -108,17 +97,13 @@ class StreamServer:
             ssl_shutdown_timeout=_LAST_BYTES_S,
         )
         server = self._loop.run_until_complete(starting)
+        probes = self._loop.create_task(answer_probes(self._gateway_socket))
         try:
             self._loop.run_forever()
         finally:
             server.close()
-            self._loop.run_until_complete(self._end_all())
+            self._loop.run_until_complete(_ended({*self._streams, probes}))
             self._loop.close()
-
-    async def _end_all(self) -> None:
-        for task in self._streams:
-            task.cancel()
-        await asyncio.gather(*self._streams, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -146,43 +131,34 @@ class StreamServer:
             async with asyncio.timeout(HEAD_S):
                 head = await client.reader.readuntil(b"\r\n\r\n")
             _admit(client)  # before anything is parsed
-            target = head.split(b" ", 2)[1] if head.startswith(b"GET /metrics") else b""
-            if target in _METRICS:
-                await self._tell_metrics(client, history=_METRICS[target])
-            else:
-                await self._serve(client, parse(head))
+            await self._serve(client, parse(head))
         except StatusError as error:
             await _refuse(client, error)
         except (ValueError, asyncio.LimitOverrunError, TimeoutError) as error:
             await _refuse(client, BadRequest(str(error) or "no request within 10 s"))
-        except TemporaryError as error:
-            await _refuse(client, ServiceUnavailable(str(error)))
-        except DockerRefused as error:
-            await _refuse(client, InternalError(str(error)))
-
-    async def _tell_metrics(self, client: Connection, *, history: bool) -> None:
-        if self._metrics is None:
-            raise NotFound.path()
-        await _send(client, HTTPStatus.OK, json.dumps(self._metrics(history)).encode())
 
     async def _serve(self, client: Connection, request: StreamRequest) -> None:
-        if len(self._streams) > MOST:
-            raise TooManyRequests(f"this gateway carries {MOST} streams already; close some, or try again")
-        door = self._doors(request.node)
-        if door is None:
-            raise ServiceUnavailable(f"the gateway has no connection to node {request.node}")
         handler = _HANDLERS.get(request.what)
         if handler is None:
             raise NotFound.path()
-        work = asyncio.ensure_future(handler(client, Dockerd(door.docker_socket), request, door))
-        gone = asyncio.ensure_future(client.closed())
+        if len(self._streams) > MOST:
+            raise TooManyRequests(f"this gateway carries {MOST} streams already; close some, or try again")
+        talk, first = await Gateway(self._gateway_socket).ask(request)
+        ways = (handler(client, request, talk, first), client.closed(), talk.gone.wait())
+        work, *ends = (asyncio.ensure_future(way) for way in ways)
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, *ends}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (gone, work):
-                task.cancel()
+            await _ended({work, *ends})
+            await talk.close()
         with contextlib.suppress(asyncio.CancelledError):
             await work
+
+
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _admit(client: Connection) -> None:
@@ -213,12 +189,19 @@ async def _send(client: Connection, code: HTTPStatus, body: bytes) -> None:
     await client.write(head.encode() + body)
 
 
-Handler = Callable[[Connection, Dockerd, StreamRequest, Door], Awaitable[None]]
+async def _tell_metrics(client: Connection, _: StreamRequest, __: Conversation, first: Packet) -> None:
+    """Hand on what nodes and containers use, which comes as a file in memory."""
+    with os.fdopen(first.descriptors[0].take(), "rb") as file:
+        await _send(client, HTTPStatus.OK, file.read())
+
+
+Handler = Callable[[Connection, StreamRequest, Conversation, Packet], Awaitable[None]]
 _HANDLERS: Mapping[str, Handler] = {
-    "log": lambda client, docker, request, _: logs.serve(client, docker, request),
-    "exec": lambda client, docker, request, _: commands.serve_exec(client, docker, request),
-    "attach": lambda client, docker, request, _: commands.serve_attach(client, docker, request),
+    "log": logs.serve,
+    "exec": commands.serve_exec,
+    "attach": commands.serve_attach,
     "portforward": forwarding.serve,
+    METRICS: _tell_metrics,
 }
 
 
@@ -226,4 +209,4 @@ def _context(files: StreamFiles) -> ssl.SSLContext:
     try:
         return server_context(files.cert, files.key, files.client_ca)
     except OSError as error:
-        raise ConfigurationError(f"streams: certificate, key or client_ca cannot be used: {error}") from error
+        raise ConfigurationError(f"streams: cert, key or client_ca cannot be used: {error}") from error

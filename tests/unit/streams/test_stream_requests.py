@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.gateway.streams import logs
-from minik8s_modules.gateway.streams.commands import SUCCESS, exit_status
-from minik8s_modules.gateway.streams.consoles import Resize, size_of
-from minik8s_modules.gateway.streams.requests import parse
+from minik8s_modules.gateway.streams.opening import docker_query
+from minik8s_modules.streams.commands import SUCCESS, exit_status
+from minik8s_modules.streams.consoles import Resize, size_of
+from minik8s_modules.streams.requests import parse
 
 HEAD = (
     b"GET /nodes/n%2F1/pods/u-1/log?namespace=s&pod=web&container=a+b&follow=true&command=a&command=%26b HTTP/1.1\r\n"
@@ -44,7 +44,7 @@ def test_anything_else_is_none(head: bytes) -> None:
 def test_log_options_in_dockers_words() -> None:
     options = b"namespace=s&pod=web&follow=true&tailLines=0&since=12.5&timestamps=true&stream=Stderr"
     head = b"GET /nodes/n/pods/u/log?" + options + b" HTTP/1.1\r\n\r\n"
-    assert logs.docker_query(parse(head)) == {
+    assert docker_query(parse(head)) == {
         "stdout": "0", "stderr": "1", "follow": "1", "timestamps": "1", "tail": "0", "since": "12.5",
     }  # fmt: skip
 

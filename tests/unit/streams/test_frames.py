@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.gateway.streams.frames import STDERR, STDOUT, Demultiplexer, Plain, Unrepeated, demultiplexer
+from minik8s_modules.streams.frames import STDERR, STDOUT, Demultiplexer, Plain, Unrepeated, demultiplexer
 
 
 def frame(kind: int, data: bytes) -> bytes:

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api.errors import BadRequest, StatusError
-from minik8s_modules.gateway.streams import websocket
-from minik8s_modules.gateway.streams.connections import Connection
-from minik8s_modules.gateway.streams.frames import ERROR, RESIZE, STDERR, STDIN, STDOUT
-from minik8s_modules.gateway.streams.requests import StreamRequest
-from minik8s_modules.gateway.streams.spdy import SpdyError, SpdySession, SpdyStream, goodbye
-from minik8s_modules.gateway.streams.websocket import WebSocket
+from minik8s_modules.streams import websocket
+from minik8s_modules.streams.connections import Connection
+from minik8s_modules.streams.frames import ERROR, RESIZE, STDERR, STDIN, STDOUT
+from minik8s_modules.streams.requests import StreamRequest
+from minik8s_modules.streams.spdy import SpdyError, SpdySession, SpdyStream, goodbye
+from minik8s_modules.streams.websocket import WebSocket
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _CLOSE = 255
