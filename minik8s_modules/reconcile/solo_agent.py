@@ -274,7 +274,9 @@ class Agent:
             "streams.yml": yaml.safe_dump(solo_configs.streams(machine, given.own)),
             **{name: home.read(name) for name in ("serving.pem", "ca.crt")},
         }
-        solo_streams.write(Path(machine.streams), of_streams, solo_streams.user())
+        user = solo_streams.user()
+        solo_streams.require_readable(user)
+        solo_streams.write(Path(machine.streams), of_streams, user)
 
     def _machine(self) -> Machine:
         given = self._given

@@ -9,6 +9,7 @@ import logging
 import os
 import pwd
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,30 @@ def user() -> User:
              "--shell=/usr/sbin/nologin", f"--comment={_MADE}", USER)  # fmt: skip
         found = pwd.getpwnam(USER)
     return User(found.pw_uid, found.pw_gid)
+
+
+def require_readable(user: User, python: str = sys.executable) -> None:
+    """Have the user start the program once, and end there.
+
+    Raises:
+        ConfigurationError: it cannot, because it may not read this installation.
+    """
+    wanted = "minik8s_modules.streams.main"
+    try:
+        done = subprocess.run(
+            [python, "-c", f"import {wanted}"],
+            user=user.uid, group=user.gid, extra_groups=() if os.geteuid() == 0 else None,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        said = error.strerror
+    else:
+        if not done.returncode:
+            return
+        said = done.stderr.strip().rpartition("\n")[2]
+    raise ConfigurationError(
+        f"{USER} cannot run {wanted} with {python}: {said}; install minik8s where every user may read it, such as /opt"
+    )
 
 
 def remove_user() -> None:

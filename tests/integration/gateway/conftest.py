@@ -144,6 +144,7 @@ def start_sshd(folder: Path, port: int) -> subprocess.Popen[bytes]:
         "PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\nAllowStreamLocalForwarding yes\n"
         "MaxSessions 20\n"
     )
+    assert Path("/usr/sbin/sshd").exists(), "sshd is not installed: apt-get install openssh-server"
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     process = subprocess.Popen(
         ["/usr/sbin/sshd", "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL, start_new_session=True
