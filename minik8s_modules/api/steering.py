@@ -61,13 +61,7 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is emptied, or its pods are given up"),
     Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the node is observed as a whole now"),
     Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),
-    Rule(
-        "minik8s.io/stream-endpoint",
-        _LEASE,
-        frozenset(("nodes", "gateway")),
-        "always",
-        "where API servers send streams",
-    ),
+    Rule("minik8s.io/stream-endpoint", _LEASE, _STREAMING, "always", "where API servers send streams"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
 )
 _KEPT = frozenset(rule.key for rule in RULES if not rule.setters)
