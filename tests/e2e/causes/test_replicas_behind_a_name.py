@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from minik8s_modules.api.kinds import NAMESPACE
 from tests.support.installed import Installed, is_here
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "web.yml"
@@ -54,7 +55,13 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
     assert cluster.minik8s("why", "-n", namespace, "ingress/web", "service/web").stdout.count("as it should be") == 2
     assert "no changes" in cluster.minik8s("plan", *given).stdout
 
-    refused = cluster.kubectl("-n", "default", "apply", "-f", str(file), "--dry-run=server", check=False)
+    # of two namespaces without a HostGrant the first has the host; `default` is granted every host, and would take it
+    other = f"{namespace}-other"
+    cluster.admin.create(NAMESPACE, {"metadata": {"name": other}})
+    try:
+        refused = cluster.kubectl("-n", other, "apply", "-f", str(file), "--dry-run=server", check=False)
+    finally:
+        cluster.drop_namespace(other)
     assert f"host {host} path / is taken by Ingress {namespace}/web" in refused.stderr
 
     cluster.kubectl("-n", namespace, "scale", "deployment/web", "--replicas=0")
