@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
@@ -19,6 +18,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE, NODE, NODE_METRICS, POD, POD_METRICS, Kind
 from minik8s_modules.api.mirror_pods import node_uid
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import gateways
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways
@@ -28,7 +28,6 @@ from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.store.cached import CachedObject
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 GROUP = NODE_METRICS.group
 TIMEOUT_S = 5.0
 _LARGEST = 64 * 1024 * 1024

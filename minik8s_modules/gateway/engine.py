@@ -25,11 +25,10 @@ from docker.errors import APIError, DockerException
 from docker.errors import NotFound as DockerNotFound
 from urllib3.exceptions import HTTPError
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.errors import DockerUnavailable, PullCancelled, PullFailed
 from minik8s_modules.module_utils.minik8s import labels
 from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
-
-JsonObject = dict[str, Any]
 
 API_VERSION = "1.40"  # the version the node's modules speak: Docker 19.03 to 29
 TIMEOUT_S = 10

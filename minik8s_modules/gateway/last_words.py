@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 FILE_BYTES = 4096
 LOG_BYTES = 2048
 LOG_LINES = 80

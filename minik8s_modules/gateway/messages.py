@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.gateway.probing.checks import BadCheck, Check
 from minik8s_modules.gateway.probing.checks import parse as parse_check
 from minik8s_modules.module_utils.minik8s.faults import steady
-
-JsonObject = dict[str, Any]
 
 LINE_LIMIT = 1024 * 1024
 

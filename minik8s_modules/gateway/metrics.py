@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-JsonObject = dict[str, Any]
+from minik8s_modules.api.objects import JsonObject
+
 RING = 60
 _NS = 1_000_000_000
 

@@ -19,13 +19,13 @@ from urllib.parse import urlencode
 
 import orjson
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk, Machine, Marks, Reading, Usage, machine_of
 from minik8s_modules.module_utils.minik8s import labels
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 
 STATS_VERSION = "1.41"  # the first with one-shot: without it every call takes two seconds
 TIMEOUT_S = 10.0

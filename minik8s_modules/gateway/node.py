@@ -12,8 +12,9 @@ import logging
 import random as random_module
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import RECONNECT, Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
@@ -25,7 +26,6 @@ from minik8s_modules.gateway.metrics_sources import Source
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 Publish = Callable[[JsonObject], None]
 
 PING_S = 10.0

@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.engine import Engine, Pull
@@ -16,7 +17,6 @@ from minik8s_modules.gateway.messages import PullRequest
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 
 PULLS_PER_NODE = 8
 

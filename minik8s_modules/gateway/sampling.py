@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.gateway.metrics import NodeMetrics, Reading
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 SAMPLE_S = 10.0
 IMAGES_EVERY = 6
 """Every sixth sample lists the images too: a minute."""

@@ -24,7 +24,6 @@ from minik8s_modules.gateway.messages import BadMessage, Request
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 Publish = Callable[[Mapping[str, Any]], None]
 
 WAITING_LINES = 10_000

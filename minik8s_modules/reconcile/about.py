@@ -9,15 +9,14 @@ may read everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, DNS, ENDPOINTS, INGRESS, NODE, POD, SECRET, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s import dns_entries, ingress_entries
 from minik8s_modules.reconcile.references import Reference, of_container, of_volume, references
 from minik8s_modules.reconcile.services import DATAPLANE
-
-JsonObject = dict[str, Any]
 
 
 class About(NamedTuple):

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, NotFound
 from minik8s_modules.api.kinds import POD_ADDRESS, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import Minik8sError
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 REST_S = 60.0
 """Linux forgets an unused neighbour after about this long (gc_stale_time)."""
 

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.services_entries import DATAPLANE
 from minik8s_modules.reconcile.values import Entries
-
-JsonObject = dict[str, Any]
 
 
 class Confirmed(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.values import CheckResult
 
-JsonObject = dict[str, Any]
 _STATES = frozenset({"unknown", "success", "failure"})
 
 

@@ -6,15 +6,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.reconcile.addresses import AddressBook, AddressesExhausted
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 _THREADS = 8
 _RETRY_S = 10.0
 """How soon a pod without an address looks again when no release has woken it."""

@@ -6,13 +6,12 @@ Source: pkg/kubelet/status/generate.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.desired import TERMINAL
 from minik8s_modules.reconcile.observed import ObservedPod
-
-JsonObject = dict[str, Any]
 
 
 def any_started(statuses: Iterable[JsonObject]) -> bool:

@@ -6,9 +6,8 @@ decided in containers.py and stopping.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile import resources
 from minik8s_modules.reconcile.environment import (
     ConfigurationMissing,
@@ -30,8 +29,6 @@ from minik8s_modules.reconcile.sandboxes import pod_identity
 from minik8s_modules.reconcile.security import MustNotBeRoot, effective, security, user
 from minik8s_modules.reconcile.values import PodEvent, Sealed, Waiting
 from minik8s_modules.reconcile.volumes import failed_mount, mounts
-
-JsonObject = dict[str, Any]
 
 
 def _error(context: PodContext, container: JsonObject) -> JsonObject | None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import CONTAINER_RESTART
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.reconcile.container_entries import creating, declare, errors, kept
@@ -26,7 +26,6 @@ from minik8s_modules.reconcile.service_links import takes_in_links
 from minik8s_modules.reconcile.stopping import stop
 from minik8s_modules.reconcile.values import PodEvent, Waiting
 
-JsonObject = dict[str, Any]
 START_ERROR = 128
 """Exit code of a container that could not be started (kubelet's StartError)."""
 

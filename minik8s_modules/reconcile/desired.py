@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.container_entries import failed_mount_event, kept
 from minik8s_modules.reconcile.containers import decide_container
 from minik8s_modules.reconcile.deadlines import DEADLINE, deadline_of
@@ -39,7 +39,6 @@ from minik8s_modules.reconcile.values import (
 )
 from minik8s_modules.reconcile.volumes import Volumes, volumes
 
-JsonObject = dict[str, Any]
 Steps = Mapping[str, Step]
 INITIALIZING = Waiting("PodInitializing")
 TERMINAL = frozenset({"Succeeded", "Failed"})

@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.reconcile import resources
 from minik8s_modules.reconcile.sealing import value_hmac, values_of
 from minik8s_modules.reconcile.values import PodInputs
 
-JsonObject = dict[str, Any]
 _TOKEN = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 

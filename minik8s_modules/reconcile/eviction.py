@@ -7,13 +7,13 @@ pods stay. Source: pkg/kubelet/eviction/helpers.go (rankMemoryPressure, rankDisk
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import parse, to_bytes
 from minik8s_modules.reconcile.pressure import DISK, INODES, MEMORY, PIDS, Available, Threshold
 
-JsonObject = dict[str, Any]
 REASON = "Evicted"
 CRITICAL = 2_000_000_000
 """Pods of this priority and above are not evicted (scheduling.SystemCriticalPriority)."""

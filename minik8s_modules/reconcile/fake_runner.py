@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from minik8s_modules.reconcile.items import JsonObject, OnOutcome, Outcome, WorkItem
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.items import OnOutcome, Outcome, WorkItem
 from minik8s_modules.reconcile.ledger import Answer, Ledger
 
 RUN = 1

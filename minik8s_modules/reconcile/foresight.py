@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.endpoints_of_pods import has_endpoints, offers
 from minik8s_modules.controllers.endpointslices import (
     MANAGED_BY,
@@ -29,7 +30,6 @@ from minik8s_modules.reconcile.services import DATAPLANE, SERVICE_NAME, service_
 from minik8s_modules.reconcile.shard import by_age
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Entries, Named
 
-JsonObject = dict[str, Any]
 Overlay = Mapping[tuple[str, str], JsonObject | None]
 Slices = Mapping[str, list[JsonObject]]
 SecretOf = Callable[[str], JsonObject | None]

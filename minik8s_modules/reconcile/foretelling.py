@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.foresight import Foreseen
 from minik8s_modules.reconcile.hypothesis import Hypothesis
 from minik8s_modules.reconcile.references import references
 
-JsonObject = dict[str, Any]
 ObjectOf = Callable[[str, str], JsonObject | None]
 """Returns the ConfigMap or Secret of a kind and ``<namespace>/<name>``, as it would be."""
 Placed = tuple[str, str]

@@ -13,15 +13,15 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import RECONNECT
 from minik8s_modules.base.clock import Clock
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 
 
 class Gateway(Protocol):

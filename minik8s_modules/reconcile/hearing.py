@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.nodestate import NodeState
 from minik8s_modules.reconcile.observed import observation
 from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.telling import Teller
 
-JsonObject = dict[str, Any]
 Heard = Callable[[NodeState, JsonObject], set[str]]
 
 

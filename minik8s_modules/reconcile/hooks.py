@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.pod_context import PodContext, recorded_status
 from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.sandboxes import address
 from minik8s_modules.reconcile.values import CheckResult
 
-JsonObject = dict[str, Any]
 _FOREVER_S = 86_400.0
 """postStart has no limit of its own."""
 

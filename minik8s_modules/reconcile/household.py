@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile import eviction, pressure
 from minik8s_modules.reconcile.eviction import Eviction
 from minik8s_modules.reconcile.image_gc import Image
@@ -13,8 +14,6 @@ from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.registration import Registrar
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
-
-JsonObject = dict[str, Any]
 
 
 class Household(NamedTuple):

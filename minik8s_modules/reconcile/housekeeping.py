@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import eviction, garbage, image_gc, pressure
 from minik8s_modules.reconcile.eviction import Eviction, Used
@@ -27,7 +28,6 @@ from minik8s_modules.reconcile.pressure import Threshold
 from minik8s_modules.reconcile.static_pods import parse_manifests
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 GARBAGE, USAGE, STATIC = "garbage", "usage", "static_pods"
 LOOK_S = 1.0
 CONTAINERS_EVERY_S, IMAGES_EVERY_S, USAGE_EVERY_S, RETRY_S = 60.0, 300.0, 60.0, 10.0

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.ingress_routes import ANY_HOST, Route, Routes, port_of
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.ingress_entries import SERVER
 from minik8s_modules.reconcile.services import service_ports
 from minik8s_modules.reconcile.values import Entries, IngressSettings
 
-JsonObject = dict[str, Any]
 TEMPLATE = "ingress_host.conf.j2"
 CERTIFICATE, PRIVATE_KEY = "tls.crt", "tls.key"
 

@@ -14,7 +14,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.host_grants import HostGrants
 from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, Kind
-from minik8s_modules.api.objects import Key
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer, Source
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
 from minik8s_modules.reconcile.foresight import Overlay, SecretOf, Slices
@@ -24,7 +24,6 @@ from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, Sealed, Settings
 
-JsonObject = dict[str, Any]
 _TLS = "ingress-tls/"
 _KINDS = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 

@@ -6,13 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from minik8s_modules.api.objects import Key
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.module_utils.minik8s import dns_entries, ingress_entries
 from minik8s_modules.reconcile.items import Outcome
 from minik8s_modules.reconcile.telling import Recorder
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 SERVERS = {"dns": dns_entries.SERVER, "ingress": ingress_entries.SERVER}
 REASONS = {"dns": ("FailedToUpdateNames", "NamesUpdated"), "ingress": ("FailedToUpdatePaths", "PathsUpdated")}
 

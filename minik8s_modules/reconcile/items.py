@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
-JsonObject = dict[str, Any]
+from minik8s_modules.api.objects import JsonObject
+
 OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
 SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services", "dns", "ingress")

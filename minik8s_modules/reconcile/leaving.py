@@ -13,7 +13,6 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
@@ -33,7 +32,6 @@ PATIENCE_S = 30.0
 EMPTYING_S = 120.0
 RETRY_S = 2.0
 _MOST_PASSES = 20
-JsonObject = dict[str, Any]
 
 
 def leave(machine: Machine, home: Home, stop_gateway: Callable[[], None], clock: Clock) -> int:

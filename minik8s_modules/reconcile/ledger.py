@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from minik8s_modules.reconcile.items import JsonObject, Outcome, OutcomeStatus, WorkItem
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.items import Outcome, OutcomeStatus, WorkItem
 from minik8s_modules.reconcile.results import BadResult, check_result
 
 ATTEMPTS = 2

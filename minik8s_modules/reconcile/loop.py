@@ -12,9 +12,9 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import requesting
 from minik8s_modules.reconcile.changes import Request
@@ -35,7 +35,6 @@ from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 _SYNCERS = 4
 _FACTS_RETRY_S = 5.0
 _TIMER_FLOOR_S = 0.02

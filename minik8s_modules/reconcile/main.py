@@ -13,10 +13,11 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
@@ -40,7 +41,6 @@ from minik8s_modules.reconcile.shared_settings import publish, shared_of
 from minik8s_modules.reconcile.values import POD_PIDS_LIMIT, DnsSettings, IngressSettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
-JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OWN_SHARD = "node."

@@ -10,7 +10,8 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 
 from minik8s_modules.api import objects
-from minik8s_modules.reconcile.values import JsonObject, Settings
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.values import Settings
 
 KEY = "pod-network"
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
 
-JsonObject = dict[str, Any]
 _FIELDS: Mapping[str, frozenset[str]] = {
     "": frozenset({"apiVersion", "kind", "metadata", "spec", "status"}),
     "metadata": frozenset({"name", "namespace", "labels", "annotations"}),

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.node_file import Declared
 
-JsonObject = dict[str, Any]
 MAX_PODS = 110
 """kubelet's default of maxPods."""
 _LABELS = {

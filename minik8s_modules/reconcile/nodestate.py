@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.changes import Confirmed, Request
@@ -21,7 +22,6 @@ from minik8s_modules.reconcile.observed import NodeObservations, ObservedContain
 from minik8s_modules.reconcile.pod_context import SANDBOX_MISSING
 from minik8s_modules.reconcile.values import NodeDocument, PodDecision, PullState
 
-JsonObject = dict[str, Any]
 Happened = Callable[[str, ObservedPod, ObservedPod], None]
 """Called with a pod's UID and its observations before and after a change."""
 

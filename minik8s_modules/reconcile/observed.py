@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.base.clock import parse_rfc3339
 
-JsonObject = dict[str, Any]
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 _PROGRESS = {"created": 0, "running": 1, "paused": 1, "restarting": 1, "removing": 3, "exited": 2, "dead": 2}
 _ALIVE = frozenset({"running", "paused", "restarting"})

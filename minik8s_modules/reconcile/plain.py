@@ -17,8 +17,9 @@ from typing import Any
 
 import yaml
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.documents import load_document, stored_digest
-from minik8s_modules.reconcile.items import SECTIONS, JsonObject
+from minik8s_modules.reconcile.items import SECTIONS
 
 HEADER = """\
 # A node's whole document. What it does not declare is removed from the node; a section left out is left alone.

@@ -13,10 +13,11 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.about import About, Hosts, Note, Subjects, of_pod
@@ -48,7 +49,6 @@ from minik8s_modules.reconcile.service_links import Links, no_links
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 ANSWER_S = 30.0
 """Below the API server's patience (45 s)."""
 _TRIES = 3

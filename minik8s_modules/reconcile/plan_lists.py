@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.client.informer import Informer
@@ -24,7 +25,6 @@ from minik8s_modules.reconcile.static_pods import as_static
 from minik8s_modules.reconcile.unrolling import workloads
 from minik8s_modules.reconcile.values import Settings
 
-JsonObject = dict[str, Any]
 _PATIENCE_S = 10.0
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, INGRESS, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.ingress_entries import ANY
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.about import Note, Subjects, of_node, of_pod, rows
@@ -18,8 +19,6 @@ from minik8s_modules.reconcile.images import default_policy, normalized, present
 from minik8s_modules.reconcile.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.sealing import blob, values_of
 from minik8s_modules.reconcile.values import PodDecision
-
-JsonObject = dict[str, Any]
 
 
 def deltas(known: Mapping[str, Confirmed | None], wanted: Mapping[str, Mapping[str, JsonObject]]) -> dict[str, Request]:

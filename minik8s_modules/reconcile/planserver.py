@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api.certificate_names import peer_names
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.https import HttpsHandler, HttpsServer
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.reconcile.hypothesis import Question, parse_question
 
-JsonObject = dict[str, Any]
 CALLER = "system:minik8s:apiserver"
 BODY_LIMIT = 16 << 20
 Answer = Callable[[Question], JsonObject | None]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values import Health, PodEvent, PodInputs, Sealed, Waiting
 
-JsonObject = dict[str, Any]
 DIALECT = "minik8s.io/dialect"
 DEFAULT_GRACE_S = 30
 CREATING = Waiting("ContainerCreating")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.base.errors import ConfigurationError
 
-JsonObject = dict[str, Any]
 MEMORY, DISK, INODES, PIDS = "memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"
 SIGNALS = (MEMORY, DISK, INODES, PIDS)
 KUBELETS = {MEMORY: "100Mi", DISK: "10%", INODES: "5%"}

@@ -8,15 +8,15 @@ the gateway's result is what condemns it, whoever reads it. Source: pkg/kubelet/
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.hooks import NoSuchPort, action_of, check_id, hook, hook_check, is_recorded, result
 from minik8s_modules.reconcile.observed import ObservedContainer
 from minik8s_modules.reconcile.pod_context import PodContext, recorded_status
 from minik8s_modules.reconcile.values import Health, PodEvent
 
-JsonObject = dict[str, Any]
 _FIELDS = {"startup": "startupProbe", "liveness": "livenessProbe", "readiness": "readinessProbe"}
 _DEADLY = {"startup": "failed startup probe", "liveness": "failed liveness probe"}
 POST_START = "postStart"

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.environment import ConfigurationMissing, field_value, lookup, resource_value
 from minik8s_modules.reconcile.sealing import values_of
 from minik8s_modules.reconcile.values import PodInputs, TokenNeed
 
-JsonObject = dict[str, Any]
 DEFAULT_MODE = 0o644
 PRIVATE_MODE = 0o600
 DEFAULT_EXPIRATION_S = 3600

@@ -13,13 +13,13 @@ import fnmatch
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.images import normalized
 from minik8s_modules.reconcile.values import PodEvent, PullState
 
-JsonObject = dict[str, Any]
 _FORMS = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io/dockercfg": ".dockercfg"}
 _DOCKER_HUB = "index.docker.io"
 

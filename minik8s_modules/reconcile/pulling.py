@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.nodestate import NodeState
 from minik8s_modules.reconcile.pull_secrets import Credential, pull_key
 from minik8s_modules.reconcile.telling import Teller
-
-JsonObject = dict[str, Any]
 
 
 class _Asked(NamedTuple):

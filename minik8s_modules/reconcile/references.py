@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.projections import projected_sources
-
-JsonObject = dict[str, Any]
-
 
 _PATIENCE_S = 30.0
 

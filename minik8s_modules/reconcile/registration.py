@@ -10,6 +10,7 @@ import minik8s_modules
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists
 from minik8s_modules.api.kinds import NODE, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.reconcile import nodes, pressure
@@ -22,7 +23,6 @@ from minik8s_modules.runtime.workers import Workers
 log = logging.getLogger(__name__)
 MOST_IMAGES = 50
 """kubelet's nodeStatusMaxImages."""
-JsonObject = dict[str, Any]
 
 
 class NodeApi(Protocol):

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
 from minik8s_modules.api.resources import pod_amounts, pod_requests
 
-JsonObject = dict[str, Any]
 _MIN_SHARES, _MAX_SHARES, _SHARES_PER_CPU = 2, 262144, 1024
 _QUOTA_PERIOD_US, _MIN_QUOTA_US = 100_000, 1_000
 _COMPUTE = ("cpu", "memory")

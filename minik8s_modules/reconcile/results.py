@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.reconcile.items import SECTIONS, JsonObject
+from minik8s_modules.reconcile.items import SECTIONS
 
 MAX_KEYS = 20_000  # of one section: 100 times the pods a node can hold
 ANSIBLE_KEYS = ("minik8s_item", "failed", "invocation", "warnings", "deprecations", "exception")

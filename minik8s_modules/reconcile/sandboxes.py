@@ -10,10 +10,11 @@ from __future__ import annotations
 import ipaddress
 import json
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.cluster_names import HOSTS, SERVICES
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import CONTAINER_RESTART
 from minik8s_modules.reconcile import resources
 from minik8s_modules.reconcile.images import decide_image
@@ -21,7 +22,6 @@ from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.security import sysctls
 from minik8s_modules.reconcile.values import PodEvent, PodInputs, Settings
 
-JsonObject = dict[str, Any]
 RESET_AFTER_S = 600.0
 """Running this long clears a back-off (kubelet: twice MaxContainerBackOff)."""
 _HOSTNAME_LIMIT = 63

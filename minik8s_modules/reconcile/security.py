@@ -6,12 +6,12 @@ node (module_utils ``security.py``). Source: pkg/securitycontext/util.go, pkg/ku
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.sysctls import is_safe
 
-JsonObject = dict[str, Any]
 _SELINUX = ("user", "role", "type", "level")
 
 

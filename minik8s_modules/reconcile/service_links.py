@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.service_links import is_link
 
-JsonObject = dict[str, Any]
 _REFERENCE = re.compile(r"\$\(([^)]*)\)")
 _MASTER = ("default", "kubernetes")
 Links = Callable[[str, Mapping[str, JsonObject | None]], Mapping[str, str]]

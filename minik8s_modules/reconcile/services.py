@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.values import Entries, Settings
 
-JsonObject = dict[str, Any]
 SERVICE_NAME = "kubernetes.io/service-name"
 DATAPLANE = "dataplane"
 PROXY_MODES = ("auto", "nftables", "ipvs")

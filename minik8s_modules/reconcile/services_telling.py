@@ -6,13 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from minik8s_modules.api.objects import Key
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.reconcile.items import Outcome
 from minik8s_modules.reconcile.services import DATAPLANE
 from minik8s_modules.reconcile.telling import Recorder
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 REASON = "FailedToUpdateServiceRules"
 _RECOVERED = "ServiceRulesUpdated"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.items import Runner
@@ -19,8 +20,6 @@ from minik8s_modules.reconcile.tokens import TokenBook
 from minik8s_modules.reconcile.values import Entries, Named, PodDecision, PodInputs, Settings
 from minik8s_modules.reconcile.writer import StatusWriter
 from minik8s_modules.runtime.events import EventRecorder
-
-JsonObject = dict[str, Any]
 
 
 def _no_services(_node: JsonObject) -> Entries:

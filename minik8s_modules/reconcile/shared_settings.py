@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from minik8s_modules.api.errors import AlreadyExists, NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 
-JsonObject = dict[str, Any]
 NAMESPACE, NAME, KEY = "kube-system", "minik8s-nodes", "reconciler.json"
 TEXTS = ("cluster_cidr", "service_cidr", "proxy_mode", "pause_image", "bridge", "api_address", "drift")
 NUMBERS = ("pod_pids_limit",)

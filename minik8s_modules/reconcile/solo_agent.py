@@ -25,6 +25,7 @@ from minik8s_modules.api import bootstrap_tokens, objects
 from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, NODE
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.client.api import ApiClient
@@ -38,7 +39,6 @@ from minik8s_modules.reconcile.solo_configs import Machine
 from minik8s_modules.reconcile.solo_files import Home, Identity, client_validity, kubeconfig, validity
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 ATTEND_S = 0.5
 UPKEEP_S = 60.0
 READ_AGAIN = timedelta(hours=1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.reconcile.node_file import NodeFile
 from minik8s_modules.reconcile.shared_settings import PARTS, TEXTS
 
-JsonObject = dict[str, Any]
 STREAM_PORT, PLAN_PORT = 6446, 6445
 _PORTS = frozenset({"stream_port", "plan_port"})
 OWN_KEYS = frozenset({*TEXTS, *PARTS, "cluster_dns", *_PORTS})

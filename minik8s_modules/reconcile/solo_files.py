@@ -23,7 +23,6 @@ from cryptography import x509
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 
-JsonObject = dict[str, Any]
 RENEW_AT = 0.75
 """Of a certificate's life; kubelet renews between 70 and 90 % (``certificate_manager.go``)."""
 

@@ -22,10 +22,10 @@ from minik8s_modules.api import objects, schema
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.mirror_pods import HASH, MIRROR, SOURCE, static_uid
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
-JsonObject = dict[str, Any]
 _API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim")
 _DEEPEST = 100
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.conditions import any_started, conditions
 from minik8s_modules.reconcile.containers import exit_code_of
@@ -20,7 +21,6 @@ from minik8s_modules.reconcile.pod_context import CREATING, recorded_status
 from minik8s_modules.reconcile.resources import qos_class
 from minik8s_modules.reconcile.values import Health, PodDecision, Waiting
 
-JsonObject = dict[str, Any]
 _KILLED = 137
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.reconcile.container_entries import kept
 from minik8s_modules.reconcile.hooks import NoSuchPort, hook, hook_check, result
@@ -21,7 +21,6 @@ from minik8s_modules.reconcile.pod_context import DEFAULT_GRACE_S, SIDECAR, PodC
 from minik8s_modules.reconcile.probes import readiness
 from minik8s_modules.reconcile.values import PodEvent
 
-JsonObject = dict[str, Any]
 PRE_STOP = "preStop"
 LEAST_S = 2
 EVICTED, EVICTED_GRACE_S = "Evicted", 1

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.observed import ObservedPod
 from minik8s_modules.reconcile.values import PodEvent
-
-JsonObject = dict[str, Any]
 
 
 class Recorder(Protocol):

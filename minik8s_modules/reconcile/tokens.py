@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD, SERVICE_ACCOUNT, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.values import TokenNeed, Tokens
@@ -22,7 +23,6 @@ from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 RENEW_AT = 0.8
 LONGEST_S = 24 * 3600.0
 _WORKERS = 4

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.conversion import stored_kind, to_storage
 from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.api import ObjectList
 from minik8s_modules.controllers.deciders import DECIDERS, LOOKED_AT
@@ -23,8 +24,6 @@ from minik8s_modules.controllers.steps import Step
 from minik8s_modules.reconcile.about import Note, of_pod, rows
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
-
-JsonObject = dict[str, Any]
 
 
 class Change(NamedTuple):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from minik8s_modules.api.cluster_names import CLUSTER_DOMAIN
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.node_file import Declared
 
-JsonObject = dict[str, Any]
 Entries = Mapping[str, JsonObject]
 NodeDocument = Mapping[str, Entries]
 """``{section: {key: entry}}``, the sections of ``items.SECTIONS``."""

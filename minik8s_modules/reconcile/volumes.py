@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import to_bytes
 from minik8s_modules.reconcile import projections, resources
 from minik8s_modules.reconcile.environment import ConfigurationMissing, SecretValue, Value, expand
 from minik8s_modules.reconcile.projections import DEFAULT_MODE, Row, Secret
 from minik8s_modules.reconcile.sealing import secret_hmac, values_of
 from minik8s_modules.reconcile.values import PodInputs, Sealed
-
-JsonObject = dict[str, Any]
 
 
 class Volumes(NamedTuple):

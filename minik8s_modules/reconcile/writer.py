@@ -13,14 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import POD, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.reconcile.observed import ObservedPod
 from minik8s_modules.reconcile.status import Place, pod_status
 from minik8s_modules.reconcile.values import PodDecision
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
-
-JsonObject = dict[str, Any]
 
 
 class StatusApi(Protocol):

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 
 log = logging.getLogger(__name__)
-JsonObject = dict[str, Any]
 
 
 class Reviews(Protocol):

@@ -25,10 +25,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.store import bolt, tools
@@ -36,8 +37,6 @@ from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.errors import StoreError, StoreUnavailable
 from minik8s_modules.store.interface import Store
 from minik8s_modules.store.tools import Member, Snapshot, ToolError
-
-JsonObject = dict[str, Any]
 
 BUMP = 1_000_000_000
 ETCD_USER = "minik8s-etcd"  # roles/etcd

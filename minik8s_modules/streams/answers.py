@@ -12,9 +12,10 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import RECONNECT
 from minik8s_modules.streams import passing
 from minik8s_modules.streams.connections import Connection, adopt
@@ -23,7 +24,6 @@ from minik8s_modules.streams.secured import secured
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 ROLE = {"answers": True}
 _DESCRIPTORS = 3
 _BODY_BYTES = 10 * 1024

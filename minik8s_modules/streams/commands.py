@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.streams.asking import Conversation
 from minik8s_modules.streams.connections import Connection
 from minik8s_modules.streams.consoles import Console, Resize, Stdin, StdinEnd, open_console
@@ -18,7 +18,6 @@ from minik8s_modules.streams.requests import StreamRequest
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 SUCCESS: JsonObject = {"metadata": {}, "status": "Success"}
 
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-JsonObject = dict[str, Any]
+from minik8s_modules.api.objects import JsonObject
+
 # a request's head of 64 KiB, every byte of it escaped; Linux lets 208 KiB wait (net.core.wmem_default)
 PACKET_BYTES = 192 * 1024
 

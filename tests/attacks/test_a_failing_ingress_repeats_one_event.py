@@ -7,7 +7,6 @@ filled with them. The same holds for whatever programs say with ids, ports and t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from minik8s_modules.reconcile.items import Outcome
 from minik8s_modules.runtime.events import EventRecorder
 from tests.integration.apiserver.conftest import Namespace
 
-JsonObject = dict[str, Any]
 MAIN = nginx.main_text({"http_port": 18080, "https_port": 18443}, root=False)
 REFUSED = {
     "no-certificate": "server { listen 18443 ssl; ssl_certificate s/tls.crt; ssl_certificate_key s/k; }",

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer, ApiServerProcess
 
-JsonObject = dict[str, Any]
 GRANTS = "/apis/minik8s.io/v1/hostgrants"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{}/ingresses"

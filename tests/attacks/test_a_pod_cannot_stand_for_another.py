@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.attacks.people import editor_of
 from tests.integration.apiserver.conftest import Namespace, pod
 from tests.support.apiserver import ApiServerProcess
@@ -18,7 +19,6 @@ from tests.support.pki import Certificate
 
 MIRROR = "kubernetes.io/config.mirror"
 STATIC = "0123456789abcdef" * 2
-JsonObject = dict[str, Any]
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.attacks.people import editor_of
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer
 from tests.support.pki import Certificate
 
-JsonObject = dict[str, Any]
 LEVEL = "pod-security.kubernetes.io/"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 GOOD = {

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.steering import RULES, Party, Rule
 from minik8s_modules.store.etcd import EtcdStore
 from tests.attacks.people import editor_of
@@ -20,7 +21,6 @@ from tests.support.apiserver import Answer
 from tests.support.etcd import EtcdServer
 from tests.support.pki import Certificate
 
-JsonObject = dict[str, Any]
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STATIC = "0123456789abcdef" * 2
 # everybody here may do everything: what is refused is refused for who he is, not for a missing right

@@ -23,13 +23,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.plugins.warm.client import IDLE_S
 from minik8s_modules.reconcile.items import SectionRequest, WorkItem
 from minik8s_modules.reconcile.runner import PLAYBOOK
@@ -44,7 +44,6 @@ REACHED_S, ITEM_CPU_MS, IDLE_PERCENT = 10.0, 50.0, 15.0
 OBSERVED_EVERY_S, WINDOW_S, SETTLED_S, GIVE_UP_S = 300.0, 60.0, 10.0, 600.0
 NODES = "the nodes together"
 UID = "00000000-0000-4000-8000-000000000001"
-JsonObject = dict[str, Any]
 
 
 def requests(folder: Path, text: str) -> SectionRequest:

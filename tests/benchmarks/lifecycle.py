@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minik8s_modules.api.kinds import NAMESPACE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.module_utils.minik8s.docker import Docker
 from tests.benchmarks.figures import Figure
@@ -24,7 +25,6 @@ from tests.benchmarks.pods import installed
 from tests.support.installed import IMAGE
 from tests.support.node import SOCKET
 
-JsonObject = dict[str, Any]
 Happened = Callable[[str, JsonObject], bool]
 ROUNDS, INIT_S, TIMEOUT_S = 7, 0.5, 60.0
 BAR_INITS_MS, BAR_DELETE_MS, BAR_READY_MS = 300.0, 500.0, 1000.0

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.informer import Informer
 from tests.benchmarks.figures import Figure
 from tests.integration.reconcile import conftest as whole_path
-from tests.integration.services.conftest import READY, SICK, Cluster, JsonObject, fetch
+from tests.integration.services.conftest import READY, SICK, Cluster, fetch
 
 PODS, P50_MS, P99_MS, GIVE_UP_S, ASKED_EVERY_S = 40, 150.0, 1000.0, 60.0, 0.002
 TURNS, WITHDRAWN_MS = 30, 1000.0

@@ -8,7 +8,6 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from tests.support import standing
 from tests.support.labcluster import CommandFailed, LabCluster, is_true
 from tests.support.wholeness import assert_whole
 
-JsonObject = dict[str, Any]
 WORKER = "worker1"
 # a Lease runs out after 12 s; the rest is etcd's election, ssh, a first pass, and a machine that is busy with others
 TAKEN_OVER_S = 300.0

@@ -11,13 +11,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support.labcluster import CommandFailed, LabCluster, recap
 
-JsonObject = dict[str, Any]
 IMAGE = "minik8s/busybox:1"
 # a user with sudo, whom the key of the lab lets in (one that is locked, not even with a key)
 ADMIN = """

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support.labcluster import CommandFailed, LabCluster
 
-JsonObject = dict[str, Any]
 NODE, PEER = "control1", "spare1"
 NODE_PORT, BOTH_PORT, STICKY_PORT, NEAR_PORT = 30080, 30081, 30082, 30083
 MEMORY_MIB = 1536

@@ -11,15 +11,14 @@ import os
 import shlex
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.lab.errors import LabError
 from tests.support import standing
 from tests.support.labcluster import LabCluster
 
-JsonObject = dict[str, Any]
 PORT, SERVICE_PORT, NODE_PORT = 1024, 800, 30080
 MTU, HEADERS = 1450, 28
 BIG = 4 << 20

@@ -9,13 +9,12 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support.labcluster import LabCluster
 
-JsonObject = dict[str, Any]
 HERE, THERE = "control1", "worker1"
 IMAGE = "minik8s/busybox:1"
 OF_FAR = ["minik8s-gateway-far", "minik8s-streams-far", "minik8s-reconciler-far"]

@@ -20,12 +20,12 @@ import psutil
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NAMESPACE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.module_utils.minik8s import labels
 from minik8s_modules.module_utils.minik8s.docker import Docker
 
-JsonObject = dict[str, Any]
 KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
 KUBECTL = "/opt/minik8s/bin/kubectl"
 MINIK8S = "/opt/minik8s/venv/bin/minik8s"

@@ -31,6 +31,7 @@ from typing import Any, Self
 import yaml
 
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from tests.lab.errors import LabError
@@ -38,7 +39,6 @@ from tests.lab.lab import Lab
 from tests.lab.records import Kind, NodeSpec
 from tests.support.kubectl import kubectl_path
 
-JsonObject = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAYBOOK_S, KUBECTL_S, READY_S, POLL_S = 1200, 90, 120, 0.2
 TAIL = 6000

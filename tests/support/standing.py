@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support.labcluster import LabCluster, is_true
 
-JsonObject = dict[str, Any]
 IMAGE = "minik8s/busybox:1"
 NAMESPACE = "standing"
 SERVER = 'trap "exit 0" TERM; mkdir -p /tmp/w; hostname >/tmp/w/index.html; httpd -f -p 8080 -h /tmp/w & wait'

@@ -15,17 +15,17 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import PLAN
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.cli import planning
 from minik8s_modules.cli.output import Paint
 from tests.lab.errors import LabError
 from tests.support.labcluster import CommandFailed, LabCluster, is_true
 
-JsonObject = dict[str, Any]
 LABEL = "minik8s.io/"
 OVER = {"Succeeded", "Failed"}
 WHOLE_S = 300.0  # at a load of 50 the reconciler alone takes two minutes to begin

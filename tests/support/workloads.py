@@ -8,6 +8,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.imagined import Decider, World, unroll
 from minik8s_modules.controllers.steps import (
@@ -25,7 +26,6 @@ from minik8s_modules.controllers.steps import (
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPACE = "shop"
-JsonObject = dict[str, Any]
 
 
 def ago(seconds: float) -> str:

@@ -10,11 +10,12 @@ import asyncio
 import logging
 import socket
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.errors import NobodyReads
 from minik8s_modules.gateway.probing.checks import Check
 from minik8s_modules.gateway.probing.wire import Cause, cause_of, request_of
 from minik8s_modules.gateway.streams.reaching import Reached
-from minik8s_modules.streams.passing import BadPacket, Channel, JsonObject, Packet, pair
+from minik8s_modules.streams.passing import BadPacket, Channel, Packet, pair
 
 log = logging.getLogger(__name__)
 

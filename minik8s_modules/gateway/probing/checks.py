@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-JsonObject = dict[str, Any]
+from minik8s_modules.api.objects import JsonObject
+
 State = Literal["unknown", "success", "failure"]
 ACTIONS = ("exec", "http", "tcp", "grpc", "sleep")
 _SPACES = frozenset(" \t\r\n:")

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import Check, Result, results_of
 from minik8s_modules.gateway.probing.pod import PodChecks
@@ -20,7 +21,6 @@ from minik8s_modules.gateway.streams.reaching import Doors
 
 log = logging.getLogger(__name__)
 
-JsonObject = dict[str, Any]
 Publish = Callable[[JsonObject], None]
 Key = tuple[str, str]
 """Node and pod UID."""

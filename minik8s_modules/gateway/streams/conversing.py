@@ -7,8 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from minik8s_modules.api.errors import BadRequest, InternalError, ServiceUnavailable, StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError, TemporaryError
-from minik8s_modules.gateway.streams.opening import Given, JsonObject, Opening
+from minik8s_modules.gateway.streams.opening import Given, Opening
 from minik8s_modules.streams.passing import BadPacket, Channel
 
 log = logging.getLogger(__name__)

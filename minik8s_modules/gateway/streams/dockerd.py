@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.gateway.engine import API_VERSION
 from minik8s_modules.gateway.errors import DockerUnavailable
 from minik8s_modules.streams.connections import READ_BYTES, Connection, adopt
 
-JsonObject = dict[str, Any]
 Query = Mapping[str, str]
 TIMEOUT_S = 10.0
 _SWITCHING, _OK = 101, 200

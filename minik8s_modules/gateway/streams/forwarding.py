@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
 from minik8s_modules.api.errors import ServiceUnavailable
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.streams import finding
 from minik8s_modules.gateway.streams.conversing import converse
 from minik8s_modules.gateway.streams.dockerd import Dockerd
@@ -18,7 +18,6 @@ from minik8s_modules.gateway.streams.reaching import Door, Reached, reach, words
 from minik8s_modules.streams import passing
 from minik8s_modules.streams.requests import StreamRequest
 
-JsonObject = dict[str, Any]
 _LARGEST_PORT = 65535
 # ssh ends with the connection it carried; its words are there by then
 _WORDS_S = 1.0

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from minik8s_modules.api.errors import BadRequest, NotFound, ServiceUnavailable
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.gateway.streams import opening
 from minik8s_modules.gateway.streams.conversing import converse
 from minik8s_modules.gateway.streams.dockerd import Dockerd
 from minik8s_modules.gateway.streams.forwarding import Forwarding
-from minik8s_modules.gateway.streams.opening import JsonObject, Opening
+from minik8s_modules.gateway.streams.opening import Opening
 from minik8s_modules.gateway.streams.reaching import Doors
 from minik8s_modules.gateway.streams.signatures import Signatures
 from minik8s_modules.streams.passing import BadPacket, Channel

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.gateway.streams import finding
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused, Opened
 from minik8s_modules.streams.requests import StreamRequest
-
-JsonObject = dict[str, Any]
 
 # Docker takes ctrl-p ctrl-q out of what is typed into a terminal, and holds a lone ctrl-p back; nobody types this
 DETACH_KEYS = ",".join(["ctrl-@"] * 16)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.integration.naming.conftest import Cluster
 from tests.integration.reconcile.conftest import IMAGE
 from tests.support.node import SOCKET
 
-JsonObject = dict[str, Any]
 EVIL, BANK, VICTIM = "evil", "bank", "victim"
 HOST = "login.bank.example"
 NOBODY = "NXDOMAIN"

@@ -24,13 +24,13 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.streams.requests import CERTIFICATE, SIGNED
 from tests.integration.streams.conftest import PARSER, Streaming
 from tests.support.node import SOCKET
 from tests.support.pki import Authority, Certificate
 from tests.support.signed import now, signature_headers
 
-JsonObject = dict[str, Any]
 API_SERVER = "system:minik8s:apiserver"
 OPEN: list[socket.socket] = []
 VERSION = b"GET /version HTTP/1.1\r\nHost: docker\r\n\r\n"

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import http.client
 import ssl
-from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 import pytest
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.streams.conftest import Streaming
 from tests.support.signed import signature_headers
 
 MIRROR = "kubernetes.io/config.mirror"
 SECRET = "only-the-victim-knows"
-JsonObject = dict[str, Any]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s import labels
 from tests.integration.reconcile import conftest as whole_path
 from tests.integration.reconcile.conftest import Cluster
@@ -19,7 +20,7 @@ from tests.support import node as support
 from tests.support.churn import Churn
 from tests.support.docker_watch import DockerWatch
 from tests.support.dockerd import Dockerd, private_dockerd
-from tests.support.installed import JsonObject, is_ready
+from tests.support.installed import is_ready
 
 CONVERGES_S = 40.0
 SEED = time.time_ns()

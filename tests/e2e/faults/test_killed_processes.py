@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support.churn import Churn
 from tests.support.docker_watch import DockerWatch
-from tests.support.installed import Installed, JsonObject, is_ready
+from tests.support.installed import Installed, is_ready
 
 PARTS = (
     "apiserver",

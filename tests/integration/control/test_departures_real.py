@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD, POD_ADDRES
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
 from tests.integration.control.conftest import Cluster, Daemon, pod, until
 
-JsonObject = dict[str, Any]
 PATIENCE_S = 60.0  # a node that was deleted is missed for 40 s
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import HOST_GRANT, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s import nginx as server
 from minik8s_modules.module_utils.minik8s.dns_host import remove_address
 from minik8s_modules.store.errors import StaleWrite
@@ -27,7 +28,6 @@ from tests.integration.services import conftest as services
 from tests.support import coredns
 from tests.support.etcd import free_port
 
-JsonObject = dict[str, Any]
 OUTSIDE, OUTSIDE_ADDRESS = "www.outside.test", "192.0.2.77"
 """All that the world outside the cluster has; the rest has no name there."""
 

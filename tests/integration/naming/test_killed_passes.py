@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.dns_files import without_serial
 from minik8s_modules.module_utils.minik8s.dns_host import has_address, remove_address
 from minik8s_modules.module_utils.minik8s.nginx import PROGRAM, STAGE
@@ -30,7 +31,6 @@ from tests.integration.naming.test_dns_section import EXTERNAL, WEB
 from tests.support.etcd import free_port
 from tests.support.waiting import until
 
-JsonObject = dict[str, Any]
 Run = Callable[..., JsonObject]
 MOST_EFFECTS = 150
 EFFECTS = frozenset(

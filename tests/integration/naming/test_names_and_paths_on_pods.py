@@ -14,10 +14,9 @@ import pytest
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.ingress_routes import has_place
 from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, NODE, SECRET, SERVICE
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.naming.conftest import OUTSIDE, OUTSIDE_ADDRESS, Cluster
 from tests.support.pki import Authority
-
-JsonObject = dict[str, Any]
 
 
 def dns(name: str, host: str, **paths: str) -> JsonObject:

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from minik8s_modules.api.kinds import DEPLOYMENT, POD
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.naming.conftest import Cluster
 from tests.integration.services.conftest import SERVER
 from tests.support.pki import Authority
 
-JsonObject = dict[str, Any]
 SECTIONS = ("services", "dns", "ingress")
 HOST = "shop.example.test"
 

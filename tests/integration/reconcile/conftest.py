@@ -20,6 +20,7 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.reconcile.services import kubernetes_address
@@ -37,7 +38,6 @@ IDENTITIES = {
     "gateway": "system:minik8s:gateway",
     "reconcile": "system:minik8s:reconciler",
 }
-JsonObject = dict[str, Any]
 
 
 class Daemon:

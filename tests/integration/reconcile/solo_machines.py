@@ -18,6 +18,7 @@ from minik8s_modules.api.kinds import (
     NODE,
     POD,
 )
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import ROOT, Cluster, Daemon
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import free_port
@@ -25,7 +26,6 @@ from tests.support.node import SOCKET, TestNode
 from tests.support.pause import pause_image
 from tests.support.pki import write_kubeconfig
 
-JsonObject = dict[str, Any]
 NODE_FILE = """\
 apiVersion: v1
 kind: Node

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import IMAGE, Cluster
-
-JsonObject = dict[str, Any]
 
 
 def _extra(cluster: Cluster, pod: str, name: str) -> JsonObject:

@@ -7,15 +7,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from minik8s_modules.api.kinds import EVENT, NODE, POD
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
-JsonObject = dict[str, Any]
 MIRROR = "kubernetes.io/config.mirror"
 
 

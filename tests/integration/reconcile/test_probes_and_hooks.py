@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
-JsonObject = dict[str, Any]
 WEB = ["sh", "-c", "mkdir /w; echo ok >/w/ok; exec httpd -f -p 8080 -h /w"]
 
 

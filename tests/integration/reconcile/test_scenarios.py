@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
-JsonObject = dict[str, Any]
 MANIFEST = """\
 apiVersion: v1
 kind: Pod

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,12 +29,12 @@ from minik8s_modules.api.kinds import (
     REPLICA_SET,
     SECRET,
 )
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.imagined import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE
 from tests.integration.reconcile.solo_machines import ControlPlane, SoloNode
 from tests.support.etcd import free_port
 
-JsonObject = dict[str, Any]
 STATIC = """\
 apiVersion: v1
 kind: Pod

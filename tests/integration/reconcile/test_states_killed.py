@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.docker import Docker
 from tests.integration.reconcile.conftest import Cluster
 from tests.support.node import SOCKET, command
 from tests.support.slow_registry import Registry, digest, slow_registry
 
-JsonObject = dict[str, Any]
 LONG = ["sleep", "3600"]
 
 

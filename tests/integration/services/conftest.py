@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NAMESPACE, POD, SERVICE
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile import conftest as whole_path
 from tests.lab.lab import Lab
 from tests.support.node import SOCKET
 
-JsonObject = dict[str, Any]
 SERVER = 'mkdir -p /tmp/w && echo "$POD" > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w'
 READY = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
 # of a pod that is ready until it has this file

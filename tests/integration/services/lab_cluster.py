@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.services import kubernetes_address
 from tests.integration.reconcile.conftest import IMAGE
 from tests.integration.services.conftest import Cluster
@@ -17,7 +17,6 @@ from tests.support.apiserver import ApiServerProcess
 from tests.support.node import SOCKET
 from tests.support.pause import pause_image
 
-JsonObject = dict[str, Any]
 NODE = "node1"
 # every container, virtual server, address and rule that a cluster leaves on its machine
 TIDY = """

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from minik8s_modules.api.objects import JsonObject
 from tests.lab.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests" / "support" / "services_machine.py"
 PACKAGE = ROOT / "minik8s_modules" / "module_utils" / "minik8s"
 PODS = {f"pod{number}": f"10.32.0.{number}" for number in (2, 3, 4)}
-JsonObject = dict[str, Any]
 
 
 class Shell(Protocol):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from minik8s_modules.api.kinds import DEPLOYMENT, POD
-from tests.integration.services.conftest import READY, SERVER, Cluster, JsonObject, answers, fetch
+from minik8s_modules.api.objects import JsonObject
+from tests.integration.services.conftest import READY, SERVER, Cluster, answers, fetch
 
 # as Kubernetes asks of servers: they go on accepting for 2 s after TERM, the rules leave sooner
 LASTING = f"trap 'sleep 2; kill $!; exit 0' TERM; {SERVER.replace('exec ', '')} & wait; wait"

@@ -23,6 +23,7 @@ import yaml
 
 from minik8s_modules.api.errors import AlreadyExists, NotFound
 from minik8s_modules.api.kinds import LEASE, POD, SERVICE_ACCOUNT
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.gateway.leases import STREAM_ENDPOINT
 from tests.support.apiserver import ApiServerProcess
@@ -31,7 +32,6 @@ from tests.support.node import SOCKET, TestNode
 from tests.support.pki import Authority, write_kubeconfig
 
 ROOT = Path(__file__).resolve().parents[3]
-JsonObject = dict[str, Any]
 # nobody, if we may be anybody
 PARSER = 65534 if os.geteuid() == 0 else os.geteuid()
 

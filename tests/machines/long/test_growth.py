@@ -11,15 +11,14 @@ import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support import standing
 from tests.support.asking import Told, asking
 from tests.support.labcluster import CommandFailed, LabCluster, Play, is_true, recap
 
-JsonObject = dict[str, Any]
 WORKER, FIRST, SECOND, THIRD = "worker1", "control1", "spare1", "spare2"
 # Clients of an API server try again while it starts anew: on a machine that others keep busy too, this long at most.
 RETRIED_S = 90.0

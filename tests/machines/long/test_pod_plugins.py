@@ -13,14 +13,12 @@ import uuid
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support import standing, weave_standin
 from tests.support.labcluster import LabCluster
 
-JsonObject = dict[str, Any]
 CONTROL, WORKER = MACHINES = ("control1", "worker1")
 PORT, SERVICE_PORT, NODE_PORT = 1024, 800, 30080
 ENOUGH = 12

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support import standing
 from tests.support.labcluster import REPOSITORY, CommandFailed, LabCluster, Play, recap
 
-JsonObject = dict[str, Any]
 WEB, CLIENT, HOME = "web", "client", "worker1"
 FOLDERS = (
     "/etc/minik8s",

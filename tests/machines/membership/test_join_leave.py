@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.machines.membership.members import WEB, Members
 from tests.support import standing
 from tests.support.labcluster import CommandFailed
 from tests.support.standing import NAMESPACE
 
-JsonObject = dict[str, Any]
 SPARE = "spare1"
 SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
 

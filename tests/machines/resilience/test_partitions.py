@@ -7,13 +7,12 @@ by its own Docker.
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from tests.support import backdoor, standing
 from tests.support.labcluster import LabCluster
 from tests.support.wholeness import assert_whole
 
-JsonObject = dict[str, Any]
 HERE, THERE = "worker1", "worker2"
 CUT_S = 60.0
 EXTRAS_S = 10.0  # of the issue: so long after the healing nothing is doubled any more

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.lab.errors import LabError
 from tests.support import backdoor, standing
 from tests.support.labcluster import LabCluster
 from tests.support.wholeness import Container, assert_whole, containers, look
 
-JsonObject = dict[str, Any]
 SERVING_S = float(os.environ.get("MINIK8S_SERVING_S", "300"))
 BACK_S = 60.0  # of the issue: a rebooted worker has everything back so long after its SSH is up
 TAKEOVER_S = 300.0  # two minutes without attendance, a minute's timer, and a busy machine

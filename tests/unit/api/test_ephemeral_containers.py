@@ -10,10 +10,10 @@ import pytest
 from minik8s_modules.api import strategy
 from minik8s_modules.api.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import validate_create, validate_update
 
 SUB = "ephemeralcontainers"
-JsonObject = dict[str, Any]
 
 
 def pod(*extra: JsonObject) -> JsonObject:

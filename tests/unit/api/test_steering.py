@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.steering import RULES, refusals
 from minik8s_modules.module_utils.minik8s import labels
 
@@ -24,7 +24,6 @@ NO_METADATA = {
     "minik8s.io/audit-events-lost-by-user": "an annotation of audit events",
     **{value: "a label of containers" for value in vars(labels).values() if str(value).startswith(labels.PREFIX)},
 }
-JsonObject = dict[str, Any]
 
 
 def keys_in(text: str) -> set[str]:

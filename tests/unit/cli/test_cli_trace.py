@@ -20,13 +20,13 @@ from minik8s_modules.api.kinds import (
     SECRET,
     SERVICE,
 )
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.main import parse
 from minik8s_modules.cli.reading import describe, why
 from minik8s_modules.cli.trace import trace
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
 
-JsonObject = dict[str, Any]
 META = {"namespace": "default"}
 
 

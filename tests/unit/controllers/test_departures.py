@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,7 +12,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.departing import LEAVING
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD, REPLICA_SET
-from minik8s_modules.api.objects import Key
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.departures import (
@@ -33,7 +32,6 @@ from tests.support.waiting import until
 from tests.support.workloads import NOW
 
 CASES = Path(__file__).parents[2] / "cases"
-JsonObject = dict[str, Any]
 ORIGINAL = {"minik8s.io/dialect": "original"}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.controllers.endpoints import decide_endpoints
 from minik8s_modules.controllers.endpoints_of_pods import has_endpoints, offers
@@ -24,7 +24,6 @@ from minik8s_modules.controllers.endpointslices import (
     unknown_targets,
 )
 
-JsonObject = dict[str, Any]
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_slices").glob("*.yml"))
 EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 

@@ -13,6 +13,7 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE, POD_ADDRESS, POD_CIDR
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pod_cidrs import NoCidrLeft, choose, claim_name, claim_of
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
@@ -26,7 +27,6 @@ from tests.support.waiting import until
 from tests.support.workloads import NOW, ago
 
 CASES = Path(__file__).parents[2] / "cases"
-JsonObject = dict[str, Any]
 
 
 def node(name: str, cidr: str = "") -> JsonObject:

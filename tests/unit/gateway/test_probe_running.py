@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import parse
 from minik8s_modules.gateway.probing.pod import PodChecks
@@ -23,7 +24,6 @@ from minik8s_modules.streams.passing import Channel, pair
 from tests.support.pause import http_check
 from tests.support.pki import Authority
 
-JsonObject = dict[str, Any]
 HERE = Door("/nowhere.sock", None)
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 

@@ -7,13 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[3]
-JsonObject = dict[str, Any]
 KEY = "c3NoLWVkMjU1MTkgQUFBQSByb290"  # base64 of: ssh-ed25519 AAAA root
 HOSTS = {"w9": {"ansible_host": "192.0.2.29", "ansible_port": 2222}, "w5": {"ansible_host": "192.0.2.25"}}
 PINNED = [

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.documents import apply_delta, section_digest
 
-JsonObject = dict[str, Any]
 _ATTEMPTS_KEPT = 2
 
 

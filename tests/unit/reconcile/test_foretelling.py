@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, NODE, POD_ADDRESS, SECRET
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.foretelling import read_foretold
 from minik8s_modules.reconcile.hypothesis import parse_question
 from minik8s_modules.reconcile.plan_lists import Vacancy
@@ -17,7 +18,6 @@ from tests.unit.reconcile.test_plan import ask, pod, service
 from tests.unit.reconcile.test_plan import told as texts
 from tests.unit.reconcile.worlds import IMAGE
 
-JsonObject = dict[str, Any]
 Operations = list[tuple[str, JsonObject]]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.reconcile import pressure
 from minik8s_modules.reconcile.eviction import Eviction
@@ -17,7 +18,6 @@ from minik8s_modules.reconcile.items import Outcome, WorkItem
 from minik8s_modules.reconcile.observed import ObservedContainer, observation
 from minik8s_modules.reconcile.policies import Policies
 
-JsonObject = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DISK = {"capacity_bytes": 100, "available_bytes": 50, "inodes": 100, "inodes_free": 90}
 MACHINE = {"memory_bytes": 1000, "memory_available_bytes": 900, "processes": 1, "most_processes": 100, "disk": DISK}

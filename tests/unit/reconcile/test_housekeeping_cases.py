@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.reconcile import eviction, garbage, image_gc, pressure
 from minik8s_modules.reconcile.eviction import Used
@@ -19,7 +20,6 @@ from minik8s_modules.reconcile.pressure import Available
 
 CASES = Path(__file__).resolve().parents[2] / "cases"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-JsonObject = dict[str, Any]
 
 
 def cases(name: str) -> list[Any]:

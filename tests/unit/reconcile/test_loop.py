@@ -13,6 +13,7 @@ import pytest
 
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, POD_ADDRESS, SECRET, Kind
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile.fake_runner import FakeRunner
@@ -22,7 +23,6 @@ from minik8s_modules.reconcile.values import Settings
 from tests.unit.reconcile.fake_node import FakeNode, Killed
 from tests.unit.reconcile.worlds import IMAGE, PAUSE
 
-JsonObject = dict[str, Any]
 NAME = "n1"
 
 

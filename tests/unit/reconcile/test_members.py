@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile.fake_runner import FakeRunner
@@ -20,7 +20,6 @@ from tests.support.waiting import until
 from tests.unit.reconcile.fake_node import FakeNode
 from tests.unit.reconcile.worlds import IMAGE, PAUSE
 
-JsonObject = dict[str, Any]
 NAMES = ("n1", "n2", "n3")
 
 

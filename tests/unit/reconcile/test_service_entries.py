@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
 from minik8s_modules.reconcile.values import Settings
 
-JsonObject = dict[str, Any]
 CASES = sorted((Path(__file__).parents[2] / "cases" / "service_ports").glob("*.yml"))
 PLANE = {"mode": "nftables"}
 

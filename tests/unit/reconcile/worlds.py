@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod, group
 from minik8s_modules.reconcile.values import CheckResult, PodInputs, PullState, Settings, TokenNeed, Tokens
 
-JsonObject = dict[str, Any]
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 UID = "11111111-2222-4333-8444-555555555555"
 IMAGE = "minik8s/busybox:1"

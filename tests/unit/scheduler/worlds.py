@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-JsonObject = dict[str, Any]
+from minik8s_modules.api.objects import JsonObject
 
 
 def node(name: str, **told: Any) -> JsonObject:
