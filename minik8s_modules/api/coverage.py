@@ -1,9 +1,9 @@
 """What minik8s does with every field of every served kind: the rules of ``coverage.yml``, compiled.
 
-A field is ``implemented`` (the rule names the tests that show it), ``refused`` (validation answers Invalid), ``warned``
-(stored, not acted on, and the client is told), or its own definition's fields say it (``see``). Rules are keyed by
-OpenAPI definition and field; a rule other than ``see`` covers the whole subtree. A generated test holds the file to the
-definitions, so a field of a new Kubernetes version cannot slip in unclassified.
+A field is ``implemented``, ``refused`` (validation answers Invalid), ``warned`` (stored, not acted on, and the client
+is told), or its own definition's fields say it (``see``). Rules are keyed by OpenAPI definition and field; a rule other
+than ``see`` covers the whole subtree. A generated test holds the file to the definitions, so a field of a new
+Kubernetes version cannot slip in unclassified, and to the tests that show what is implemented.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 
 Treatment = Literal["implemented", "refused", "warned", "see"]
+_CLASSIFIED: tuple[Treatment, ...] = ("implemented", "see")
+_REASONED: tuple[Treatment, ...] = ("refused", "warned")
 _PREFIXES = ("io.k8s.apimachinery.pkg.apis.", "io.k8s.api.", "io.")
 _UNSET: tuple[Any, ...] = (False, "", [])  # values that say what absence says, unless the rule has its own list
 
@@ -29,12 +31,12 @@ class Rule(NamedTuple):
 
     Attributes:
         treatment: implemented, refused, warned or see.
-        text: the tests' node ids for implemented, with spaces between; the reason for refused and warned.
+        reason: why, for refused and warned.
         unless: values that are accepted silently because they ask for what happens anyway.
     """
 
     treatment: Treatment
-    text: str
+    reason: str = ""
     unless: tuple[Any, ...] = _UNSET
 
     def accepts(self, value: Any) -> bool:
@@ -50,18 +52,18 @@ def rules() -> dict[str, dict[str, Rule]]:
     file = Path(__file__).with_name("coverage.yml")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     data = yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader, in C where there is one
-    return {name: {field: _rule(each) for field, each in fields.items()} for name, fields in data.items()}
+    return {name: dict(_rules(fields)) for name, fields in data.items()}
 
 
-def _rule(written: str | list[str] | JsonObject) -> Rule:
-    if isinstance(written, list):
-        return Rule("implemented", " ".join(written))
-    if isinstance(written, str):
-        return Rule("see", "") if written == "see" else Rule("implemented", written)
-    unless = tuple(written.get("unless", _UNSET))
-    if "refused" in written:
-        return Rule("refused", written["refused"], unless)
-    return Rule("warned", written["warned"], unless)
+def _rules(written: JsonObject) -> Iterator[tuple[str, Rule]]:
+    """Yield the rule of each field of a definition, written as in the head of ``coverage.yml``."""
+    for treatment in _CLASSIFIED:
+        for field in written.get(treatment, ()):
+            yield field, Rule(treatment)
+    for treatment in _REASONED:
+        for field, reason in written.get(treatment, {}).items():
+            told = {"why": reason} if isinstance(reason, str) else reason
+            yield field, Rule(treatment, told["why"], tuple(told.get("unless", _UNSET)))
 
 
 @cache

@@ -12,7 +12,7 @@ from minik8s_modules.api.validation import common
 def refused(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return a ``Forbidden`` for each field of the object that minik8s does not act on and must not ignore."""
     return [
-        common.forbidden(found.path, f"not supported by minik8s: {found.rule.text}")
+        common.forbidden(found.path, f"not supported by minik8s: {found.rule.reason}")
         for found in coverage.findings(kind, obj)
         if found.rule.treatment == "refused"
     ]
@@ -33,5 +33,5 @@ def warned(kind: Kind, obj: JsonObject) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for found in coverage.findings(kind, obj):
         if found.rule.treatment == "warned":
-            reasons.setdefault(found.rule.text, []).append(found.path)
+            reasons.setdefault(found.rule.reason, []).append(found.path)
     return [f"{', '.join(paths)}: stored, but minik8s does not act on it: {why}" for why, paths in reasons.items()]
