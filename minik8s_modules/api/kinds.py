@@ -3,7 +3,7 @@
 Adding a kind is one declaration here, plus entries in ``defaults``, ``validation`` and ``tables`` where it needs them
 (each looks up by ``(group, kind)``), plus its fields in ``coverage.yml``. Names, short names and categories are
 Kubernetes' own. A kind whose ``stored`` is false is answered, never kept. A kind with ``storage`` is a view of another
-kind's objects (``api/conversion.py`` converts).
+kind's objects (``api/defaulting/conversion.py`` converts).
 """
 
 from __future__ import annotations

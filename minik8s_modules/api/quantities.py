@@ -13,7 +13,7 @@ from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-from minik8s_modules.api.extent import MAX_VALUES
+from minik8s_modules.api.size_limits import MAX_VALUES
 
 _SYNTAX = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3}|)")
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}

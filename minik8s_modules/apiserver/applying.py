@@ -1,4 +1,4 @@
-"""PATCH with ``application/apply-patch+yaml``: server-side apply (decided in api/server_side_apply.py).
+"""PATCH with ``application/apply-patch+yaml``: server-side apply (decided in api/merging/server_side_apply.py).
 
 An object that is not there is created; one that is goes through ``writing.change`` like every other patch, so a lost
 race is decided again on the newer object.
@@ -12,10 +12,10 @@ import orjson
 
 from minik8s_modules.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.merging.server_side_apply import Applier
+from minik8s_modules.api.merging.server_side_apply import apply as applied
 from minik8s_modules.api.objects import JsonObject, metadata, uid
-from minik8s_modules.api.schema import unknown_fields
-from minik8s_modules.api.server_side_apply import Applier
-from minik8s_modules.api.server_side_apply import apply as applied
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.apiserver import bodies, incoming, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options

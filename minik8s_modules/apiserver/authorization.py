@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from minik8s_modules.api.access.rbac import Rule
 from minik8s_modules.api.errors import Forbidden, Resource, StatusError
-from minik8s_modules.api.rbac import Rule
 from minik8s_modules.apiserver.attributes import Attributes, Named
 from minik8s_modules.apiserver.identity import MASTERS, User
 from minik8s_modules.apiserver.policy import Rbac

@@ -1,7 +1,7 @@
 """Request bodies: bytes in, JSON values out, and a clear 400, 413 or 415 for what cannot be read.
 
-Whatever form a value came in, it is neither too deep nor too large (``api/extent.py``) when it leaves here. YAML is
-``yaml_bodies``' part.
+Whatever form a value came in, it is neither too deep nor too large (``api/size_limits.py``) when it leaves here. YAML
+is ``yaml_bodies``' part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from flask import Request
 
-from minik8s_modules.api import extent
+from minik8s_modules.api import size_limits
 from minik8s_modules.api.errors import MOST_TOLD, BadRequest, RequestEntityTooLarge, UnsupportedMediaType
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import yaml_bodies
@@ -54,7 +54,7 @@ def media_type(request: Request) -> str:
     return (request.content_type or JSON).split(";", 1)[0].strip().lower()
 
 
-def parse(body: bytes, media: str, values_allowed: int = extent.MAX_VALUES) -> Any:
+def parse(body: bytes, media: str, values_allowed: int = size_limits.MAX_VALUES) -> Any:
     """Return the value ``body`` holds.
 
     Raises:
@@ -68,12 +68,12 @@ def parse(body: bytes, media: str, values_allowed: int = extent.MAX_VALUES) -> A
         return parse_yaml(body)
     if media == protobuf.MEDIA:
         value = protobuf.decode(body)
-        extent.check(value)  # parts of it are JSON
+        size_limits.check(value)  # parts of it are JSON
         return value
     raise UnsupportedMediaType(READABLE)
 
 
-def parse_object(body: bytes, media: str, values_allowed: int = extent.MAX_VALUES) -> JsonObject:
+def parse_object(body: bytes, media: str, values_allowed: int = size_limits.MAX_VALUES) -> JsonObject:
     """Return the object ``body`` holds; anything but an object is a BadRequest."""
     value = parse(body, media, values_allowed)
     if not isinstance(value, dict):
@@ -81,13 +81,13 @@ def parse_object(body: bytes, media: str, values_allowed: int = extent.MAX_VALUE
     return value
 
 
-def parse_json(body: bytes, values_allowed: int = extent.MAX_VALUES) -> Any:
+def parse_json(body: bytes, values_allowed: int = size_limits.MAX_VALUES) -> Any:
     """Return the JSON value of ``body``."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the request's body is no valid JSON: {error}") from error
-    extent.check(value, values_allowed)
+    size_limits.check(value, values_allowed)
     return value
 
 

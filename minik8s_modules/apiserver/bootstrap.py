@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from minik8s_modules.api.access.rbac import GROUP, missing_rules
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.objects import annotations as annotations_of
-from minik8s_modules.api.rbac import GROUP, missing_rules
 
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"

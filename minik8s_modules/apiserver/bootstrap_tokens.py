@@ -3,7 +3,8 @@
 A token is looked up in the watch cache at every request, so it ends with its Secret. Its user is
 ``system:bootstrap:<id>`` in group ``system:bootstrappers``; it may ask for a node's client certificate and read its own
 requests, whatever roles say, and its requests are for nothing else (``restrict``). Who has nothing at all may read
-``kube-public/cluster-info``, by which he knows the cluster (api/bootstrap_tokens.py); the role in kube-public says so.
+``kube-public/cluster-info``, by which he knows the cluster (api/access/bootstrap_tokens.py); the role in kube-public
+says so.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minik8s_modules.api import bootstrap_tokens, certificate_requests
-from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, GROUP, NAMESPACE, PREFIX, USER
-from minik8s_modules.api.certificate_requests import Asked
+from minik8s_modules.api.access import bootstrap_tokens, certificate_requests
+from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, GROUP, NAMESPACE, PREFIX, USER
+from minik8s_modules.api.access.certificate_requests import Asked
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, SECRET
 from minik8s_modules.api.objects import name, spec

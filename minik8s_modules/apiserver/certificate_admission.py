@@ -6,7 +6,7 @@ Source: kubernetes ``plugin/pkg/admission/certificates`` (approval, signing, sub
 
 from __future__ import annotations
 
-from minik8s_modules.api import certificate_requests
+from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.objects import name, spec, status
 from minik8s_modules.apiserver import bootstrap_tokens

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api.conversion import stored_kind
+from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CLUSTER_ROLE,

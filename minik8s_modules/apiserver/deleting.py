@@ -1,4 +1,4 @@
-"""delete and deletecollection: what happens to an object is decided in api/strategy.py, here it is done.
+"""delete and deletecollection: what happens to an object is decided in api/lifecycle/strategy.py, here it is done.
 
 An object with finalizers, a namespace with content and a running pod are only marked; whoever holds them
 lets go later, and the last one to do so removes them (``writing.change``).
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from minik8s_modules.api import strategy
-from minik8s_modules.api.conversion import stored_kind
+from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import admission, chain, incoming
 from minik8s_modules.apiserver.backend import Backend

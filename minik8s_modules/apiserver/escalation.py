@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minik8s_modules.api import rbac
+from minik8s_modules.api.access import rbac
+from minik8s_modules.api.access.rbac import Rule, compiled
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CLUSTER_ROLE, ROLE
 from minik8s_modules.api.objects import name
-from minik8s_modules.api.rbac import Rule, compiled
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.write import Write
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minik8s_modules.api import selectors, strategy
+from minik8s_modules.api import selectors
 from minik8s_modules.api.errors import Forbidden, InternalError, NotFound, TooManyRequests
 from minik8s_modules.api.kinds import POD_DISRUPTION_BUDGET, Kind
+from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.objects import (
     JsonObject,
     condition,

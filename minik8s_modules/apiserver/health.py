@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from minik8s_modules import __version__
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.schema import KUBERNETES_VERSION
+from minik8s_modules.api.schema.structural import KUBERNETES_VERSION
 
 Check = Callable[[], str]  # returns why it fails, "" when it does not
 

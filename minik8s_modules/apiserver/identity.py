@@ -1,8 +1,9 @@
 """Who asks: the client certificate's common name is the user, its organizations are the groups.
 
-That is Kubernetes' X.509 authentication; stricter is that a subject has one common name (api/certificate_names.py). The
-TLS layer has checked the certificate against the client CA (server.py), so what is read here is true; it is read once,
-after the handshake (intake.py). Service accounts come with a token instead (tokens.py).
+That is Kubernetes' X.509 authentication; stricter is that a subject has one common name
+(api/access/certificate_names.py). The TLS layer has checked the certificate against the client CA (server.py), so what
+is read here is true; it is read once, after the handshake (intake.py). Service accounts come with a token instead
+(tokens.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from minik8s_modules.api.certificate_names import peer_names
+from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.objects import JsonObject
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """From a request's body to an object that may be looked at: dialect, kind, unknown fields, JSON types, the URL's name.
 
 What is wrong here is a 400, because the object cannot be read at all; rules between readable fields are
-validation's, with 422. The order is that of a write (api/strategy.py).
+validation's, with 422. The order is that of a write (api/lifecycle/strategy.py).
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api import schema
-from minik8s_modules.api.dialect import to_canonical
+from minik8s_modules.api.defaulting.dialect import to_canonical
 from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, metadata
+from minik8s_modules.api.schema import structural
 from minik8s_modules.apiserver.authorization import Asker
 from minik8s_modules.apiserver.target import Target
 
@@ -85,7 +85,7 @@ def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:
     check_kind(kind, obj)
     obj = to_canonical(kind, obj)
     if options.validation != "Ignore":
-        refuse_or_warn(kind, schema.unknown_fields(kind, obj), options)
+        refuse_or_warn(kind, structural.unknown_fields(kind, obj), options)
     check_types(kind, obj)
     return obj
 
@@ -94,16 +94,16 @@ def refuse_or_warn(kind: Kind, found: list[str], options: Options) -> None:
     """Treat unknown or duplicate fields as fieldValidation says: Strict raises BadRequest, Warn warns."""
     if found and options.validation == "Strict":
         told = f"strict decoding error: {', '.join(found)}"
-        raise schema.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
+        raise structural.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
     for told in found:
         options.warn(told)
 
 
 def check_types(kind: Kind, obj: JsonObject) -> None:
     """Raise BadRequest when a value has a JSON type its field does not."""
-    causes = schema.type_errors(kind, obj)
+    causes = structural.type_errors(kind, obj)
     if causes:
-        raise schema.undecodable(kind, causes)
+        raise structural.undecodable(kind, causes)
 
 
 def check_kind(kind: Kind, obj: JsonObject) -> None:

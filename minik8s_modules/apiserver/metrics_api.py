@@ -17,8 +17,8 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE, NODE, NODE_METRICS, POD, POD_METRICS, Kind
-from minik8s_modules.api.mirror_pods import node_uid
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import node_uid
 from minik8s_modules.apiserver import gateways
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.gateways import Gateways

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from minik8s_modules.api.access.rbac import Rule, compiled
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT
-from minik8s_modules.api.mirror_pods import MIRROR, is_mirror
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
-from minik8s_modules.api.pod_references import Reference, references
-from minik8s_modules.api.rbac import Rule, compiled
+from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
+from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.node_index import NodeIndex

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.mirror_pods import is_mirror
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.pod_references import Reference, references
+from minik8s_modules.api.pods.mirror_pods import is_mirror
+from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.store.cache import CacheEvent, WatchCache
 from minik8s_modules.store.errors import Expired
 

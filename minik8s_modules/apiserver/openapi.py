@@ -23,11 +23,11 @@ from typing import Any
 import orjson
 
 from minik8s_modules import __version__
-from minik8s_modules.api import coverage, schema
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kind import SUBRESOURCE_VERBS
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.schema import coverage, structural
 from minik8s_modules.apiserver.patching import SUPPORTED
 
 _EXTRA = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
@@ -107,14 +107,14 @@ def _types(names: Iterable[str]) -> JsonObject:
     while todo:
         name = todo.pop()
         if name not in found:
-            found[name] = _convert(_without_refused(name) if name not in roots else schema.definition(name))
+            found[name] = _convert(_without_refused(name) if name not in roots else structural.definition(name))
             todo += _TYPE.findall(orjson.dumps(found[name]).decode())
     return found
 
 
 def _without_refused(name: str) -> JsonObject:
     """Return a type without the structures that are always refused; what holds a plain value stays and is explained."""
-    found = schema.definition(name)
+    found = structural.definition(name)
     refused = {field for field, rule in coverage.rules_of(name).items() if rule.treatment == "refused"}
     left = {
         field: held for field, held in found.get("properties", {}).items() if field not in refused or "$ref" not in held

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import patch
 from minik8s_modules.api.errors import BadRequest, UnsupportedMediaType
+from minik8s_modules.api.merging import patch
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import bodies
 from minik8s_modules.apiserver.target import Target

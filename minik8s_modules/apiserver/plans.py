@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from minik8s_modules.api import extent, strategy
-from minik8s_modules.api.apply import next_object
-from minik8s_modules.api.conversion import from_storage, stored_kind
+from minik8s_modules.api import size_limits
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE, Kind
+from minik8s_modules.api.lifecycle import strategy
+from minik8s_modules.api.merging.apply import next_object
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.apiserver import incoming, writing
 from minik8s_modules.apiserver.backend import Backend
@@ -89,7 +90,7 @@ def _check(options: Options, verb: str, target: Target) -> None:
 def _applied(backend: Backend, obj: JsonObject, options: Options) -> JsonObject | None:
     """Return the operation that applying ``obj`` comes to; None when it changes nothing."""
     target = _target_of(obj)
-    extent.check(obj)
+    size_limits.check(obj)
     readable = incoming.readable(target.kind, obj, options)
     item = backend.cache.get(target.kind.key(target.namespace, target.name))
     if item is None:

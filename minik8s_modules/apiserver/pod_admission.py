@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import account_volumes, limits, podsecurity
-from minik8s_modules.api.conversion import stored_kind
+from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden, Invalid
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
-from minik8s_modules.api.mirror_pods import is_mirror
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
-from minik8s_modules.api.pod_templates import template_of
+from minik8s_modules.api.pods import account_volumes, limits, security_standards
+from minik8s_modules.api.pods.mirror_pods import is_mirror
+from minik8s_modules.api.pods.pod_templates import template_of
 from minik8s_modules.apiserver.write import Write
 
 # kinds of other rooms' making, looked at where they exist
@@ -141,8 +141,8 @@ def pod_security(write: Write) -> None:
     if write.old is not None and spec(write.old) == spec(write.new):
         return
     asked = _namespace_labels(write)
-    enforced = podsecurity.policy_of(asked, "enforce")
-    found = podsecurity.violations(enforced, write.new)
+    enforced = security_standards.policy_of(asked, "enforce")
+    found = security_standards.violations(enforced, write.new)
     if found:
         raise _forbid(write, f'violates PodSecurity "{enforced}": {", ".join(found)}')
     _tell(write, asked, write.new)
@@ -162,28 +162,28 @@ def _namespace_labels(write: Write) -> dict[str, str]:
 
 def _tell(write: Write, asked: dict[str, str], pod: JsonObject) -> None:
     for mode in ("warn", "audit"):
-        policy = podsecurity.policy_of(asked, mode)
-        found = podsecurity.violations(policy, pod)
+        policy = security_standards.policy_of(asked, mode)
+        found = security_standards.violations(policy, pod)
         if not found:
             continue
         told = f'would violate PodSecurity "{policy}": {", ".join(found)}'
         if mode == "warn":
             write.options.warn(told)
         else:
-            write.asker.notes[f"{podsecurity.PREFIX}audit-violations"] = told
+            write.asker.notes[f"{security_standards.PREFIX}audit-violations"] = told
 
 
 def namespace_security(write: Write) -> None:
     """Refuse a namespace whose Pod Security labels cannot be read; warn of pods below a level it rises to."""
-    causes = podsecurity.label_causes(labels(write.new))
+    causes = security_standards.label_causes(labels(write.new))
     if causes:
         raise Invalid(NAMESPACE, name(write.new), causes)
-    policy = podsecurity.policy_of(labels(write.new), "enforce")
-    if write.old is None or policy == podsecurity.policy_of(labels(write.old), "enforce"):
+    policy = security_standards.policy_of(labels(write.new), "enforce")
+    if write.old is None or policy == security_standards.policy_of(labels(write.old), "enforce"):
         return
     space = name(write.new)
     pods = [item.object for item in write.backend.cache.list(f"{POD.prefix}{space}/").items]
-    bad = {metadata(pod)["name"]: found for pod in pods if (found := podsecurity.violations(policy, pod))}
+    bad = {metadata(pod)["name"]: found for pod in pods if (found := security_standards.violations(policy, pod))}
     if bad:
         write.options.warn(f'existing pods in namespace "{space}" violate the new PodSecurity enforce level "{policy}"')
     for called, found in list(bad.items())[:_NAMED_PODS]:

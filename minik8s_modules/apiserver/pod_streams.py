@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api.errors import BadRequest, Cause, Invalid
-from minik8s_modules.api.mirror_pods import node_uid
 from minik8s_modules.api.objects import JsonObject, containers, dig, init_containers, name, namespace, spec, status
+from minik8s_modules.api.pods.mirror_pods import node_uid
 from minik8s_modules.apiserver.attributes import Named
 from minik8s_modules.base.clock import parse_rfc3339
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from minik8s_modules.api import rbac
+from minik8s_modules.api.access import rbac
+from minik8s_modules.api.access.rbac import Rule
 from minik8s_modules.api.field_selectors import EVERYTHING
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
 from minik8s_modules.api.objects import JsonObject, name, namespace
-from minik8s_modules.api.rbac import Rule
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.identity import User, account_name
 from minik8s_modules.store.cache import WatchCache

@@ -1,7 +1,7 @@
 """Objects in the form a client asked for: their own bytes, a row of a table, or their metadata.
 
 Whole objects leave as the bytes the cache holds; lists are those bytes with commas between them (5,000
-objects of 1.6 KB: 11-22 ms of CPU, against 126-143 ms when encoded anew). Views (api/conversion.py) are the
+objects of 1.6 KB: 11-22 ms of CPU, against 126-143 ms when encoded anew). Views (api/defaulting/conversion.py) are the
 exception.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from minik8s_modules.api import tables
-from minik8s_modules.api.conversion import from_storage
+from minik8s_modules.api.defaulting.conversion import from_storage
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.tables import printers
 from minik8s_modules.apiserver.negotiation import Form
 from minik8s_modules.store.cached import CachedObject
 
@@ -66,13 +66,13 @@ def table(kind: Kind, form: Form, objects: Sequence[JsonObject], meta: JsonObjec
         "kind": "Table",
         "apiVersion": _META,
         "metadata": meta,
-        "columnDefinitions": [column._asdict() for column in tables.table_columns(kind)],
+        "columnDefinitions": [column._asdict() for column in printers.table_columns(kind)],
         "rows": [_row(kind, form, obj, now) for obj in objects],
     }
 
 
 def _row(kind: Kind, form: Form, obj: JsonObject, now: datetime) -> dict[str, Any]:
-    row: dict[str, Any] = {"cells": tables.table_row(kind, obj, now)}
+    row: dict[str, Any] = {"cells": printers.table_row(kind, obj, now)}
     if form.include == "Object":
         row["object"] = obj
     elif form.include == "Metadata":

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from minik8s_modules.api import quantities, quotas
+from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Conflict, Forbidden
 from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA, Kind
 from minik8s_modules.api.objects import JsonObject, name, namespace, status
+from minik8s_modules.api.pods import quotas
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import KeyMissing, StaleWrite

@@ -9,7 +9,6 @@ from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
 from minik8s_modules.api.errors import Invalid, ServiceUnavailable
-from minik8s_modules.api.extent import MAX_VALUES, MAX_VALUES_TOGETHER
 from minik8s_modules.api.kinds import (
     LOCAL_SUBJECT_ACCESS_REVIEW,
     PLAN,
@@ -21,6 +20,7 @@ from minik8s_modules.api.kinds import (
     TOKEN_REVIEW,
 )
 from minik8s_modules.api.objects import JsonObject, metadata, name, uid
+from minik8s_modules.api.size_limits import MAX_VALUES, MAX_VALUES_TOGETHER
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver import (
     applying,

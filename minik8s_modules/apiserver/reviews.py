@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minik8s_modules.api.access.rbac import Rule
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.objects import JsonObject, spec
-from minik8s_modules.api.rbac import Rule
 from minik8s_modules.apiserver.attributes import Attributes
 from minik8s_modules.apiserver.authorization import Access, Asker
 from minik8s_modules.apiserver.identity import User

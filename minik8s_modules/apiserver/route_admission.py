@@ -1,6 +1,6 @@
 """Two objects that claim one host and path: whoever would not get it is refused, with the other's name.
 
-The claims are weighed by the one decision there is (``api/ingress_routes.py``), with the written object as the
+The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
 youngest: the first has a place, unless whoever comes has a HostGrant for the host and the first has none. An update is
 refused only for places it did not ask for before. Two servers that admit claims at the same moment both see none; then
 the younger object keeps its condition and Event (``controllers/ingresses.py``), and has no effect. Sources: the
@@ -13,8 +13,15 @@ from collections.abc import Iterable
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.ingress_routes import CONFLICT, INVALID_HOST, NOT_GRANTED, Cluster, decide_routes, owner_of
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, Kind
+from minik8s_modules.api.network.ingress_routes import (
+    CONFLICT,
+    INVALID_HOST,
+    NOT_GRANTED,
+    Cluster,
+    decide_routes,
+    owner_of,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.write import Write
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from minik8s_modules.api import extent, patch, server_side_apply, strategy
+from minik8s_modules.api import field_errors, size_limits
 from minik8s_modules.api.errors import BadRequest, Invalid, UnsupportedMediaType
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.lifecycle import strategy
+from minik8s_modules.api.merging import patch, server_side_apply
 from minik8s_modules.api.objects import JsonObject, metadata, name, spec, status, uid
-from minik8s_modules.api.tables_more import selector_text
-from minik8s_modules.api.validation import common
+from minik8s_modules.api.tables.workloads import selector_text
 from minik8s_modules.apiserver import applying, bodies, incoming, patching, writing
 from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.apiserver.incoming import Options
@@ -111,7 +112,7 @@ def _check_uid(kind: Kind, obj: JsonObject, scale: JsonObject) -> None:
 def _refuse_negative(scale: JsonObject) -> int:
     replicas = int(spec(scale).get("replicas") or 0)
     if replicas < 0:
-        raise Invalid(SCALE, name(scale), [common.invalid("spec.replicas", replicas, common.NOT_NEGATIVE)])
+        raise Invalid(SCALE, name(scale), [field_errors.invalid("spec.replicas", replicas, field_errors.NOT_NEGATIVE)])
     return replicas
 
 
@@ -120,7 +121,7 @@ def _change(
 ) -> JsonObject:
     def onto(obj: JsonObject) -> JsonObject:
         wanted = mutate(scale_of(obj))
-        extent.check(wanted)
+        size_limits.check(wanted)
         scale = incoming.readable(SCALE, wanted, options)
         incoming.check_place(target, scale)
         obj["spec"]["replicas"] = _refuse_negative(scale)

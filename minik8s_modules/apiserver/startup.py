@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from minik8s_modules.api import rbac
+from minik8s_modules.api.access import rbac
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, name

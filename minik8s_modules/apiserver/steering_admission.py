@@ -1,13 +1,13 @@
-"""Admission of labels, annotations and finalizers that steer the cluster: who may set them says ``api/steering.py``."""
+"""Admission of labels, annotations and finalizers that steer the cluster, by ``api/access/steering.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minik8s_modules.api.conversion import stored_kind
+from minik8s_modules.api.access.steering import Party, refusals
+from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.objects import name
-from minik8s_modules.api.steering import Party, refusals
 from minik8s_modules.apiserver.identity import User
 from minik8s_modules.apiserver.node_access import node_of
 from minik8s_modules.apiserver.write import Write

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import orjson
 
-from minik8s_modules.api import extent, managed_fields, strategy
-from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api import size_limits
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.errors import (
     AlreadyExists,
     BadRequest,
@@ -26,8 +26,10 @@ from minik8s_modules.api.errors import (
     RequestEntityTooLarge,
 )
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.lifecycle import strategy
+from minik8s_modules.api.merging import managed_fields
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
-from minik8s_modules.api.schema import prune
+from minik8s_modules.api.schema.structural import prune
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from minik8s_modules.apiserver import admission, chain, incoming, quotas
 from minik8s_modules.apiserver.backend import Backend
@@ -122,7 +124,7 @@ def _encoded(obj: JsonObject) -> bytes:
 
 
 def _sized(obj: JsonObject) -> bytes:
-    extent.check(obj)  # with what the server added: an object that was stored can be sent back
+    size_limits.check(obj)  # with what the server added: an object that was stored can be sent back
     return _checked(without_revision(obj))
 
 
@@ -156,7 +158,7 @@ def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -
 
     def mutate(old: JsonObject) -> JsonObject:
         new = apply(old)
-        extent.check(new)
+        size_limits.check(new)
         new = incoming.readable(target.kind, new, options)
         incoming.check_place(target, new)
         if not name(new):  # patched away; what follows from it must still be found

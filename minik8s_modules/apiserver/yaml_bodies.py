@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from minik8s_modules.api.errors import BadRequest, StatusError
-from minik8s_modules.api.extent import MAX_DEPTH, MAX_VALUES, too_deep, too_many_values
+from minik8s_modules.api.size_limits import MAX_DEPTH, MAX_VALUES, too_deep, too_many_values
 
 MAX_YAML_BYTES = 256 * 1024
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.apply import LAST_APPLIED
+from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import aligned, as_yaml
 from minik8s_modules.cli.service_endpoints import Behind, endpoint_lines, service_cause

@@ -20,8 +20,8 @@ import yaml
 
 from minik8s_modules.api.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, StatusError
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.merging.patch import merge_patch
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.patch import merge_patch
 from minik8s_modules.cli import output, printing, reading
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.resources import name_of

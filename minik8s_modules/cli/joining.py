@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from minik8s_modules.api.bootstrap_tokens import parse_hash, parse_token
+from minik8s_modules.api.access.bootstrap_tokens import parse_hash, parse_token
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add
 from minik8s_modules.client.api import ApiClient

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import yaml
 
 import minik8s_modules
-from minik8s_modules.api.validation.common import dns1123_subdomain
+from minik8s_modules.api.syntax import dns1123_subdomain
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add
 from minik8s_modules.client.api import ApiClient

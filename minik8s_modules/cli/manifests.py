@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import yaml
 
-from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.errors import UsageError

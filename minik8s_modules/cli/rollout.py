@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import (
     CONTROLLER_REVISION,
@@ -28,6 +27,7 @@ from minik8s_modules.api.kinds import (
     STATEFUL_SET,
     Kind,
 )
+from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.cli import describing, output

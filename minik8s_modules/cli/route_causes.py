@@ -1,7 +1,7 @@
 """Why an Ingress or a DNS object does not lead where it says: for ``describe`` and ``why``.
 
-The decision about hosts and paths is the nodes' own (``api/ingress_routes.py``); besides, certificates are looked at,
-and what is behind the Services.
+The decision about hosts and paths is the nodes' own (``api/network/ingress_routes.py``); besides, certificates are
+looked at, and what is behind the Services.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.host_grants import confinement
-from minik8s_modules.api.ingress_routes import (
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SECRET, SERVICE
+from minik8s_modules.api.network.host_grants import confinement
+from minik8s_modules.api.network.ingress_routes import (
     CLASS_ANNOTATION,
     NOT_GRANTED,
     Cluster,
@@ -23,7 +24,6 @@ from minik8s_modules.api.ingress_routes import (
     owner_of,
     port_of,
 )
-from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SECRET, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.service_endpoints import behind, service_cause
 from minik8s_modules.client.api import ApiClient

@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from minik8s_modules.api import bootstrap_tokens, objects
-from minik8s_modules.api.account_volumes import ROOT_CA
-from minik8s_modules.api.bootstrap_tokens import (
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import (
     NAMESPACE,
     PREFIX,
     SECRET_TYPE,
@@ -24,6 +24,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.cli import output
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.cluster_names import CLUSTER_DOMAIN, name_within
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.ingress_routes import (
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE
+from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN, name_within
+from minik8s_modules.api.network.ingress_routes import (
     ANY_HOST,
     Cluster,
     Routes,
@@ -18,7 +19,6 @@ from minik8s_modules.api.ingress_routes import (
     match,
     port_of,
 )
-from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.describing import find_cause
 from minik8s_modules.cli.service_endpoints import behind, endpoints, service_cause

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-from minik8s_modules.api import apply as merging
-from minik8s_modules.api import managed_fields, objects
-from minik8s_modules.api.dialect import to_canonical
+from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.dialect import to_canonical
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
-from minik8s_modules.api.fieldsets import union
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.merging import apply as merging
+from minik8s_modules.api.merging import managed_fields
+from minik8s_modules.api.merging.fieldsets import union
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output, printing
 from minik8s_modules.cli.errors import UsageError

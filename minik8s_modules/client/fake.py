@@ -17,8 +17,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, Expired, NotFound, StatusError
 from minik8s_modules.api.field_selectors import Term, terms
 from minik8s_modules.api.kinds import POD, Kind
+from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.propagation import with_policy
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.clock import Clock, FakeClock, rfc3339
 from minik8s_modules.client.api import ObjectList

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from minik8s_modules.api import bootstrap_tokens, objects
-from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, NAMESPACE, PREFIX, SECRET_TYPE
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, NAMESPACE, PREFIX, SECRET_TYPE
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET, Kind

@@ -16,9 +16,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from minik8s_modules.api import certificate_requests, objects
-from minik8s_modules.api.bootstrap_tokens import NAMESPACE, PREFIX
-from minik8s_modules.api.certificate_requests import Asked
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import certificate_requests
+from minik8s_modules.api.access.bootstrap_tokens import NAMESPACE, PREFIX
+from minik8s_modules.api.access.certificate_requests import Asked
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject

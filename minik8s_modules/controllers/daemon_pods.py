@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DAEMON_SET, POD
-from minik8s_modules.api.node_affinity import REQUIRED, matches_node
+from minik8s_modules.api.nodes.node_affinity import REQUIRED, matches_node
+from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.taints import untolerated
 from minik8s_modules.controllers.history import HASH_LABEL
 from minik8s_modules.controllers.steps import POD_CREATED, Create, pod_from_template
 

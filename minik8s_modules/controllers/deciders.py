@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.defaults import apply_defaults
-from minik8s_modules.api.defaults_workloads import generate_job_selector
+from minik8s_modules.api.defaulting.defaults import apply_defaults
+from minik8s_modules.api.defaulting.defaults_workloads import generate_job_selector
 from minik8s_modules.api.kinds import (
     CONTROLLER_REVISION,
     CRON_JOB,

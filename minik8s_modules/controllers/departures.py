@@ -3,7 +3,7 @@
 Pods with a controller are its business, bare pods of Kubernetes just go. A bare pod of the original is noted before
 it is deleted, in a ControllerRevision ``moved-<uid>`` beside it, and made anew once it is gone: the note outlives
 whoever dies in between, and the name keeps it from being made twice. Pods of a Node that was deleted are
-orphans.py's, which notes them in the same way. How a node leaves: ``api/departing.py``.
+orphans.py's, which notes them in the same way. How a node leaves: ``api/nodes/leaving.py``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.departing import ASKED, DEPARTED, LEAVING, READY, comes_back, leaving
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD
+from minik8s_modules.api.nodes.leaving import ASKED, DEPARTED, LEAVING, READY, comes_back, leaving
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.controllers.pod_gc import failed
 from minik8s_modules.controllers.steps import Create, Delete, Patch, Step

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.lifecycle.propagation import FOREGROUND, ORPHAN
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.propagation import FOREGROUND, ORPHAN
 from minik8s_modules.controllers.steps import Delete, Patch, Step
 
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, Kind
+from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.owning import claim, selector_of
 from minik8s_modules.controllers.revisions import template_hash

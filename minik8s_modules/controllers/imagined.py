@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from minik8s_modules.api import objects, patch
+from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.merging import patch
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.acting import random_suffix

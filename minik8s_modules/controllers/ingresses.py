@@ -11,8 +11,9 @@ from datetime import datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
-from minik8s_modules.api.host_grants import confinement
-from minik8s_modules.api.ingress_routes import (
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE, Kind
+from minik8s_modules.api.network.host_grants import confinement
+from minik8s_modules.api.network.ingress_routes import (
     NO_PORT,
     NO_SERVICE,
     NOT_GRANTED,
@@ -22,7 +23,6 @@ from minik8s_modules.api.ingress_routes import (
     decide_routes,
     owner_of,
 )
-from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.owning import with_condition

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from minik8s_modules.api import bootstrap_tokens, objects
-from minik8s_modules.api.bootstrap_tokens import USED_AT, USED_BY, USER
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import USED_AT, USED_BY, USER
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 

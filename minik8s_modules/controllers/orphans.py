@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.departing import comes_back
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD
+from minik8s_modules.api.nodes.leaving import comes_back
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.controllers.departures import fresh, note_of
 from minik8s_modules.controllers.pod_gc import failed, take

@@ -3,7 +3,7 @@
 A PodCIDR is deleted by whoever knows that the machine runs nothing with addresses of the range any more
 (``playbooks/node_remove.yml``, or an administrator). Until then nobody else gets it, whatever process dies: the claim
 is the memory. Once it is deleted, what else was kept of the node goes: the PodAddresses of its pods and its Lease.
-Keys are names of nodes. The allocator itself is ``api/pod_cidrs.py``.
+Keys are names of nodes. The allocator itself is ``api/nodes/pod_cidrs.py``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE, POD_ADDRESS, POD_CIDR
+from minik8s_modules.api.nodes.pod_cidrs import ASSIGNED, QUARANTINED, claim_name, claim_of
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.pod_cidrs import ASSIGNED, QUARANTINED, claim_name, claim_of
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.controllers.steps import Again, Create, Delete, Step, Tell, WriteStatus
 from minik8s_modules.controllers.taking import take_all

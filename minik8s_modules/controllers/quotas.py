@@ -12,10 +12,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from minik8s_modules.api import objects, quotas
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods import quotas
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers import pods as podlib
 from minik8s_modules.controllers.collector import collected_kinds

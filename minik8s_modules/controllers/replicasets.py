@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339

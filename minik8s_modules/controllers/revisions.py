@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import orjson
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.apply import LAST_APPLIED
+from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 
 HASH_LABEL = "pod-template-hash"

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.account_volumes import ROOT_CA
 from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.controllers.namespace_objects import Api, Create, NamespaceObjects, Replace

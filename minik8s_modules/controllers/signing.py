@@ -3,7 +3,7 @@
 Pure but for the randomness of a serial number. What goes into the certificate is Kubernetes' permissive policy
 (pkg/controller/certificates/authority): subject, key and alternative names as asked, usages as the object says, never
 an authority, and no longer than the authority itself lives. The names are written anew from the one reading of the
-request (api/certificate_requests.py): a certificate says what was decided on, and nothing else to other readers.
+request (api/access/certificate_requests.py): a certificate says what was decided on, and nothing else to other readers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from minik8s_modules.api.certificate_requests import Asked, Request
+from minik8s_modules.api.access.certificate_requests import Asked, Request
 
 BACKDATE = timedelta(minutes=5)
 _KEY_USAGES = {

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.certificate_requests import NODE_PREFIX, Asked, node_of
+from minik8s_modules.api.access.certificate_requests import NODE_PREFIX, Asked, node_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from minik8s_modules.api import objects, taints
+from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.nodes import taints
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers import pods as podlib

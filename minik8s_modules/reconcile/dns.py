@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.cluster_names import name_within, short_name
+from minik8s_modules.api.network.cluster_names import name_within, short_name
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.dns_entries import SERVER
 from minik8s_modules.reconcile.values import DnsSettings, Entries

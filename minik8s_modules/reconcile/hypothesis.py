@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.mirror_pods import static_uid
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.imagined import placeholder_uid
 from minik8s_modules.reconcile.about import About, Note, of, of_pod, rows

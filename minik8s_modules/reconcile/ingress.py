@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jinja2
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.ingress_routes import ANY_HOST, Route, Routes, port_of
+from minik8s_modules.api.network.ingress_routes import ANY_HOST, Route, Routes, port_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.ingress_entries import SERVER
 from minik8s_modules.reconcile.services import service_ports

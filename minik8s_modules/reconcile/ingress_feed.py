@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.host_grants import HostGrants
-from minik8s_modules.api.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, Kind
+from minik8s_modules.api.network.host_grants import HostGrants
+from minik8s_modules.api.network.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer, Source
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry

@@ -23,8 +23,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from minik8s_modules.api import bootstrap_tokens, objects
-from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, SIGNATURE_KEY, BootstrapToken
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, SIGNATURE_KEY, BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, Forbidden, NotFound, StatusError, Unauthorized
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, Kind
 from minik8s_modules.api.objects import JsonObject

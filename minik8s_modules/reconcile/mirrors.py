@@ -14,8 +14,8 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
 from minik8s_modules.api.kinds import POD, Kind
-from minik8s_modules.api.mirror_pods import static_uid
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, merged, mirror_of, mirrors

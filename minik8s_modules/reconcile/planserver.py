@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minik8s_modules.api.certificate_names import peer_names
+from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError

@@ -11,8 +11,8 @@ from decimal import ROUND_CEILING, Decimal
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.resources import pod_amounts, pod_requests
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
-from minik8s_modules.api.resources import pod_amounts, pod_requests
 
 _MIN_SHARES, _MAX_SHARES, _SHARES_PER_CPU = 2, 262144, 1024
 _QUOTA_PERIOD_US, _MIN_QUOTA_US = 100_000, 1_000

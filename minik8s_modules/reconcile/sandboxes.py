@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.cluster_names import HOSTS, SERVICES
+from minik8s_modules.api.network.cluster_names import HOSTS, SERVICES
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import CONTAINER_RESTART
 from minik8s_modules.reconcile import resources

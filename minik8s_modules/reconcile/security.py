@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.sysctls import is_safe
+from minik8s_modules.api.pods.sysctls import is_safe
 
 _SELINUX = ("user", "role", "type", "level")
 

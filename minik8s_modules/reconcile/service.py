@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
-from minik8s_modules.api.mirror_pods import node_uid, static_uid
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.mirror_pods import node_uid, static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.addresses import AddressBook

@@ -24,9 +24,9 @@ from typing import Any
 
 import yaml
 
-from minik8s_modules.api import bootstrap_tokens
-from minik8s_modules.api.bootstrap_tokens import BootstrapToken
-from minik8s_modules.api.validation.common import dns1123_subdomain
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.syntax import dns1123_subdomain
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.logging import configure

@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from minik8s_modules.api import bootstrap_tokens, objects
-from minik8s_modules.api.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, BootstrapToken
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, NODE
 from minik8s_modules.api.objects import JsonObject

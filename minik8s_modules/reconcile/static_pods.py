@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from minik8s_modules.api import objects, schema
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.mirror_pods import HASH, MIRROR, SOURCE, static_uid
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SOURCE, static_uid
+from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
@@ -98,8 +99,8 @@ def _loaded(data: bytes) -> JsonObject:
     if not all(isinstance(pod.get(field) or {}, dict) for field in ("metadata", "spec")):
         raise BadManifest("metadata and spec must be mappings")
     pod.pop("status", None)
-    causes = schema.type_errors(POD, pod)
-    unknown = schema.unknown_fields(POD, pod)
+    causes = structural.type_errors(POD, pod)
+    unknown = structural.unknown_fields(POD, pod)
     if causes or unknown:
         raise BadManifest("; ".join([*(cause.message for cause in causes), *unknown]))
     return pod

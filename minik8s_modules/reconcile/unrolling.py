@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.conversion import stored_kind, to_storage
+from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
 from minik8s_modules.api.kinds import KINDS, POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339

@@ -11,7 +11,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api.cluster_names import CLUSTER_DOMAIN
+from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.node_file import Declared
 

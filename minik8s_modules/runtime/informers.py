@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.apply import LAST_APPLIED
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from minik8s_modules.api.errors import AlreadyExists
 from minik8s_modules.api.kinds import NODE, POD_CIDR, Kind
+from minik8s_modules.api.nodes.pod_cidrs import choose, claim_of
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pod_cidrs import choose, claim_of
 from minik8s_modules.client.api import ObjectList
 
 log = logging.getLogger(__name__)

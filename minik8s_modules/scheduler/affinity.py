@@ -13,10 +13,10 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.node_affinity import REQUIRED, matches_node, term_fits
+from minik8s_modules.api.nodes.node_affinity import REQUIRED, matches_node, term_fits
+from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import NOTHING, LabelSelector, Requirement, from_label_selector
-from minik8s_modules.api.taints import untolerated
 from minik8s_modules.scheduler.framework import NodeInfo, PodInfo, Snapshot
 
 Judge = Callable[[NodeInfo], Sequence[str]]

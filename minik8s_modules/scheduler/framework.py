@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.resources import PodResources, node_allocatable, pod_requests
+from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_requests
 
 DEFAULT_SCHEDULER = "default-scheduler"
 _OVER = frozenset({"Succeeded", "Failed"})

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.taints import tolerates, untolerated
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.taints import tolerates, untolerated
 from minik8s_modules.scheduler.affinity import InterPodAffinity, NodeAffinity, PodTopologySpread, TaintPreference
 from minik8s_modules.scheduler.framework import Decision, NodeInfo, PodInfo, Profile, Snapshot, amounts, decide
 

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minik8s_modules.api.certificate_names import peer_names
+from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError, TooManyRequests
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.tls import server_context

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 
-from minik8s_modules.api import bootstrap_tokens
+from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.apiserver.gateways import TlsGateways
 from minik8s_modules.apiserver.settings import TlsFiles
 from minik8s_modules.client.api import ApiClient

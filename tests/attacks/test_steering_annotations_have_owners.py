@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
+from minik8s_modules.api.access.steering import RULES, Party, Rule
 from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.steering import RULES, Party, Rule
 from minik8s_modules.store.etcd import EtcdStore
 from tests.attacks.people import editor_of
 from tests.integration.apiserver.conftest import Namespace, pod

@@ -1,20 +1,20 @@
 """Validation: whether an object may be stored, in Kubernetes' words.
 
-Pure functions that return a list of ``Cause``; an empty list means yes. Call them after ``schema.type_errors`` (they
-rely on right JSON types) and ``apply_defaults``. ``common`` holds the wordings and syntaxes, ``meta`` what every object
-must keep, and the other modules one family of kinds each; ``fields`` refuses or warns about fields by the data of
-``coverage.yml``.
+Pure functions that return a list of ``Cause``; an empty list means yes. Call them after ``structural.type_errors``
+(they rely on right JSON types) and ``apply_defaults``. ``meta`` has what every object must keep, and the other modules
+one family of kinds each; ``fields`` refuses or warns about fields by the data of ``coverage.yml``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import dialect
+from minik8s_modules.api import field_errors
+from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common, ephemeral, fields, meta, mirrors
+from minik8s_modules.api.validation import ephemeral, fields, meta, mirrors
 from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
@@ -77,10 +77,10 @@ def validate_delete_options(options: JsonObject) -> list[Cause]:
     causes = []
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in _POLICIES:
-        causes.append(common.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+        causes.append(field_errors.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
     if policy is not None and options.get("orphanDependents") is not None:
         told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(common.invalid("propagationPolicy", policy, told))
+        causes.append(field_errors.invalid("propagationPolicy", policy, told))
     dry_run = options.get("dryRun") or []
-    causes += [common.not_supported("dryRun", each, ["All"]) for each in dry_run if each != "All"]
+    causes += [field_errors.not_supported("dryRun", each, ["All"]) for each in dry_run if each != "All"]
     return causes

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import coverage
+from minik8s_modules.api import field_errors
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common
+from minik8s_modules.api.schema import coverage
 
 
 def refused(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return a ``Forbidden`` for each field of the object that minik8s does not act on and must not ignore."""
     return [
-        common.forbidden(found.path, f"not supported by minik8s: {found.rule.reason}")
+        field_errors.forbidden(found.path, f"not supported by minik8s: {found.rule.reason}")
         for found in coverage.findings(kind, obj)
         if found.rule.treatment == "refused"
     ]

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from minik8s_modules.api import cron
+from minik8s_modules.api import cron, field_errors
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
-from minik8s_modules.api.validation import common, shared
+from minik8s_modules.api.validation import shared
 from minik8s_modules.api.validation.workloads import MOST_COPIES, immutable
 
 _LONGEST_CRON_JOB = 52  # eleven characters of 63 are for the jobs' own endings
@@ -33,9 +33,9 @@ def validate_job(job: JsonObject) -> list[Cause]:
     last = f"{name(job)}-{(declared.get('completions') or 1) - 1}"
     if declared.get("completionMode") == "Indexed" and len(last) > _LONGEST_HOSTNAME:
         told = f"will not able to create pod with invalid DNS label: {last}"
-        causes.append(common.invalid("metadata.name", name(job), told))
+        causes.append(field_errors.invalid("metadata.name", name(job), told))
     if declared.get("selector") is None:
-        causes.append(common.required("spec.selector"))
+        causes.append(field_errors.required("spec.selector"))
     else:
         causes += shared.label_selector("spec.selector", declared["selector"])
     return causes
@@ -45,9 +45,9 @@ def _job_spec(at: str, declared: JsonObject) -> list[Cause]:
     causes = shared.not_negative(at, declared, *_JOB_COUNTS)
     mode = declared.get("completionMode")
     if mode not in {None, "NonIndexed", "Indexed"}:
-        causes.append(common.not_supported(f"{at}.completionMode", mode, ["NonIndexed", "Indexed"]))
+        causes.append(field_errors.not_supported(f"{at}.completionMode", mode, ["NonIndexed", "Indexed"]))
     if mode == "Indexed" and declared.get("completions") is None:
-        causes.append(common.required(f"{at}.completions", "when completion mode is Indexed"))
+        causes.append(field_errors.required(f"{at}.completions", "when completion mode is Indexed"))
     causes += _of_indexes(at, declared)
     causes += shared.at_most(f"{at}.parallelism", declared.get("parallelism"), MOST_COPIES)
     causes += _failure_policy(at, declared) + _success_policy(at, declared) + _replacement(at, declared)
@@ -55,7 +55,7 @@ def _job_spec(at: str, declared: JsonObject) -> list[Cause]:
     causes += shared.pod_template(f"{at}.template", template)
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy not in {"OnFailure", "Never"}:
-        causes.append(common.not_supported(f"{at}.template.spec.restartPolicy", policy, ["OnFailure", "Never"]))
+        causes.append(field_errors.not_supported(f"{at}.template.spec.restartPolicy", policy, ["OnFailure", "Never"]))
     return causes
 
 
@@ -67,17 +67,17 @@ def _of_indexes(at: str, declared: JsonObject) -> list[Cause]:
         for field in ("completions", "maxFailedIndexes"):
             causes += shared.at_most(f"{at}.{field}", declared.get(field), _MOST_INDEXES)
     elif per_index is not None:
-        causes.append(common.invalid(f"{at}.backoffLimitPerIndex", per_index, "requires indexed completion mode"))
+        causes.append(field_errors.invalid(f"{at}.backoffLimitPerIndex", per_index, "requires indexed completion mode"))
     if most_failed is not None and per_index is None:
         told = "when maxFailedIndexes is specified"
-        causes.append(common.required(f"{at}.backoffLimitPerIndex", told))
+        causes.append(field_errors.required(f"{at}.backoffLimitPerIndex", told))
     return causes
 
 
 def _replacement(at: str, declared: JsonObject) -> list[Cause]:
     policy, at = declared.get("podReplacementPolicy"), f"{at}.podReplacementPolicy"
     allowed = ("Failed",) if declared.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
-    return [] if policy is None or policy in allowed else [common.not_supported(at, policy, [*allowed])]
+    return [] if policy is None or policy in allowed else [field_errors.not_supported(at, policy, [*allowed])]
 
 
 def _failure_policy(at: str, declared: JsonObject) -> list[Cause]:
@@ -89,9 +89,9 @@ def _failure_policy(at: str, declared: JsonObject) -> list[Cause]:
     restart = ((declared.get("template") or {}).get("spec") or {}).get("restartPolicy")
     if restart != "Never":
         told = 'only "Never" is supported when podFailurePolicy is specified'
-        causes.append(common.invalid(f"{at}.template.spec.restartPolicy", restart, told))
+        causes.append(field_errors.invalid(f"{at}.template.spec.restartPolicy", restart, told))
     if len(rules) > _MOST_RULES:
-        causes.append(common.invalid(at_rules, len(rules), f"must have at most {_MOST_RULES} items"))
+        causes.append(field_errors.invalid(at_rules, len(rules), f"must have at most {_MOST_RULES} items"))
     for index, rule in enumerate(rules):
         causes += _failure_rule(f"{at_rules}[{index}]", rule, declared)
     return causes
@@ -100,32 +100,34 @@ def _failure_policy(at: str, declared: JsonObject) -> list[Cause]:
 def _failure_rule(at: str, rule: JsonObject, declared: JsonObject) -> Iterator[Cause]:
     action, codes, conditions = rule.get("action"), rule.get("onExitCodes"), rule.get("onPodConditions") or []
     if action not in _ACTIONS:
-        yield common.not_supported(f"{at}.action", action, [*_ACTIONS])
+        yield field_errors.not_supported(f"{at}.action", action, [*_ACTIONS])
     if action == "FailIndex" and declared.get("backoffLimitPerIndex") is None:
-        yield common.invalid(f"{at}.action", action, "requires the backoffLimitPerIndex to be set")
+        yield field_errors.invalid(f"{at}.action", action, "requires the backoffLimitPerIndex to be set")
     if (codes is None) == (not conditions):
-        yield common.invalid(at, action, "specifying one of OnExitCodes and OnPodConditions is required, and not both")
+        yield field_errors.invalid(
+            at, action, "specifying one of OnExitCodes and OnPodConditions is required, and not both"
+        )
     if codes is not None:
         yield from _exit_codes(f"{at}.onExitCodes", codes, declared)
     for index, condition in enumerate(conditions):
         if condition.get("status") not in {None, "True", "False", "Unknown"}:
             allowed = ["False", "True", "Unknown"]
-            yield common.not_supported(f"{at}.onPodConditions[{index}].status", condition.get("status"), allowed)
+            yield field_errors.not_supported(f"{at}.onPodConditions[{index}].status", condition.get("status"), allowed)
 
 
 def _exit_codes(at: str, codes: JsonObject, declared: JsonObject) -> Iterator[Cause]:
     operator, values, container = codes.get("operator"), codes.get("values") or [], codes.get("containerName")
     if operator not in {"In", "NotIn"}:
-        yield common.not_supported(f"{at}.operator", operator, ["In", "NotIn"])
+        yield field_errors.not_supported(f"{at}.operator", operator, ["In", "NotIn"])
     if not values or len(values) > _MOST_CODES:
-        yield common.invalid(f"{at}.values", len(values), f"must have between 1 and {_MOST_CODES} items")
+        yield field_errors.invalid(f"{at}.values", len(values), f"must have between 1 and {_MOST_CODES} items")
     if values != sorted(set(values)):
-        yield common.invalid(f"{at}.values", values, "must be ordered and without duplicates")
+        yield field_errors.invalid(f"{at}.values", values, "must be ordered and without duplicates")
     if operator == "In" and 0 in values:
-        yield common.invalid(f"{at}.values", 0, "must not be 0 for the In operator")
+        yield field_errors.invalid(f"{at}.values", 0, "must not be 0 for the In operator")
     if container is not None and container not in _container_names(declared):
         told = "must be one of the container or initContainer names in the pod template"
-        yield common.invalid(f"{at}.containerName", container, told)
+        yield field_errors.invalid(f"{at}.containerName", container, told)
 
 
 def _container_names(declared: JsonObject) -> Iterable[str]:
@@ -138,11 +140,11 @@ def _success_policy(at: str, declared: JsonObject) -> list[Cause]:
     if policy is None:
         return []
     if declared.get("completionMode") != "Indexed":
-        return [common.invalid(at, policy, "requires indexed completion mode")]
+        return [field_errors.invalid(at, policy, "requires indexed completion mode")]
     rules = policy.get("rules") or []
     if not rules:
         told = "at least one rules must be specified when the successPolicy is specified"
-        return [common.required(f"{at}.rules", told)]
+        return [field_errors.required(f"{at}.rules", told)]
     most = int(declared.get("completions") or 0)
     return [cause for index, rule in enumerate(rules) for cause in _success_rule(f"{at}.rules[{index}]", rule, most)]
 
@@ -150,12 +152,12 @@ def _success_policy(at: str, declared: JsonObject) -> list[Cause]:
 def _success_rule(at: str, rule: JsonObject, completions: int) -> Iterator[Cause]:
     named, least = rule.get("succeededIndexes"), rule.get("succeededCount")
     if named is None and least is None:
-        yield common.required(at, "at least one of succeededCount or succeededIndexes must be specified")
+        yield field_errors.required(at, "at least one of succeededCount or succeededIndexes must be specified")
     if named is not None and not _are_indexes(named, completions):
         told = f"must be indexes less than {completions}, in order, such as 0,2-4"
-        yield common.invalid(f"{at}.succeededIndexes", named, told)
+        yield field_errors.invalid(f"{at}.succeededIndexes", named, told)
     if least is not None and not 1 <= least <= completions:
-        yield common.invalid(f"{at}.succeededCount", least, f"must be between 1 and {completions}")
+        yield field_errors.invalid(f"{at}.succeededCount", least, f"must be between 1 and {completions}")
 
 
 def _are_indexes(text: str, completions: int) -> bool:
@@ -173,7 +175,7 @@ def validate_job_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     after, before = spec(new), spec(old)
     elastic = after.get("completionMode") == "Indexed" and after.get("completions") == after.get("parallelism")
     if after.get("completions") != before.get("completions") and not elastic:
-        causes.append(common.immutable("spec.completions", after.get("completions")))
+        causes.append(field_errors.immutable("spec.completions", after.get("completions")))
     return causes
 
 
@@ -190,20 +192,20 @@ def validate_cron_job(cron_job: JsonObject) -> list[Cause]:
     causes += _job_spec("spec.jobTemplate.spec", (declared.get("jobTemplate") or {}).get("spec") or {})
     if len(name(cron_job)) > _LONGEST_CRON_JOB:
         told = f"must be no more than {_LONGEST_CRON_JOB} characters"
-        causes.append(common.invalid("metadata.name", name(cron_job), told))
+        causes.append(field_errors.invalid("metadata.name", name(cron_job), told))
     return causes
 
 
 def schedule(field: str, text: str) -> list[Cause]:
     """Return what is wrong with a cron schedule: five fields, or ``@hourly`` and the like, or ``@every 5m``."""
     if not text:
-        return [common.required(field)]
+        return [field_errors.required(field)]
     if "TZ" in text:
-        return [common.invalid(field, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")]
+        return [field_errors.invalid(field, text, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")]
     try:
         cron.parse(text)
     except cron.BadSchedule as error:
-        return [common.invalid(field, text, str(error))]
+        return [field_errors.invalid(field, text, str(error))]
     return []
 
 
@@ -211,5 +213,5 @@ def _time_zone(zone: str | None) -> list[Cause]:
     try:
         cron.zone_of(zone)
     except cron.BadSchedule as error:
-        return [common.invalid("spec.timeZone", zone, str(error))]
+        return [field_errors.invalid("spec.timeZone", zone, str(error))]
     return []

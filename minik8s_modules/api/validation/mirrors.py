@@ -6,11 +6,10 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidatePodSpec
 
 from __future__ import annotations
 
-from minik8s_modules.api import objects
+from minik8s_modules.api import field_errors, objects
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.mirror_pods import MIRROR, faults, is_mirror
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common
+from minik8s_modules.api.pods.mirror_pods import MIRROR, faults, is_mirror
 
 _FIELD = f"metadata.annotations[{MIRROR}]"
 
@@ -18,7 +17,7 @@ _FIELD = f"metadata.annotations[{MIRROR}]"
 def validate_new(pod: JsonObject) -> list[Cause]:
     """Return why a new pod may not be the mirror that it says it is."""
     told = faults(pod) if is_mirror(pod) else []
-    return [common.invalid(_FIELD, objects.annotations(pod)[MIRROR], each) for each in told]
+    return [field_errors.invalid(_FIELD, objects.annotations(pod)[MIRROR], each) for each in told]
 
 
 def validate_change(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -27,4 +26,4 @@ def validate_change(new: JsonObject, old: JsonObject) -> list[Cause]:
     if before == after:
         return []
     told = "may not add mirror pod annotation" if before is None else "may not remove or update mirror pod annotation"
-    return [common.forbidden(_FIELD, told)]
+    return [field_errors.forbidden(_FIELD, told)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from minik8s_modules.api import field_errors, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, init_containers, spec
-from minik8s_modules.api.validation import affinity, common, mirrors, security
+from minik8s_modules.api.validation import affinity, mirrors, security
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.probes import validate_probes
@@ -25,11 +26,11 @@ _CHANGEABLE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _NAMES = {  # field: syntax
-    "nodeName": common.dns1123_subdomain,
-    "serviceAccountName": common.dns1123_subdomain,
-    "hostname": common.dns1123_label,
-    "subdomain": common.dns1123_label,
-    "priorityClassName": common.dns1123_subdomain,
+    "nodeName": syntax.dns1123_subdomain,
+    "serviceAccountName": syntax.dns1123_subdomain,
+    "hostname": syntax.dns1123_label,
+    "subdomain": syntax.dns1123_label,
+    "priorityClassName": syntax.dns1123_subdomain,
 }
 
 
@@ -47,7 +48,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += validate_probes(pod)
     causes += _container_names(declared)
     if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):
-        causes.append(common.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        causes.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     causes += _scalars(declared)
     causes += security.pod_security(pod)
     causes += affinity.pod_placement(declared)
@@ -60,7 +61,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
 def _container_names(declared: JsonObject) -> list[Cause]:
     app = {container.get("name") for container in declared.get("containers") or []}
     return [
-        common.duplicate(f"spec.initContainers[{index}].name", container["name"])
+        field_errors.duplicate(f"spec.initContainers[{index}].name", container["name"])
         for index, container in enumerate(declared.get("initContainers") or [])
         if container.get("name") and container["name"] in app
     ]
@@ -70,16 +71,16 @@ def _scalars(declared: JsonObject) -> list[Cause]:
     causes = []
     for field, allowed in (("restartPolicy", _RESTART_POLICIES), ("dnsPolicy", _DNS_POLICIES)):
         if declared.get(field) not in allowed:
-            causes.append(common.not_supported(f"spec.{field}", declared.get(field), allowed))
-    for field, syntax in _NAMES.items():
+            causes.append(field_errors.not_supported(f"spec.{field}", declared.get(field), allowed))
+    for field, problems_of in _NAMES.items():
         if declared.get(field):
-            causes += common.all_invalid(f"spec.{field}", declared[field], syntax(declared[field]))
+            causes += field_errors.all_invalid(f"spec.{field}", declared[field], problems_of(declared[field]))
     if (declared.get("terminationGracePeriodSeconds") or 0) < 0:
         field = "spec.terminationGracePeriodSeconds"
-        causes.append(common.invalid(field, declared["terminationGracePeriodSeconds"], common.NOT_NEGATIVE))
+        causes.append(field_errors.invalid(field, declared["terminationGracePeriodSeconds"], field_errors.NOT_NEGATIVE))
     operating_system = (declared.get("os") or {}).get("name", "linux")
     if operating_system != "linux":
-        causes.append(common.not_supported("spec.os.name", operating_system, ["linux"]))
+        causes.append(field_errors.not_supported("spec.os.name", operating_system, ["linux"]))
     return causes
 
 
@@ -90,23 +91,23 @@ def _dns(declared: JsonObject) -> list[Cause]:
     field, config, causes = "spec.dnsConfig", declared.get("dnsConfig"), []
     if declared.get("dnsPolicy") == "None":
         if config is None:
-            causes.append(common.required(field, "must provide `dnsConfig` when `dnsPolicy` is None"))
+            causes.append(field_errors.required(field, "must provide `dnsConfig` when `dnsPolicy` is None"))
         elif not config.get("nameservers"):
             told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            causes.append(common.required(f"{field}.nameservers", told))
+            causes.append(field_errors.required(f"{field}.nameservers", told))
     servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
     if len(servers) > _MAX_NAMESERVERS:
-        causes.append(common.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
+        causes.append(field_errors.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
     for index, server in enumerate(servers):
-        causes += common.all_invalid(f"{field}.nameservers[{index}]", server, common.ipv4(server))
+        causes += field_errors.all_invalid(f"{field}.nameservers[{index}]", server, syntax.ipv4(server))
     if len(searches) > _MAX_SEARCHES:
-        causes.append(common.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
+        causes.append(field_errors.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
     if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
         told = "must not have more than 2048 characters (including spaces) in the search list"
-        causes.append(common.invalid(f"{field}.searches", searches, told))
+        causes.append(field_errors.invalid(f"{field}.searches", searches, told))
     for index, search in enumerate(searches):
-        messages = common.dns1123_subdomain(search.removesuffix("."))
-        causes += common.all_invalid(f"{field}.searches[{index}]", search, messages)
+        messages = syntax.dns1123_subdomain(search.removesuffix("."))
+        causes += field_errors.all_invalid(f"{field}.searches[{index}]", search, messages)
     return causes + _dns_options(field, (config or {}).get("options") or [])
 
 
@@ -116,9 +117,9 @@ def _dns_options(field: str, options: list[JsonObject]) -> list[Cause]:
     for index, option in enumerate(options):
         at = f"{field}.options[{index}]"
         if not option.get("name"):
-            causes.append(common.required(at, "must not be empty"))
+            causes.append(field_errors.required(at, "must not be empty"))
         causes += [
-            common.invalid(f"{at}.{part}", option[part], "must not contain white space")
+            field_errors.invalid(f"{at}.{part}", option[part], "must not contain white space")
             for part in ("name", "value")
             if any(map(str.isspace, option.get(part) or ""))
         ]
@@ -134,27 +135,27 @@ def _tolerations(tolerations: list[JsonObject]) -> list[Cause]:
         field, key = f"spec.tolerations[{index}]", toleration.get("key") or ""
         operator = toleration.get("operator") or "Equal"
         if key:
-            causes += common.all_invalid(f"{field}.key", key, common.qualified_name(key))
+            causes += field_errors.all_invalid(f"{field}.key", key, syntax.qualified_name(key))
         elif operator != "Exists":
             told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            causes.append(common.invalid(f"{field}.operator", toleration.get("operator") or "", told))
+            causes.append(field_errors.invalid(f"{field}.operator", toleration.get("operator") or "", told))
         if operator not in {"Equal", "Exists"}:
-            causes.append(common.not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
+            causes.append(field_errors.not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
         if operator == "Exists" and toleration.get("value"):
             causes.append(
-                common.invalid(
+                field_errors.invalid(
                     f"{field}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
                 )
             )
         if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
-            causes.append(common.not_supported(f"{field}.effect", toleration["effect"], _EFFECTS))
+            causes.append(field_errors.not_supported(f"{field}.effect", toleration["effect"], _EFFECTS))
     return causes
 
 
 def _nul_bytes(field: str, value: Any) -> list[Cause]:
     """Refuse NUL in any text: no program can be given one, and each consumer would cut it elsewhere."""
     if isinstance(value, str):
-        return [common.invalid(field, value, "must not contain a NUL character")] if "\0" in value else []
+        return [field_errors.invalid(field, value, "must not contain a NUL character")] if "\0" in value else []
     if isinstance(value, dict):
         return [
             c for name, inner in value.items() for c in (*_nul_bytes(f"{field}.{name}", inner), *_nul_key(field, name))
@@ -165,7 +166,7 @@ def _nul_bytes(field: str, value: Any) -> list[Cause]:
 
 
 def _nul_key(field: str, name: str) -> list[Cause]:
-    return [common.invalid(field, name, "must not contain a NUL character")] if "\0" in name else []
+    return [field_errors.invalid(field, name, "must not contain a NUL character")] if "\0" in name else []
 
 
 def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -173,13 +174,13 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     after, before = spec(new), spec(old)
     for field in ("containers", "initContainers"):
         if len(after.get(field) or []) != len(before.get(field) or []):
-            return [common.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
+            return [field_errors.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
     causes = [*mirrors.validate_change(new, old), *_deadline(after, before)]
     causes += _added_tolerations(after.get("tolerations") or [], before.get("tolerations") or [])
     munged = _with_allowed_changes(after, before)
     if munged != before and not causes:
         changed = sorted(_differences("spec", munged, before))
-        causes.append(common.forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}"))
+        causes.append(field_errors.forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}"))
     return causes
 
 
@@ -203,12 +204,14 @@ def _deadline(after: JsonObject, before: JsonObject) -> list[Cause]:
     field = "spec.activeDeadlineSeconds"
     wanted, there = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if wanted is not None and not 0 <= wanted <= _LARGEST:
-        return [common.invalid(field, wanted, f"must be between 0 and {_LARGEST}, inclusive")]
+        return [field_errors.invalid(field, wanted, f"must be between 0 and {_LARGEST}, inclusive")]
     if there is None:
         return []
     if wanted is None:
-        return [common.invalid(field, None, "must not update from a positive integer to nil value")]
-    return [common.invalid(field, wanted, "must be less than or equal to previous value")] if wanted > there else []
+        return [field_errors.invalid(field, None, "must not update from a positive integer to nil value")]
+    return (
+        [field_errors.invalid(field, wanted, "must be less than or equal to previous value")] if wanted > there else []
+    )
 
 
 def _added_tolerations(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:
@@ -216,7 +219,9 @@ def _added_tolerations(after: list[JsonObject], before: list[JsonObject]) -> lis
     if all(tuple(sorted(toleration.items())) in wanted for toleration in before):
         return []
     return [
-        common.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+        field_errors.forbidden(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
     ]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api.access.rbac import GROUP
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.rbac import GROUP
-from minik8s_modules.api.validation import common, others
+from minik8s_modules.api.validation import others
 
 
 def validate_role(role: JsonObject) -> list[Cause]:
@@ -18,7 +19,7 @@ def validate_cluster_role(role: JsonObject) -> list[Cause]:
     aggregation = role.get("aggregationRule")
     if aggregation is not None and not aggregation.get("clusterRoleSelectors"):
         told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        return [common.required("aggregationRule.clusterRoleSelectors", told)]
+        return [field_errors.required("aggregationRule.clusterRoleSelectors", told)]
     return _rules(role, namespaced=False)
 
 
@@ -28,22 +29,24 @@ def _rules(role: JsonObject, *, namespaced: bool) -> list[Cause]:
 
 
 def _rule(at: str, rule: JsonObject, *, namespaced: bool) -> list[Cause]:
-    causes = [] if rule.get("verbs") else [common.required(f"{at}.verbs", "verbs must contain at least one value")]
+    causes = (
+        [] if rule.get("verbs") else [field_errors.required(f"{at}.verbs", "verbs must contain at least one value")]
+    )
     if rule.get("nonResourceURLs"):
         return causes + _path_rule(at, rule, namespaced=namespaced)
     if not rule.get("apiGroups"):
-        causes.append(common.required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
+        causes.append(field_errors.required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
     if not rule.get("resources"):
-        causes.append(common.required(f"{at}.resources", "resource rules must supply at least one resource"))
+        causes.append(field_errors.required(f"{at}.resources", "resource rules must supply at least one resource"))
     return causes
 
 
 def _path_rule(at: str, rule: JsonObject, *, namespaced: bool) -> list[Cause]:
     field, urls = f"{at}.nonResourceURLs", rule["nonResourceURLs"]
     if namespaced:
-        return [common.invalid(field, urls, "namespaced rules cannot apply to non-resource URLs")]
+        return [field_errors.invalid(field, urls, "namespaced rules cannot apply to non-resource URLs")]
     if any(rule.get(other) for other in ("apiGroups", "resources", "resourceNames")):
-        return [common.invalid(field, urls, "rules cannot apply to both regular resources and non-resource URLs")]
+        return [field_errors.invalid(field, urls, "rules cannot apply to both regular resources and non-resource URLs")]
     return []
 
 
@@ -60,13 +63,13 @@ def validate_cluster_role_binding(binding: JsonObject) -> list[Cause]:
 def _binding(binding: JsonObject, kinds: tuple[str, ...]) -> list[Cause]:
     ref, causes = binding.get("roleRef") or {}, []
     if ref.get("apiGroup") != GROUP:
-        causes.append(common.not_supported("roleRef.apiGroup", ref.get("apiGroup", ""), (GROUP,)))
+        causes.append(field_errors.not_supported("roleRef.apiGroup", ref.get("apiGroup", ""), (GROUP,)))
     if ref.get("kind") not in kinds:
-        causes.append(common.not_supported("roleRef.kind", ref.get("kind", ""), kinds))
+        causes.append(field_errors.not_supported("roleRef.kind", ref.get("kind", ""), kinds))
     if not ref.get("name"):
-        causes.append(common.required("roleRef.name"))
+        causes.append(field_errors.required("roleRef.name"))
     else:
-        causes += common.all_invalid("roleRef.name", ref["name"], common.path_segment(ref["name"]))
+        causes += field_errors.all_invalid("roleRef.name", ref["name"], syntax.path_segment(ref["name"]))
     for index, subject in enumerate(binding.get("subjects") or []):
         causes += _subject(f"subjects[{index}]", subject)
     return causes
@@ -75,24 +78,24 @@ def _binding(binding: JsonObject, kinds: tuple[str, ...]) -> list[Cause]:
 def _subject(at: str, subject: JsonObject) -> list[Cause]:
     kind, causes = subject.get("kind") or "", []
     if not subject.get("name"):
-        causes.append(common.required(f"{at}.name"))
+        causes.append(field_errors.required(f"{at}.name"))
     if kind == "ServiceAccount":
         return causes + _account(at, subject)
     if kind not in {"User", "Group"}:
-        causes.append(common.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
+        causes.append(field_errors.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
     elif subject.get("apiGroup") != GROUP:
-        causes.append(common.not_supported(f"{at}.apiGroup", subject.get("apiGroup") or "", (GROUP,)))
+        causes.append(field_errors.not_supported(f"{at}.apiGroup", subject.get("apiGroup") or "", (GROUP,)))
     return causes
 
 
 def _account(at: str, subject: JsonObject) -> list[Cause]:
     causes = []
     if subject.get("name"):
-        causes += common.all_invalid(f"{at}.name", subject["name"], common.dns1123_subdomain(subject["name"]))
+        causes += field_errors.all_invalid(f"{at}.name", subject["name"], syntax.dns1123_subdomain(subject["name"]))
     if subject.get("apiGroup"):
-        causes.append(common.not_supported(f"{at}.apiGroup", subject["apiGroup"], ("",)))
+        causes.append(field_errors.not_supported(f"{at}.apiGroup", subject["apiGroup"], ("",)))
     if not subject.get("namespace"):
-        causes.append(common.required(f"{at}.namespace"))
+        causes.append(field_errors.required(f"{at}.namespace"))
     return causes
 
 
@@ -100,7 +103,7 @@ def validate_binding_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old binding may not become the new one: it stays one of the same role."""
     if new.get("roleRef") == old.get("roleRef"):
         return []
-    return [common.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+    return [field_errors.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
 
 
 def validate_subject_review(review: JsonObject) -> list[Cause]:
@@ -108,7 +111,7 @@ def validate_subject_review(review: JsonObject) -> list[Cause]:
     causes = others.validate_access_review(review)
     asked = spec(review)
     if not asked.get("user") and not asked.get("groups"):
-        causes.append(common.required("spec.user", "at least one of user or group must be specified"))
+        causes.append(field_errors.required("spec.user", "at least one of user or group must be specified"))
     return causes
 
 
@@ -117,13 +120,15 @@ def validate_local_review(review: JsonObject) -> list[Cause]:
     attributes = spec(review).get("resourceAttributes")
     causes = validate_subject_review(review)
     if attributes is None:
-        causes.append(common.required("spec.resourceAttributes", "must be specified"))
+        causes.append(field_errors.required("spec.resourceAttributes", "must be specified"))
     elif attributes.get("namespace") != namespace(review):
         told = "must match metadata.namespace"
-        causes.append(common.invalid("spec.resourceAttributes.namespace", attributes.get("namespace") or "", told))
+        causes.append(
+            field_errors.invalid("spec.resourceAttributes.namespace", attributes.get("namespace") or "", told)
+        )
     return causes
 
 
 def validate_rules_review(review: JsonObject) -> list[Cause]:
     """Return what keeps a SelfSubjectRulesReview from being answered: rules are those of a namespace."""
-    return [] if spec(review).get("namespace") else [common.required("spec.namespace", "no namespace on request")]
+    return [] if spec(review).get("namespace") else [field_errors.required("spec.namespace", "no namespace on request")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from minik8s_modules.api import field_errors, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import common
 from minik8s_modules.api.validation.meta import validate_labels
 
 
@@ -21,14 +21,14 @@ def _expression(at: str, expression: JsonObject) -> list[Cause]:
     causes = []
     if operator in {"In", "NotIn"}:
         if not values:
-            causes.append(common.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            causes.append(field_errors.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
     elif operator in {"Exists", "DoesNotExist"}:
         if values:
             told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(common.forbidden(f"{at}.values", told))
+            causes.append(field_errors.forbidden(f"{at}.values", told))
     else:
-        causes.append(common.invalid(f"{at}.operator", operator or "", "not a valid selector operator"))
-    causes += common.all_invalid(f"{at}.key", key, common.qualified_name(key))
+        causes.append(field_errors.invalid(f"{at}.operator", operator or "", "not a valid selector operator"))
+    causes += field_errors.all_invalid(f"{at}.key", key, syntax.qualified_name(key))
     for index, value in enumerate(values):
-        causes += common.all_invalid(f"{at}.values[{index}]", value, common.label_value(value))
+        causes += field_errors.all_invalid(f"{at}.values[{index}]", value, syntax.label_value(value))
     return causes

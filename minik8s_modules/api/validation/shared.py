@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from minik8s_modules.api import selectors
+from minik8s_modules.api import field_errors, selectors
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, labels
-from minik8s_modules.api.validation import common, selecting
+from minik8s_modules.api.validation import selecting
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.pods import validate_pod
 
@@ -27,7 +27,7 @@ def below(field: str, causes: list[Cause]) -> list[Cause]:
 def not_negative(at: str, declared: JsonObject, *fields: str) -> list[Cause]:
     """Return a cause for each of the fields that is below 0."""
     return [
-        common.invalid(f"{at}.{field}", declared[field], common.NOT_NEGATIVE)
+        field_errors.invalid(f"{at}.{field}", declared[field], field_errors.NOT_NEGATIVE)
         for field in fields
         if (declared.get(field) or 0) < 0
     ]
@@ -37,14 +37,14 @@ def at_most(field: str, value: int | None, most: int) -> list[Cause]:
     """Return a cause if ``value`` is above ``most``."""
     if value is None or value <= most:
         return []
-    return [common.invalid(field, value, f"must be less than or equal to {most}")]
+    return [field_errors.invalid(field, value, f"must be less than or equal to {most}")]
 
 
 def one_of(field: str, value: str | None, allowed: tuple[str, ...]) -> list[Cause]:
     """Return what is wrong with a value that must be one of a few; absent is none of them."""
     if not value:
-        return [common.required(field)]
-    return [] if value in allowed else [common.not_supported(field, value, allowed)]
+        return [field_errors.required(field)]
+    return [] if value in allowed else [field_errors.not_supported(field, value, allowed)]
 
 
 label_selector = selecting.label_selector
@@ -59,10 +59,10 @@ def required_selector(declared: JsonObject, owner: str) -> list[Cause]:
     """Return what is wrong with ``spec.selector``, which must ask for something."""
     selector = declared.get("selector")
     if selector is None:
-        return [common.required("spec.selector")]
+        return [field_errors.required("spec.selector")]
     causes = label_selector("spec.selector", selector)
     if is_empty_selector(selector):
-        causes.append(common.invalid("spec.selector", selector, f"empty selector is invalid for {owner}"))
+        causes.append(field_errors.invalid("spec.selector", selector, f"empty selector is invalid for {owner}"))
     return causes
 
 
@@ -80,10 +80,10 @@ def matching_template(declared: JsonObject) -> list[Cause]:
         found = selectors.from_label_selector(selector)
         if not found.matches(labels(template)):
             told = "`selector` does not match template `labels`"
-            causes.append(common.invalid("spec.template.metadata.labels", labels(template), told))
+            causes.append(field_errors.invalid("spec.template.metadata.labels", labels(template), told))
     if (template.get("spec") or {}).get("restartPolicy") != "Always":
         policy = (template.get("spec") or {}).get("restartPolicy")
-        causes.append(common.not_supported("spec.template.spec.restartPolicy", policy, ["Always"]))
+        causes.append(field_errors.not_supported("spec.template.spec.restartPolicy", policy, ["Always"]))
     return causes
 
 
@@ -91,10 +91,12 @@ def int_or_percent(field: str, value: Any, *, at_most_all: bool = False) -> list
     """Return what is wrong with a count or percentage."""
     if isinstance(value, str):
         if not _PERCENT.fullmatch(value):
-            return [common.invalid(field, value, _PERCENT_MESSAGE)]
+            return [field_errors.invalid(field, value, _PERCENT_MESSAGE)]
         too_much = at_most_all and int(value[:-1]) > 100  # noqa: PLR2004 - percent
-        return [common.invalid(field, value, "must not be greater than 100%")] if too_much else []
-    return [common.invalid(field, value, common.NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
+        return [field_errors.invalid(field, value, "must not be greater than 100%")] if too_much else []
+    return (
+        [field_errors.invalid(field, value, field_errors.NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
+    )
 
 
 def is_zero(value: Any) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import objects
-from minik8s_modules.api.dialect import ANNOTATION, ORIGINAL
+from minik8s_modules.api import field_errors, objects, syntax
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.validation import common, shared
+from minik8s_modules.api.validation import shared
 
 # the pods that Kubernetes is made for (its "considerations for large clusters"): more is a mistake, and would be tried
 MOST_COPIES = 150_000
@@ -35,10 +35,10 @@ def _original_template(replica_set: JsonObject) -> list[Cause]:
     causes: list[Cause] = []
     if meta.get("namespace") not in {None, "", namespace(replica_set)}:
         told = "pods are made in the namespace of their replica set"
-        causes.append(common.invalid("spec.template.metadata.namespace", meta["namespace"], told))
+        causes.append(field_errors.invalid("spec.template.metadata.namespace", meta["namespace"], told))
     if meta.get("name"):
-        wrong = common.dns1123_subdomain(meta["name"])
-        causes += common.all_invalid("spec.template.metadata.name", meta["name"], wrong)
+        wrong = syntax.dns1123_subdomain(meta["name"])
+        causes += field_errors.all_invalid("spec.template.metadata.name", meta["name"], wrong)
     return causes
 
 
@@ -55,17 +55,17 @@ def validate_deployment(deployment: JsonObject) -> list[Cause]:
     deadline = declared.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (declared.get("minReadySeconds") or 0):
         told = "must be greater than minReadySeconds"
-        causes.append(common.invalid("spec.progressDeadlineSeconds", deadline, told))
+        causes.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, told))
     return causes
 
 
 def _deployment_strategy(strategy: JsonObject) -> list[Cause]:
     kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), "spec.strategy.rollingUpdate"
     if kind not in {"Recreate", "RollingUpdate"}:
-        return [common.not_supported("spec.strategy.type", kind, ["Recreate", "RollingUpdate"])]
+        return [field_errors.not_supported("spec.strategy.type", kind, ["Recreate", "RollingUpdate"])]
     if kind == "Recreate":
         told = "may not be specified when strategy `type` is 'Recreate'"
-        return [common.forbidden(at, told)] if rolling is not None else []
+        return [field_errors.forbidden(at, told)] if rolling is not None else []
     return _rolling(at, rolling or {})
 
 
@@ -74,7 +74,7 @@ def _rolling(at: str, rolling: JsonObject) -> list[Cause]:
     causes = shared.int_or_percent(f"{at}.maxUnavailable", unavailable, at_most_all=True)
     causes += shared.int_or_percent(f"{at}.maxSurge", surge)
     if shared.is_zero(unavailable) and shared.is_zero(surge):
-        causes.append(common.invalid(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+        causes.append(field_errors.invalid(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     return causes
 
 
@@ -91,7 +91,7 @@ def validate_stateful_set(stateful_set: JsonObject) -> list[Cause]:
     causes += shared.not_negative("spec.updateStrategy.rollingUpdate", rolling, "partition")
     if strategy.get("type") == "OnDelete" and "rollingUpdate" in strategy:
         told = "only allowed for updateStrategy 'RollingUpdate'"
-        causes.append(common.invalid("spec.updateStrategy.rollingUpdate", rolling, told))
+        causes.append(field_errors.invalid("spec.updateStrategy.rollingUpdate", rolling, told))
     retention = declared.get("persistentVolumeClaimRetentionPolicy") or {}
     for field in ("whenDeleted", "whenScaled"):
         at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
@@ -110,7 +110,7 @@ def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> list[Cause
         return []
     named = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGES[:-1])
     told = f"updates to statefulset spec for fields other than {named} and 'minReadySeconds' are forbidden"
-    return [common.forbidden("spec", told)]
+    return [field_errors.forbidden("spec", told)]
 
 
 def validate_daemon_set(daemon_set: JsonObject) -> list[Cause]:
@@ -127,7 +127,7 @@ def validate_daemon_set(daemon_set: JsonObject) -> list[Cause]:
     causes += _rolling(f"{at}.rollingUpdate", rolling)
     if not any(shared.is_zero(rolling.get(field)) for field in ("maxUnavailable", "maxSurge")):
         told = "may not be set when maxUnavailable is non-zero"
-        causes.append(common.invalid(f"{at}.rollingUpdate.maxSurge", rolling.get("maxSurge"), told))
+        causes.append(field_errors.invalid(f"{at}.rollingUpdate.maxSurge", rolling.get("maxSurge"), told))
     return causes
 
 
@@ -136,7 +136,7 @@ def immutable(*path: str) -> Callable[[JsonObject, JsonObject], list[Cause]]:
 
     def check(new: JsonObject, old: JsonObject) -> list[Cause]:
         return [
-            common.immutable(f"spec.{field}", spec(new).get(field))
+            field_errors.immutable(f"spec.{field}", spec(new).get(field))
             for field in path
             if spec(new).get(field) != spec(old).get(field)
         ]
@@ -148,9 +148,9 @@ def validate_controller_revision(revision: JsonObject) -> list[Cause]:
     """Return why the revision may not be kept."""
     causes = shared.not_negative("", revision, "revision")
     causes = [cause._replace(field=cause.field.lstrip(".")) for cause in causes]
-    return causes if revision.get("data") is not None else [*causes, common.required("data", "data is mandatory")]
+    return causes if revision.get("data") is not None else [*causes, field_errors.required("data", "data is mandatory")]
 
 
 def validate_controller_revision_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old revision may not become the new one: its data stays."""
-    return [] if new.get("data") == old.get("data") else [common.immutable("data", new.get("data"))]
+    return [] if new.get("data") == old.get("data") else [field_errors.immutable("data", new.get("data"))]

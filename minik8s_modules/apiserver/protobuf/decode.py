@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from minik8s_modules.api import extent
+from minik8s_modules.api import size_limits
 from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339, rfc3339_micro
@@ -129,15 +129,15 @@ class _Place(NamedTuple):
 
 
 def _message(name: str, data: bytes, place: _Place) -> JsonObject:
-    if place.depth > extent.MAX_DEPTH:
-        raise extent.too_deep(f"more than {extent.MAX_DEPTH}")
+    if place.depth > size_limits.MAX_DEPTH:
+        raise size_limits.too_deep(f"more than {size_limits.MAX_DEPTH}")
     table, inner = _table()[name], place._replace(depth=place.depth + 1)
     found: JsonObject = {}
     for number, wire in _fields(data):
         field = table.get(number)
         if field is not None:
-            if next(place.values) >= extent.MAX_VALUES:
-                raise extent.too_many_values()
+            if next(place.values) >= size_limits.MAX_VALUES:
+                raise size_limits.too_many_values()
             _put(found, field, wire, inner)
     return found
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from minik8s_modules.api.certificate_names import COMMON_NAME, names_of
+from minik8s_modules.api.access.certificate_names import COMMON_NAME, names_of
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError

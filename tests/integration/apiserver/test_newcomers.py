@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api import bootstrap_tokens
-from minik8s_modules.api.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.reconcile.joining import CLIENT_SIGNER, make_request
 from tests.support.apiserver import Answer, ApiServerProcess
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.departing import LEAVING
 from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD, POD_ADDRESS, POD_CIDR, REPLICA_SET
+from minik8s_modules.api.nodes.leaving import LEAVING
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
 from tests.integration.control.conftest import Cluster, Daemon, pod, until
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from minik8s_modules.api.account_volumes import ROOT_CA
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import uid
+from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from tests.integration.control.conftest import Cluster, Daemon, until
 
 

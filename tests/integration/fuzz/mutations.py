@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minik8s_modules.api.kinds import Kind
-from minik8s_modules.api.shapes import Shape, kind_shape
+from minik8s_modules.api.schema.shapes import Shape, kind_shape
 
 Place = tuple[Any, ...]
 ODD: list[Any] = [

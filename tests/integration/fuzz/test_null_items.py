@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, HORIZONTAL_POD_AUTOSCALER, KINDS, PLAN, Kind
-from minik8s_modules.api.shapes import kind_shape
+from minik8s_modules.api.schema.shapes import kind_shape
 from tests.integration.fuzz.conftest import Client, collection, seed, stored
 from tests.support.apiserver import ApiServerProcess
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.ingress_routes import has_place
 from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, NODE, SECRET, SERVICE
+from minik8s_modules.api.network.ingress_routes import has_place
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.naming.conftest import OUTSIDE, OUTSIDE_ADDRESS, Cluster
 from tests.support.pki import Authority

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from minik8s_modules.api import schema
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.lifecycle.strategy import prepare_create
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.strategy import prepare_create
+from minik8s_modules.api.schema import structural
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -56,7 +56,7 @@ def merged(base: Any, change: Any) -> Any:
 def created(obj: JsonObject, namespace: str = "default") -> JsonObject:
     """Return ``obj`` as the server would store it: typed, defaulted and prepared."""
     kind, obj = kind_of(obj), copy.deepcopy(obj)
-    assert not schema.type_errors(kind, obj)
+    assert not structural.type_errors(kind, obj)
     apply_defaults(kind, obj)
     prepare_create(kind, obj, namespace=namespace, now=NOW, uid=UID, name_suffix="abcde")
     return obj

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import account_volumes
+from minik8s_modules.api.pods import account_volumes
 
 
 def test_the_pod_says_first_then_its_account_then_yes():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.apply import LAST_APPLIED, annotated, last_applied, next_object
 from minik8s_modules.api.kinds import CONFIG_MAP, POD
+from minik8s_modules.api.merging.apply import LAST_APPLIED, annotated, last_applied, next_object
 
 
 def test_a_key_dropped_from_the_manifest_is_removed_and_a_foreign_one_stays():

@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.errors import BadRequest, Conflict
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.strategy import bind
+from minik8s_modules.api.lifecycle.strategy import bind
 from tests.unit.api import samples
 
 BINDING = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}}

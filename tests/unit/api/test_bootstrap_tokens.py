@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from minik8s_modules.api import bootstrap_tokens
-from minik8s_modules.api.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from tests.support.pki import Authority

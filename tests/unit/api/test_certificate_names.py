@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 
-from minik8s_modules.api.certificate_names import Names, names_of, peer_names
-from minik8s_modules.api.certificate_requests import Asked, node_of, parse
+from minik8s_modules.api.access.certificate_names import Names, names_of, peer_names
+from minik8s_modules.api.access.certificate_requests import Asked, node_of, parse
 
 CN, O = "commonName", "organizationName"  # noqa: E741 - as subjects are written
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.api import schema
-from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind, to_storage
 from minik8s_modules.api.kinds import EVENT, EVENTS_EVENT, KINDS
+from minik8s_modules.api.schema import structural
 from tests.unit.api import samples
 
 CORE = {
@@ -33,8 +33,8 @@ CORE = {
 def test_events_of_both_groups_are_the_same_objects():
     new = from_storage(EVENTS_EVENT, CORE)
     assert (new["apiVersion"], new["regarding"]["name"], new["note"]) == ("events.k8s.io/v1", "web", "hello")
-    assert not schema.unknown_fields(EVENTS_EVENT, new)
-    assert set(new) == set(schema.kind_shape(EVENTS_EVENT).fields)
+    assert not structural.unknown_fields(EVENTS_EVENT, new)
+    assert set(new) == set(structural.kind_shape(EVENTS_EVENT).fields)
     assert to_storage(EVENTS_EVENT, new) == CORE
     assert samples.created(CORE).items() >= {k: v for k, v in CORE.items() if k != "metadata"}.items()
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.api import coverage, schema
 from minik8s_modules.api.kinds import KINDS, NODE
+from minik8s_modules.api.schema import coverage, structural
 from minik8s_modules.api.validation import validate_create, warnings
 from tests.unit.api import samples
 
@@ -36,10 +36,10 @@ def test_every_field_is_classified():
 def test_every_rule_speaks_about_a_field_that_is_there():
     known = {}
     for kind in KINDS.all():
-        for name in schema.closure([kind.definition]):
+        for name in structural.closure([kind.definition]):
             for prefix in ("io.k8s.apimachinery.pkg.apis.", "io.k8s.api.", "io."):
                 if name.startswith(prefix):
-                    known[name.removeprefix(prefix)] = set(schema.shape(name).fields)
+                    known[name.removeprefix(prefix)] = set(structural.shape(name).fields)
                     break
     stale = [
         f"{name}.{field}"
@@ -82,7 +82,7 @@ def test_what_is_implemented_names_a_test_that_exists(test):
         assert file.startswith("tests/cases/")
 
 
-def value_for(shape: schema.Shape, unless: tuple[Any, ...]) -> Any:
+def value_for(shape: structural.Shape, unless: tuple[Any, ...]) -> Any:
     """Return a value of the right type that the rule does not accept silently."""
     for candidate in _candidates(shape):
         if not any(candidate == each and isinstance(candidate, bool) == isinstance(each, bool) for each in unless):
@@ -90,7 +90,7 @@ def value_for(shape: schema.Shape, unless: tuple[Any, ...]) -> Any:
     raise AssertionError(f"no value of {shape.kind} outside {unless}")
 
 
-def _candidates(shape: schema.Shape) -> list[Any]:
+def _candidates(shape: structural.Shape) -> list[Any]:
     simple: dict[str, list[Any]] = {
         "string": ["odd"], "integer": [3], "number": [1.5], "boolean": [True, False], "quantity": ["1"], "intstr": [1],
         "any": [{"odd": 1}],
@@ -127,8 +127,8 @@ def put(obj: Any, path: str, value: Any) -> Any:
 
 def with_field(kind, found):
     obj = put(samples.sample(kind), found.path, value_for(found.shape, found.rule.unless))
-    assert not schema.unknown_fields(kind, obj)
-    assert not schema.type_errors(kind, obj)
+    assert not structural.unknown_fields(kind, obj)
+    assert not structural.type_errors(kind, obj)
     return obj, found.path.replace("[]", "[0]")
 
 
@@ -150,7 +150,7 @@ def test_what_is_warned_about_is_told(kind, found):
 def test_what_is_accepted_silently_asks_for_nothing(kind, found):
     for value in found.rule.unless:
         obj = put(samples.sample(kind), found.path, value)
-        if schema.type_errors(kind, obj):
+        if structural.type_errors(kind, obj):
             continue  # false, "" and [] are in one list for fields of all types
         stored = samples.created(obj)
         path = found.path.replace("[]", "[0]")

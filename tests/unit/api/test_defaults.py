@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, KINDS, NAMESPACE, NODE, POD, SECRET, SERVICE
 from tests.unit.api import samples
 

@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.api.errors import Conflict
 from minik8s_modules.api.kinds import CONFIG_MAP, NAMESPACE, POD
-from minik8s_modules.api.strategy import check_preconditions, graceful_deletion, ready_to_remove
+from minik8s_modules.api.lifecycle.strategy import check_preconditions, graceful_deletion, ready_to_remove
 from tests.unit.api import samples
 
 

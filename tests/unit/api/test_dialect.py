@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from minik8s_modules.api import schema
-from minik8s_modules.api.conversion import stored_kind, to_storage
-from minik8s_modules.api.dialect import to_canonical
+from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
+from minik8s_modules.api.defaulting.dialect import to_canonical
 from minik8s_modules.api.kinds import KINDS, POD
+from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create, warnings
 from tests.unit.api import samples
 
@@ -33,8 +33,8 @@ def test_to_canonical(path: Path):
 def test_an_original_manifest_applies_unchanged(path: Path):
     manifest = yaml.safe_load(path.read_text())
     pod = to_canonical(POD, manifest)
-    assert not schema.unknown_fields(POD, pod)
-    assert not schema.type_errors(POD, pod)
+    assert not structural.unknown_fields(POD, pod)
+    assert not structural.type_errors(POD, pod)
     stored = samples.created(pod)
     assert not validate_create(POD, stored)
     container = stored["spec"]["containers"][0]
@@ -64,7 +64,7 @@ def test_the_originals_manifests_are_valid_and_canonical_when_stored(path: Path)
     manifest = yaml.safe_load(path.read_text())
     kind = samples.kind_of(manifest)
     obj = to_canonical(kind, manifest)
-    assert not schema.unknown_fields(kind, obj)
+    assert not structural.unknown_fields(kind, obj)
     stored = to_storage(kind, samples.created(obj))
     assert validate_create(stored_kind(kind), stored) == []
     assert to_canonical(stored_kind(kind), stored) == stored

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api import strategy
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import validate_create, validate_update
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.api import schema
 from minik8s_modules.api.kind import SUBRESOURCE_VERBS
 from minik8s_modules.api.kinds import KINDS, LEASE, POD, POD_ADDRESS
+from minik8s_modules.api.schema import structural
 
 EACH = pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.kind}.{kind.group}")
 
@@ -19,7 +19,7 @@ def test_kinds_are_found_by_api_version(kind):
 
 @EACH
 def test_the_definition_of_a_kind_is_its_own(kind):
-    named = schema.definition(kind.definition)["x-kubernetes-group-version-kind"]
+    named = structural.definition(kind.definition)["x-kubernetes-group-version-kind"]
     assert {"group": kind.group, "version": kind.version, "kind": kind.kind} in named
 
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from minik8s_modules.api import fieldsets, managed_fields
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, EVENTS_EVENT, POD
-from minik8s_modules.api.managed_fields import Writer, record_update, same
+from minik8s_modules.api.merging import fieldsets, managed_fields
+from minik8s_modules.api.merging.managed_fields import Writer, record_update, same
 from tests.unit.api import samples
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api import patch
-from minik8s_modules.api.dialect import to_canonical
+from minik8s_modules.api.defaulting.dialect import to_canonical
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.merging import patch
 
 LONG = "9" * 5_000  # Python refuses to read numbers of more than 4,300 digits
 ODD: list[Any] = [None, [], {}, [[]], [None], [{}], 1, "x", True, {"a": None}, [1, "a"], [{"name": []}], [{"name": {}}]]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.api import limits
-from minik8s_modules.api.podsecurity import CHECKS, LATEST, Policy, label_causes, policy_of, violations
+from minik8s_modules.api.pods import limits
+from minik8s_modules.api.pods.security_standards import CHECKS, LATEST, Policy, label_causes, policy_of, violations
 from tests.unit.api import samples
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.pod_references import references
+from minik8s_modules.api.pods.pod_references import references
 
 
 def test_all_references_are_found():

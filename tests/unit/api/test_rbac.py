@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.api import rbac
+from minik8s_modules.api.access import rbac
+from minik8s_modules.api.access.rbac import compiled, effective_rules, uncovered
 from minik8s_modules.api.kinds import CLUSTER_ROLE_BINDING, ROLE_BINDING
-from minik8s_modules.api.rbac import compiled, effective_rules, uncovered
 from minik8s_modules.api.validation import validate_create, validate_update
 from tests.unit.api.samples import created, merged, sample
 

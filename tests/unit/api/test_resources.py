@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.api.resources import PodResources, node_allocatable, pod_requests, qos_class
+from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_requests, qos_class
 
 
 def container(requests=None, limits=None):

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api import schema
-from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
-from minik8s_modules.api.defaults import apply_defaults
-from minik8s_modules.api.dialect import to_canonical
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaulting.defaults import apply_defaults
+from minik8s_modules.api.defaulting.dialect import to_canonical
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.field_selectors import parse_field_selector, selectable_fields
 from minik8s_modules.api.kinds import KINDS, POD
-from minik8s_modules.api.patch import json_patch, strategic_merge
+from minik8s_modules.api.lifecycle.strategy import graceful_deletion, prepare_create, prepare_update
+from minik8s_modules.api.merging.patch import json_patch, strategic_merge
+from minik8s_modules.api.schema import structural
 from minik8s_modules.api.selectors import parse_label_selector
-from minik8s_modules.api.strategy import graceful_deletion, prepare_create, prepare_update
-from minik8s_modules.api.tables import table_columns, table_row
+from minik8s_modules.api.tables.printers import table_columns, table_row
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
 
@@ -64,7 +64,7 @@ class Drawn:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def value(self, shape: schema.Shape, depth: int = 0) -> Any:
+    def value(self, shape: structural.Shape, depth: int = 0) -> Any:
         """Return a value that the shape's type allows."""
         if self.random.random() < 0.05:
             return None
@@ -74,21 +74,21 @@ class Drawn:
             return self._items(shape, depth)
         return self._scalar(shape)
 
-    def _object(self, shape: schema.Shape, depth: int) -> dict[str, Any]:
+    def _object(self, shape: structural.Shape, depth: int) -> dict[str, Any]:
         names = list(shape.fields)
         if depth > DEEPEST:
             return {}
         chance = 0.6 if depth < 3 else 3 / max(len(names), 3)
         return {name: self.value(shape.fields[name], depth + 1) for name in names if self.random.random() < chance}
 
-    def _items(self, shape: schema.Shape, depth: int) -> Any:
+    def _items(self, shape: structural.Shape, depth: int) -> Any:
         assert shape.items is not None
         count = self.random.randint(0, 2)
         if shape.kind == "list":
             return [self.value(shape.items, depth + 1) for _ in range(count)]
         return {self.random.choice(TEXTS): self.value(shape.items, depth + 1) for _ in range(count)}
 
-    def _scalar(self, shape: schema.Shape) -> Any:
+    def _scalar(self, shape: structural.Shape) -> Any:
         choices: dict[str, list[Any]] = {
             "string": TEXTS, "integer": NUMBERS, "number": [1.5, 0], "boolean": [True, False], "quantity": QUANTITIES,
             "intstr": [*NUMBERS, *TEXTS], "any": [{}, {"a": None}],
@@ -112,8 +112,8 @@ class Drawn:
 def test_odd_values_of_the_right_types(kind):
     drawn = Drawn(seed=7)
     for _ in range(150):
-        obj = drawn.value(schema.kind_shape(kind)) or {}
-        assert not schema.type_errors(kind, obj)
+        obj = drawn.value(structural.kind_shape(kind)) or {}
+        assert not structural.type_errors(kind, obj)
         apply_defaults(kind, obj)
         obj = to_storage(kind, obj)
         stored = stored_kind(kind)
@@ -132,7 +132,7 @@ def test_odd_updates(kind):
     old = samples.created(samples.sample(kind))
     for subresource in ("", "status", "finalize"):
         for _ in range(60):
-            new = drawn.value(schema.kind_shape(kind)) or {}
+            new = drawn.value(structural.kind_shape(kind)) or {}
             before = copy.deepcopy(old)
             apply_defaults(kind, new)
             prepare_update(kind, new, old, subresource)
@@ -146,8 +146,8 @@ def test_any_json_is_looked_at_without_failing(kind):
     for _ in range(300):
         obj = {"metadata": drawn.json(), "spec": drawn.json(), "data": drawn.json()}
         canonical = to_canonical(kind, obj)
-        schema.unknown_fields(kind, canonical)
-        causes = schema.type_errors(kind, canonical)
+        structural.unknown_fields(kind, canonical)
+        causes = structural.type_errors(kind, canonical)
         assert all(cause.message for cause in causes)
         if not causes:
             apply_defaults(kind, canonical)

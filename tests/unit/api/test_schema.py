@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
-from minik8s_modules.api import schema
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, KINDS, LEASE, NODE, POD, POD_ADDRESS, SECRET, SERVICE
+from minik8s_modules.api.schema import structural
 from tests.unit.api import samples
 
 
@@ -21,7 +21,7 @@ def test_unknown_fields_are_told_with_their_path():
     obj = pod(nope=1)
     obj["spec"]["containers"][0]["nope"] = 1
     obj["foo"] = {}
-    assert schema.unknown_fields(POD, obj) == [
+    assert structural.unknown_fields(POD, obj) == [
         'unknown field "spec.containers[0].nope"',
         'unknown field "spec.nope"',
         'unknown field "foo"',
@@ -30,7 +30,7 @@ def test_unknown_fields_are_told_with_their_path():
 
 def test_keys_of_maps_are_no_fields():
     obj = {"metadata": {"labels": {"anything": "x"}, "managedFields": [{"fieldsV1": {"f:x": {}}}]}, "data": {"k": "v"}}
-    assert schema.unknown_fields(CONFIG_MAP, obj) == []
+    assert structural.unknown_fields(CONFIG_MAP, obj) == []
 
 
 @pytest.mark.parametrize(
@@ -55,31 +55,31 @@ def test_keys_of_maps_are_no_fields():
     ],
 )  # fmt: skip
 def test_wrong_types_are_told_as_the_decoder_words_them(kind, obj, message):
-    (cause,) = schema.type_errors(kind, obj)
+    (cause,) = structural.type_errors(kind, obj)
     assert message in cause.message
-    error = schema.undecodable(kind, [cause])
+    error = structural.undecodable(kind, [cause])
     assert (error.code, error.message.startswith(f'{kind.kind} in version "v1" cannot be handled as a')) == (400, True)
 
 
 @pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.kind}.{kind.group}")
 def test_nulls_are_absent_fields(kind):
-    assert schema.type_errors(kind, dict.fromkeys(schema.kind_shape(kind).fields)) == []
-    assert schema.type_errors(kind, samples.sample(kind)) == []
-    assert schema.unknown_fields(kind, samples.sample(kind)) == []
+    assert structural.type_errors(kind, dict.fromkeys(structural.kind_shape(kind).fields)) == []
+    assert structural.type_errors(kind, samples.sample(kind)) == []
+    assert structural.unknown_fields(kind, samples.sample(kind)) == []
 
 
 def test_times_and_quantities_of_all_forms_are_read():
     lease = {"spec": {"renewTime": "2026-01-01T00:00:00.123456Z", "acquireTime": "2026-01-01T00:00:00+02:00"}}
-    assert schema.type_errors(LEASE, lease) == []
-    assert schema.type_errors(NODE, {"status": {"capacity": {"cpu": 2, "memory": "1Gi", "x": 0.5}}}) == []
-    assert schema.type_errors(SERVICE, {"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}) == []
+    assert structural.type_errors(LEASE, lease) == []
+    assert structural.type_errors(NODE, {"status": {"capacity": {"cpu": 2, "memory": "1Gi", "x": 0.5}}}) == []
+    assert structural.type_errors(SERVICE, {"spec": {"ports": [{"targetPort": "http"}, {"targetPort": 80}]}}) == []
 
 
 def test_prune_drops_what_decoding_drops():
     obj = pod(nope=1, nodeName=None, hostname="a")
     obj["spec"]["containers"][0].update({"args": ["x", None], "env": [None, {"name": "A", "nope": 1}]})
     obj["metadata"]["annotations"] = {"a": None}
-    schema.prune(POD, obj)
+    structural.prune(POD, obj)
     assert obj["spec"] == {
         "hostname": "a",
         "containers": [
@@ -92,35 +92,35 @@ def test_prune_drops_what_decoding_drops():
 def test_prune_drops_empty_lists_and_maps_that_may_be_left_out():
     obj = pod(nodeSelector={}, volumes=[], securityContext={}, containers=[])
     obj["metadata"].update({"labels": {}, "annotations": {}, "finalizers": []})
-    schema.prune(POD, obj)
+    structural.prune(POD, obj)
     assert obj["spec"] == {"securityContext": {}, "containers": []}  # a struct says something, a required list too
     assert obj["metadata"].keys() <= {"name", "namespace"}
 
 
 def test_prune_keeps_empty_rules_of_roles():
     role = {"metadata": {"name": "aggregated"}, "rules": []}
-    schema.prune(CLUSTER_ROLE, role)
+    structural.prune(CLUSTER_ROLE, role)
     assert role["rules"] == []
 
 
 def test_prune_leaves_free_form_parts():
     obj = {"metadata": {"managedFields": [{"fieldsV1": {"f:a": None}}]}}
     before = copy.deepcopy(obj)
-    schema.prune(CONFIG_MAP, obj)
+    structural.prune(CONFIG_MAP, obj)
     assert obj == before
 
 
 def test_missing_fields():
     obj = samples.sample(POD_ADDRESS)
-    assert schema.missing_fields(POD_ADDRESS, obj) == []
+    assert structural.missing_fields(POD_ADDRESS, obj) == []
     obj["spec"] = {"podUID": "", "podName": None, "podNamespace": "default"}
-    told = [cause.field for cause in schema.missing_fields(POD_ADDRESS, obj)]
+    told = [cause.field for cause in structural.missing_fields(POD_ADDRESS, obj)]
     assert told == ["spec.podUID", "spec.podName", "spec.nodeName"]
-    assert [cause.field for cause in schema.missing_fields(POD_ADDRESS, {})] == ["spec"]
+    assert [cause.field for cause in structural.missing_fields(POD_ADDRESS, {})] == ["spec"]
 
 
 def test_the_closure_holds_all_that_is_referred_to():
-    found = schema.closure([POD.definition])
+    found = structural.closure([POD.definition])
     assert "io.k8s.api.core.v1.Container" in found
     assert "io.k8s.api.core.v1.Service" not in found
     text = repr(found)
@@ -129,7 +129,7 @@ def test_the_closure_holds_all_that_is_referred_to():
 
 def test_a_missing_definition_is_a_key_error():
     with pytest.raises(KeyError):
-        schema.definition("io.k8s.api.core.v1.Nope")
+        structural.definition("io.k8s.api.core.v1.Nope")
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_a_missing_definition_is_a_key_error():
     ],
 )
 def test_merge_keys(path, key, strategies):
-    merge = schema.merge_keys(POD, *path)
+    merge = structural.merge_keys(POD, *path)
     assert (merge.key, set(merge.strategies)) == (key, strategies)
 
 
 def test_strict_decoding_names_all_fields():
-    error = schema.strict_decoding_error(['unknown field "a"', 'unknown field "b"'])
+    error = structural.strict_decoding_error(['unknown field "a"', 'unknown field "b"'])
     assert error.message == 'strict decoding error: unknown field "a", unknown field "b"'

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from minik8s_modules.api import managed_fields, server_side_apply
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, POD
+from minik8s_modules.api.merging import managed_fields, server_side_apply
+from minik8s_modules.api.merging.server_side_apply import Applier, apply
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.server_side_apply import Applier, apply
-from minik8s_modules.api.shapes import Shape
+from minik8s_modules.api.schema.shapes import Shape
 from tests.unit.api import samples
 
 

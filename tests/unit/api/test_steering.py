@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from minik8s_modules.api.access.steering import RULES, refusals
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.steering import RULES, refusals
 from minik8s_modules.module_utils.minik8s import labels
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,7 +43,7 @@ def keys_of_the_code() -> dict[str, str]:
 def test_every_key_that_code_names_has_a_row():
     known = {rule.key for rule in RULES} | NO_METADATA.keys()
     missing = {key: where for key, where in keys_of_the_code().items() if key not in known}
-    assert missing == {}, "add a row to RULES of minik8s_modules/api/steering.py: who may set it?"
+    assert missing == {}, "add a row to RULES of minik8s_modules/api/access/steering.py: who may set it?"
 
 
 def test_every_row_is_of_a_key_that_code_names():

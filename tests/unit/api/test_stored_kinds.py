@@ -6,9 +6,8 @@ import copy
 
 import pytest
 
-from minik8s_modules.api import schema
-from minik8s_modules.api.conversion import from_storage, stored_kind, to_storage
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.field_selectors import parse_field_selector
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
@@ -30,7 +29,8 @@ from minik8s_modules.api.kinds import (
     RESOURCE_QUOTA,
     STATEFUL_SET,
 )
-from minik8s_modules.api.strategy import prepare_update
+from minik8s_modules.api.lifecycle.strategy import prepare_update
+from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
 
@@ -140,7 +140,7 @@ def test_an_autoscaler_goes_to_v1_and_back_with_all_it_says():
     )
     old = from_storage(HORIZONTAL_POD_AUTOSCALER_V1, obj)
     assert old["spec"]["targetCPUUtilizationPercentage"] == 50
-    assert not schema.unknown_fields(HORIZONTAL_POD_AUTOSCALER_V1, old)
+    assert not structural.unknown_fields(HORIZONTAL_POD_AUTOSCALER_V1, old)
     back = to_storage(HORIZONTAL_POD_AUTOSCALER_V1, old)
     assert (back["spec"], back["metadata"].get("annotations") or {}) == (obj["spec"], {})
 

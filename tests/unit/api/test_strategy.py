@@ -8,8 +8,8 @@ import pytest
 
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, NODE, POD, POD_ADDRESS, SERVICE
+from minik8s_modules.api.lifecycle.strategy import prepare_create, prepare_update
 from minik8s_modules.api.objects import metadata
-from minik8s_modules.api.strategy import prepare_create, prepare_update
 from tests.unit.api import samples
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.kinds import EVENTS_EVENT, KINDS
-from minik8s_modules.api.tables import human_duration, since, table_columns, table_row
+from minik8s_modules.api.tables.printers import human_duration, since, table_columns, table_row
 from tests.unit.api import samples
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minik8s_modules.api.defaults import apply_defaults
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.objects import metadata
-from minik8s_modules.api.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update
 from tests.unit.api import samples
 

@@ -17,7 +17,7 @@ from minik8s_modules.api.kinds import (
     SELF_SUBJECT_ACCESS_REVIEW,
     SELF_SUBJECT_REVIEW,
 )
-from minik8s_modules.api.strategy import prepare_update
+from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update
 from minik8s_modules.api.validation.others import DATA_LIMIT_BYTES
 from tests.unit.api import samples

@@ -6,8 +6,8 @@ import timeit
 
 import pytest
 
-from minik8s_modules.api import schema
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
 
@@ -73,8 +73,8 @@ def test_a_write_of_a_pod_costs_little():
     pod = samples.created(samples.sample(POD))
 
     def write():
-        schema.unknown_fields(POD, pod)
-        schema.type_errors(POD, pod)
+        structural.unknown_fields(POD, pod)
+        structural.type_errors(POD, pod)
         validate_create(POD, pod)
         warnings(POD, pod)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, SERVICE
-from minik8s_modules.api.strategy import prepare_update
+from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.apply import annotated
 from minik8s_modules.api.errors import Invalid, NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, Kind
+from minik8s_modules.api.merging.apply import annotated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver import plans, writing
 from minik8s_modules.apiserver.backend import Backend

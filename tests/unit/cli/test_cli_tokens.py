@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from minik8s_modules.api import bootstrap_tokens
-from minik8s_modules.api.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.cli import joining, tokens
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.main import parse

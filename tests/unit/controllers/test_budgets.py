@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, POD_DISRUPTION_BUDGET, REPLICA_SET
-from minik8s_modules.api.schema import unknown_fields
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers.disruption import Scale, decide_budget
 from minik8s_modules.controllers.imagined import World
 from minik8s_modules.controllers.steps import Step, WriteStatus

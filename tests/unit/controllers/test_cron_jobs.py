@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CRON_JOB, JOB
-from minik8s_modules.api.schema import unknown_fields
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers.cronjobs import SCHEDULED, decide_cron_job
 from minik8s_modules.controllers.deciders import cron_job_steps
 from minik8s_modules.controllers.imagined import World

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.departing import LEAVING
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD, REPLICA_SET
+from minik8s_modules.api.nodes.leaving import LEAVING
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi

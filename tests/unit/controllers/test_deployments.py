@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET
-from minik8s_modules.api.schema import unknown_fields
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers import revisions
 from minik8s_modules.controllers.deciders import deployment_steps
 from minik8s_modules.controllers.deployments import replica_annotations

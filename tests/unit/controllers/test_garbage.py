@@ -10,8 +10,8 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP
-from minik8s_modules.api.patch import merge_patch
-from minik8s_modules.api.propagation import with_policy
+from minik8s_modules.api.lifecycle.propagation import with_policy
+from minik8s_modules.api.merging.patch import merge_patch
 from minik8s_modules.controllers.garbage import Item, OwnerState, decide_garbage, is_waiting
 from minik8s_modules.controllers.garbage_graph import Graph
 from minik8s_modules.controllers.steps import Delete, Patch, Step

@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import JOB, POD
-from minik8s_modules.api.schema import unknown_fields
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers import job_indexes, job_tracking
 from minik8s_modules.controllers.deciders import job_steps
 from minik8s_modules.controllers.imagined import World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.account_volumes import ROOT_CA
+from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.controllers.namespace_objects import Create, Replace
 from minik8s_modules.controllers.root_ca import decide_root_ca
 from minik8s_modules.controllers.service_accounts import decide_account

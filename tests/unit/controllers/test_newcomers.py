@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from minik8s_modules.api import bootstrap_tokens
-from minik8s_modules.api.bootstrap_tokens import BootstrapToken
-from minik8s_modules.api.certificate_requests import Asked
+from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.access.certificate_requests import Asked
 from minik8s_modules.controllers.bootstrap_tokens import Keep, Remove, decide_token
 from minik8s_modules.controllers.newcomers import Admit, Claim, Refuse, decide_newcomer, token_id
 from minik8s_modules.controllers.signing_requests import Approve, Deny, decide_request

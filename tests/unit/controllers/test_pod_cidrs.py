@@ -13,8 +13,8 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE, POD_ADDRESS, POD_CIDR
+from minik8s_modules.api.nodes.pod_cidrs import NoCidrLeft, choose, claim_name, claim_of
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pod_cidrs import NoCidrLeft, choose, claim_name, claim_of
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.pod_cidrs import Found, PodCidrController, decide_pod_cidrs

@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, REPLICA_SET
-from minik8s_modules.api.schema import unknown_fields
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers.deciders import replica_set_steps
 from minik8s_modules.controllers.imagined import World
 from minik8s_modules.controllers.pods import is_active

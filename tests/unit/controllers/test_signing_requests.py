@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from minik8s_modules.api import certificate_requests
-from minik8s_modules.api.certificate_requests import Asked, Request
+from minik8s_modules.api.access import certificate_requests
+from minik8s_modules.api.access.certificate_requests import Asked, Request
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers import signing
 from minik8s_modules.controllers.signing_requests import Approve, Delete, Deny, Fail, Sign, Step, Wait, decide_request

@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
-from minik8s_modules.api.schema import unknown_fields
+from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers import history, stateful_pods
 from minik8s_modules.controllers.deciders import stateful_set_steps
 from minik8s_modules.controllers.imagined import World

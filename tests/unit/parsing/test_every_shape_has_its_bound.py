@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import pytest
 from flask.testing import FlaskClient
 
-from minik8s_modules.api.extent import MAX_VALUES
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
-from minik8s_modules.api.shapes import Shape, kind_shape
+from minik8s_modules.api.schema.shapes import Shape, kind_shape
+from minik8s_modules.api.size_limits import MAX_VALUES
 from minik8s_modules.apiserver.app import make_app
 from minik8s_modules.apiserver.authorization import Access
 from minik8s_modules.apiserver.backend import Backend

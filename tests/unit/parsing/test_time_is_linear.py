@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import jwt
 import pytest
 
-from minik8s_modules.api import cron, fieldsets, managed_fields, patch, quantities, schema, server_side_apply
+from minik8s_modules.api import cron, quantities
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.field_selectors import parse_field_selector
 from minik8s_modules.api.kinds import CONFIG_MAP, POD
+from minik8s_modules.api.merging import fieldsets, managed_fields, patch, server_side_apply
+from minik8s_modules.api.merging.server_side_apply import Applier
+from minik8s_modules.api.schema import structural
 from minik8s_modules.api.selectors import parse_label_selector
-from minik8s_modules.api.server_side_apply import Applier
 from minik8s_modules.apiserver import bodies
 from minik8s_modules.apiserver.protobuf import decode as protobuf
 from tests.support.cpu import fast_seconds
@@ -121,7 +123,7 @@ TARGETS = {
     "protobuf, entries": Target(protobuf.decode, _message, 19_000),
     "protobuf, unknown fields": Target(protobuf.decode, lambda n: _message(1) + b"\x78\x00" * n, 700_000),
     "unknown fields": Target(
-        lambda obj: schema.unknown_fields(CONFIG_MAP, obj), lambda n: {f"x{i}": 1 for i in range(n)}, 19_000
+        lambda obj: structural.unknown_fields(CONFIG_MAP, obj), lambda n: {f"x{i}": 1 for i in range(n)}, 19_000
     ),
     "strategic merge": Target(_strategic, _variables, 9_000),
     "strategic order": Target(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.api.ingress_routes import Route, Routes
+from minik8s_modules.api.network.ingress_routes import Route, Routes
 from minik8s_modules.module_utils.minik8s.ingress_entries import check_entry
 from minik8s_modules.reconcile.ingress import Backend, Renderer, backend, ingress_entries, quoted
 from minik8s_modules.reconcile.values import IngressSettings

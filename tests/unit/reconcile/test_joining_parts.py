@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from minik8s_modules.api import bootstrap_tokens, certificate_requests
-from minik8s_modules.api.bootstrap_tokens import BootstrapToken
+from minik8s_modules.api.access import bootstrap_tokens, certificate_requests
+from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, Unauthorized
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
 from minik8s_modules.base.clock import FakeClock

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SECRET, SERVICE
-from minik8s_modules.api.mirror_pods import MIRROR
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import MIRROR
 from minik8s_modules.controllers.imagined import placeholder_uid
 from minik8s_modules.reconcile.foresight import imagined_slices
 from minik8s_modules.reconcile.hypothesis import Question, parse_question

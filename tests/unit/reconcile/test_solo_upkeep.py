@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from minik8s_modules.api import bootstrap_tokens, certificate_requests
+from minik8s_modules.api.access import bootstrap_tokens, certificate_requests
 from minik8s_modules.api.errors import AlreadyExists, Invalid
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.base.clock import FakeClock

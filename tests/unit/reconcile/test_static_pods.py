@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.mirror_pods import HASH, MIRROR, is_mirror, node_uid, static_uid
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, is_mirror, node_uid, static_uid
 from minik8s_modules.reconcile.mirrors import seen_pod, seen_pods
 from minik8s_modules.reconcile.static_pods import StaticPods, as_static, mirror_of, parse_manifests
 

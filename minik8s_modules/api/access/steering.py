@@ -1,0 +1,112 @@
+"""Which labels, annotations and finalizers steer the cluster, and who may set them.
+
+``RULES`` is the whole list: whoever reads a key of ours to decide something has a row here (a test looks through the
+code for keys). The prefix ``minik8s.io/`` is ours: of a key without a row, people are told so, because what it comes
+to mean later must not lie about already. Subdomains (``disks.minik8s.io/``) are their extensions' own. What a write
+leaves as it is asks nobody, so an object stored before a rule can still be changed. Templates of pods count as pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SEEN, SOURCE
+from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
+
+Party = Literal["nodes", "reconciler", "gateway", "controllers", "others"]
+"""Who writes: a node, one of three daemons, or anybody else, such as a person or a service account."""
+DOMAIN = "minik8s.io/"
+
+
+class Rule(NamedTuple):
+    """Who may set a key.
+
+    Attributes:
+        key: of a label, an annotation or a finalizer.
+        kind: (group, kind) of the objects it steers; None for any. On other kinds it means nothing, and is free.
+        setters: who may set, change and remove it, as far as they may write the object at all.
+        when: "creation" is at creation alone; afterwards nobody changes it.
+        steers: what it does.
+    """
+
+    key: str
+    kind: tuple[str, str] | None
+    setters: frozenset[Party]
+    when: Literal["creation", "always"]
+    steers: str
+
+
+_ANYBODY: frozenset[Party] = frozenset(("nodes", "reconciler", "gateway", "controllers", "others"))
+_STEWARDS: frozenset[Party] = frozenset(("controllers", "others"))
+_MIRRORING: frozenset[Party] = frozenset(("nodes", "reconciler"))
+_STREAMING: frozenset[Party] = frozenset(("nodes", "gateway"))
+_CONTROLLERS: frozenset[Party] = frozenset(("controllers",))
+_POD, _NODE, _LEASE = ("", "Pod"), ("", "Node"), ("coordination.k8s.io", "Lease")
+_REVISION = ("apps", "ControllerRevision")
+
+RULES: tuple[Rule, ...] = (
+    Rule(MIRROR, _POD, _MIRRORING, "creation", "whose containers exec, logs and status speak of (mirror_pods.py)"),
+    Rule(HASH, _POD, _MIRRORING, "creation", "the manifest of a static pod"),
+    Rule(SOURCE, _POD, _MIRRORING, "creation", "where a static pod comes from"),
+    Rule(SEEN, _POD, _MIRRORING, "creation", "when a static pod was found"),
+    # the plugin RuntimeClass writes it and keeps it, whatever a client sends
+    Rule("minik8s.io/runtime-handler", _POD, frozenset(), "creation", "the runtime of a pod's containers"),
+    Rule("minik8s.io/dialect", None, _ANYBODY, "always", "how the object's own manifest is read"),
+    Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a node that left this one stands in for"),
+    Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
+    Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made anew"),
+    Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is emptied, or its pods are given up"),
+    Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the node is observed as a whole now"),
+    Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),
+    Rule("minik8s.io/stream-endpoint", _LEASE, _STREAMING, "always", "where API servers send streams"),
+    Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
+)
+_KEPT = frozenset(rule.key for rule in RULES if not rule.setters)
+_NAMES: Mapping[Party, str] = {
+    "others": "people", "nodes": "nodes", "reconciler": "the reconciler", "gateway": "the gateway",
+    "controllers": "controllers",
+}  # fmt: skip
+_BY_KEY = {rule.key: rule for rule in RULES}
+
+
+def refusals(kind: tuple[str, str], new: JsonObject, old: JsonObject | None, party: Party) -> list[str]:
+    """Return why ``party`` may not write ``new`` over ``old`` (None: there was nothing); [] when it may."""
+    found = [*_of_metadata("metadata", kind, new, old, party)]
+    if kind in TEMPLATES:
+        template, before = template_of(kind, new), template_of(kind, old or {})
+        found += _of_metadata(f"{TEMPLATES[kind]}.metadata", _POD, template, before, party, template=True)
+    return found
+
+
+def _of_metadata(
+    field: str, kind: tuple[str, str], new: JsonObject, old: JsonObject | None, party: Party, *, template: bool = False
+) -> Iterator[str]:
+    for marks, key, there in _changed(new, old or {}):
+        rule = _BY_KEY.get(key)
+        at = f"{field}.{marks}[{key}]"
+        if rule is None:
+            if there and key.startswith(DOMAIN) and party == "others":
+                yield f"{at}: the prefix {DOMAIN} is reserved, and this key is not known; use a prefix of your own"
+        elif rule.kind in {None, kind} and key not in _KEPT:
+            if party not in rule.setters:
+                yield f"{at}: may be set by {_told(rule)} only"
+            elif rule.when == "creation" and old is not None and not template:
+                yield f"{at}: may be set when the object is created only"
+
+
+def _changed(new: JsonObject, old: JsonObject) -> Iterator[tuple[str, str, bool]]:
+    """Yield what differs: the field of metadata, the key, and whether it is there now."""
+    for marks, read in (("labels", objects.labels), ("annotations", objects.annotations)):
+        after, before = read(new), read(old)
+        if after != before:
+            changed = (key for key in {*after, *before} if after.get(key) != before.get(key))
+            yield from ((marks, key, key in after) for key in sorted(changed))
+    kept, known = set(objects.finalizers(new)), set(objects.finalizers(old))
+    yield from (("finalizers", key, key in kept) for key in sorted(kept ^ known))
+
+
+def _told(rule: Rule) -> str:
+    return " and ".join(told for party, told in _NAMES.items() if party in rule.setters)
