@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -20,11 +20,10 @@ from minik8s_modules.api.errors import StatusError, from_status
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.interface import WATCH_TIMEOUT_S, ObjectList, PatchType
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
 from minik8s_modules.client.transport import READ_TIMEOUT_S, Transport
 from minik8s_modules.client.watches import Watch
-
-PatchType = Literal["merge", "json", "strategic", "apply"]
 
 _PATCH_TYPES: dict[PatchType, str] = {
     "merge": "application/merge-patch+json",
@@ -33,19 +32,11 @@ _PATCH_TYPES: dict[PatchType, str] = {
     "apply": "application/apply-patch+yaml",
 }
 _JSON = {"Content-Type": "application/json"}
-_WATCH_TIMEOUT_S = 300
 # The server ends a watch at its timeout; silence beyond it means that the server is gone
 _WATCH_GRACE_S = 30.0
 # a plan may take the API server 45 s, which no other call does
 _PERSONS_PATIENCE_S = 60.0
 Warn = Callable[[str], None]
-
-
-class ObjectList(NamedTuple):
-    """The items of a list, each with apiVersion and kind, and the revision they were read at."""
-
-    items: list[JsonObject]
-    resource_version: str
 
 
 class ApiClient:
@@ -202,7 +193,7 @@ class ApiClient:
         field_selector: str = "",
         label_selector: str = "",
         bookmarks: bool = True,
-        timeout_s: int = _WATCH_TIMEOUT_S,
+        timeout_s: int = WATCH_TIMEOUT_S,
     ) -> Watch:
         """Return the changes after ``resource_version`` as an iterator that another thread may close.
 
@@ -230,7 +221,7 @@ class ApiClient:
         return self._transport.request(method, path, body, headers)
 
     def stream(
-        self, path: str, headers: Mapping[str, str] | None = None, *, timeout_s: int = _WATCH_TIMEOUT_S
+        self, path: str, headers: Mapping[str, str] | None = None, *, timeout_s: int = WATCH_TIMEOUT_S
     ) -> BaseHTTPResponse:
         """Return the answer to a GET whose body comes bit by bit (a log, a watch in another form); to be closed.
 

@@ -22,8 +22,9 @@ from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.client.api import ApiClient, PatchType
+from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.interface import PatchType
 from minik8s_modules.client.readiness import Condition, Unready, judge
 
 State = Literal["present", "absent", "patched"]

@@ -21,7 +21,7 @@ from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.clock import Clock, FakeClock, rfc3339
-from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.interface import ObjectList
 from minik8s_modules.client.watches import WatchEvent
 
 _Id = tuple[str, str, str, str]

@@ -16,7 +16,6 @@ import random as random_module
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import Protocol
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import Kind
@@ -24,8 +23,8 @@ from minik8s_modules.api.objects import JsonObject, Key, key, resource_version
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.api import ObjectList
 from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.interface import WATCH_TIMEOUT_S, Source
 from minik8s_modules.client.watches import EventStream, WatchEvent
 
 log = logging.getLogger(__name__)
@@ -35,41 +34,11 @@ Index = Callable[[JsonObject], str | Iterable[str]]
 """The value, or the values, under which ``by_index`` finds an object."""
 Transform = Callable[[JsonObject], JsonObject]
 
-# client-go spreads its watches over 5 to 10 minutes (reflector.go, minWatchTimeout), so that they do not
-# end at once
-_WATCH_TIMEOUT_S = 300
 # a server that keeps failing with 5xx on one revision gets a fresh list after as many tries
 _TRIES_BEFORE_RELIST = 5
 # A restarting API server is back within seconds and should be noticed at once; a refused connection costs 1 ms of CPU
 _RECONNECT = Backoff(initial_s=0.1, maximum_s=1.0)
 _WATCH_LIVED_S = 1.0
-
-
-class Source(Protocol):
-    """The part of ``ApiClient`` an informer needs."""
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-    ) -> ObjectList:
-        """Return all objects and the revision they were read at."""
-
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        *,
-        resource_version: str,
-        field_selector: str = "",
-        label_selector: str = "",
-        bookmarks: bool = True,
-        timeout_s: int = _WATCH_TIMEOUT_S,
-    ) -> EventStream:
-        """Return the changes after ``resource_version``."""
 
 
 class Informer:
@@ -226,7 +195,7 @@ class Informer:
             resource_version=self._revision,
             field_selector=self._field_selector,
             label_selector=self._label_selector,
-            timeout_s=int(_WATCH_TIMEOUT_S * (1.0 + self._random())),
+            timeout_s=int(WATCH_TIMEOUT_S * (1.0 + self._random())),
         )
         began = self._clock.monotonic()
         with self._lock:

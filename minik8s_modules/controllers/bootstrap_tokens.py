@@ -12,18 +12,19 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, NAMESPACE, PREFIX, SECRET_TYPE
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.field_selectors import exactly
-from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
@@ -55,26 +56,10 @@ def decide_token(secret: JsonObject, now: datetime) -> Keep | Remove:
     return Remove("it was used" if bootstrap_tokens.text_of(secret, bootstrap_tokens.USED_BY) else "it has expired")
 
 
-class TokenApi(Source, Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Replace the object."""
-
-    def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str | None = None) -> JsonObject:
-        """Delete the object if it still has ``uid``."""
-
-
 class TokenController:
     """Cleans tokens and publishes cluster-info; ``authorities()`` returns the PEM of those that sign."""
 
-    def __init__(self, client: TokenApi, authorities: Callable[[], bytes], clock: Clock | None = None) -> None:
+    def __init__(self, client: Api, authorities: Callable[[], bytes], clock: Clock | None = None) -> None:
         self._client, self._authorities = client, authorities
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[str] = WorkQueue(self._clock)

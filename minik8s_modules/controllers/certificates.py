@@ -11,10 +11,9 @@ import base64
 import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.access import certificate_requests
@@ -28,7 +27,8 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.configured import client_of, election_client
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.controllers import newcomers, signing
 from minik8s_modules.controllers.signing_requests import Approve, Delete, Deny, Fail, Sign, Step, Wait, decide_request
 from minik8s_modules.runtime.leader import LeaderElector, Token
@@ -49,28 +49,10 @@ class NotAllowed(TemporaryError):
     """Who asked may not have a certificate without somebody's approval; a role may come."""
 
 
-class SigningApi(Source, Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
-        """Replace the object's subresource."""
-
-    def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str | None = None) -> JsonObject:
-        """Delete the object if it still has ``uid``."""
-
-
 class CertificateController:
     """Approves, signs and cleans signing requests; ``authority()`` reads the authority or raises AuthorityUnusable."""
 
-    def __init__(
-        self, client: SigningApi, authority: Callable[[], signing.Authority], clock: Clock | None = None
-    ) -> None:
+    def __init__(self, client: Api, authority: Callable[[], signing.Authority], clock: Clock | None = None) -> None:
         self._client = client
         self._authority = authority
         self._clock = clock or SystemClock()

@@ -10,15 +10,15 @@ import logging
 import threading
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import EVENT, Kind
+from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock, parse_rfc3339
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
 
@@ -61,27 +61,10 @@ def _parsed(text: object) -> datetime | None:
         return None
 
 
-class EventApi(Protocol):
-    """The part of ``ApiClient`` this controller needs."""
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-    ) -> ObjectList:
-        """Return the objects."""
-
-    def delete(self, kind: Kind, name: str, namespace: str = "", *, resource_version: str | None = None) -> JsonObject:
-        """Delete the object if it is at ``resource_version``."""
-
-
 class EventController:
     """Deletes Events that are over."""
 
-    def __init__(self, client: EventApi, clock: Clock | None = None) -> None:
+    def __init__(self, client: Api, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         self._stop = threading.Event()

@@ -7,8 +7,8 @@ controller's decision, and makes one write; a refused one comes back with back-o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, Forbidden, NotFound
@@ -16,7 +16,8 @@ from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, SystemClock
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
@@ -37,16 +38,6 @@ class Replace(NamedTuple):
 
 Decide = Callable[[JsonObject, JsonObject | None], Create | Replace | None]
 """From a namespace and its object (None: missing) to what is to do."""
-
-
-class Api(Source, Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Replace the object."""
 
 
 class NamespaceObjects:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
-from minik8s_modules.client.api import ObjectList
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
@@ -146,41 +146,6 @@ def changed_conditions(
     return tuple(changed)
 
 
-class NamespaceApi(Source, Protocol):
-    """The part of ``ApiClient`` this controller needs."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-    ) -> ObjectList:
-        """Return the objects."""
-
-    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
-        """Delete all objects of ``kind`` in ``namespace``."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
-        """Replace the object, or its ``subresource``."""
-
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str,
-        body: Any,
-        *,
-        patch_type: Any = "merge",
-        subresource: str = "",
-    ) -> JsonObject:
-        """Patch the object or its ``subresource``."""
-
-
 class NamespaceController:
     """Empties and finalizes namespaces that are being deleted.
 
@@ -190,7 +155,7 @@ class NamespaceController:
         copies: tell when something of a namespace goes; without any it is looked at every second.
     """
 
-    def __init__(self, client: NamespaceApi, clock: Clock | None = None, copies: Iterable[Informer] = ()) -> None:
+    def __init__(self, client: Api, clock: Clock | None = None, copies: Iterable[Informer] = ()) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         self._queue: WorkQueue[Key] = WorkQueue(self._clock)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
-from minik8s_modules.api.kinds import LEASE, NODE, Kind
+from minik8s_modules.api.kinds import LEASE, NODE
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -64,26 +65,10 @@ def _unknown(kind: str, known: Mapping[str, Any] | None, now: str) -> JsonObject
     }
 
 
-class NodeApi(Source, Protocol):
-    """The part of ``ApiClient`` this controller needs."""
-
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str,
-        body: Any,
-        *,
-        patch_type: Any = "merge",
-        subresource: str = "",
-    ) -> JsonObject:
-        """Patch the object or its ``subresource``."""
-
-
 class NodeController:
     """Watches Leases and makes nodes Unknown."""
 
-    def __init__(self, client: NodeApi, recorder: EventRecorder, clock: Clock | None = None) -> None:
+    def __init__(self, client: Api, recorder: EventRecorder, clock: Clock | None = None) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock or SystemClock()

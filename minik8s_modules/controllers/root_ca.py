@@ -17,7 +17,8 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.controllers.namespace_objects import Api, Create, NamespaceObjects, Replace
+from minik8s_modules.client.interface import Api
+from minik8s_modules.controllers.namespace_objects import Create, NamespaceObjects, Replace
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 2.0

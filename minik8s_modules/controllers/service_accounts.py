@@ -9,7 +9,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.controllers.namespace_objects import Api, Create, NamespaceObjects
+from minik8s_modules.client.interface import Api
+from minik8s_modules.controllers.namespace_objects import Create, NamespaceObjects
 
 NAME = "default"
 

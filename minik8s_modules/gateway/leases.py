@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
 
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.kinds import LEASE, Kind
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
 
@@ -29,21 +28,11 @@ FRESH_S = 25.0
 STREAM_ENDPOINT = "minik8s.io/stream-endpoint"
 
 
-class LeaseApi(Protocol):
-    """The part of ``ApiClient`` that renewing needs."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def patch(self, kind: Kind, name: str, namespace: str, body: Any) -> JsonObject:
-        """Merge ``body`` into the object."""
-
-
 class NodeLeases:
     """Keeps the Leases of the nodes that ``living`` names; ``endpoint`` is where API servers ask for streams."""
 
     def __init__(
-        self, client: LeaseApi, living: Callable[[], Iterable[str]], clock: Clock | None = None, endpoint: str = ""
+        self, client: Api, living: Callable[[], Iterable[str]], clock: Clock | None = None, endpoint: str = ""
     ) -> None:
         self._client = client
         self._living = living

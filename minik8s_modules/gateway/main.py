@@ -13,9 +13,10 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.process import raise_file_limit, run_daemon
 from minik8s_modules.client.configured import client_of
+from minik8s_modules.client.interface import Api
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.inventory import DEFAULT_SHARD, RUN_DIR, NodeAddress, inventory_file, load_nodes
-from minik8s_modules.gateway.leases import FRESH_S, LeaseApi, NodeLeases
+from minik8s_modules.gateway.leases import FRESH_S, NodeLeases
 from minik8s_modules.gateway.links import link_to
 from minik8s_modules.gateway.messages import Cancel, Probe, PullRequest, Relist, Request
 from minik8s_modules.gateway.node import NodeWatcher
@@ -39,7 +40,7 @@ class Gateway:
     """Nodes, clients and pulls of one shard, tied together."""
 
     def __init__(
-        self, client: LeaseApi, socket_path: Path, directory: Path, endpoint: str = "", standby: Standby | None = None
+        self, client: Api, socket_path: Path, directory: Path, endpoint: str = "", standby: Standby | None = None
     ) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory

@@ -9,15 +9,16 @@ from __future__ import annotations
 import ipaddress
 import logging
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, NotFound
-from minik8s_modules.api.kinds import POD_ADDRESS, Kind
+from minik8s_modules.api.kinds import POD_ADDRESS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import Minik8sError
+from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
 REST_S = 60.0
@@ -26,16 +27,6 @@ REST_S = 60.0
 
 class AddressesExhausted(Minik8sError):
     """Every address of a node's podCIDR is taken."""
-
-
-class AddressApi(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str | None = None) -> JsonObject:
-        """Delete the object."""
 
 
 class Claim(NamedTuple):
@@ -57,7 +48,7 @@ def usable(cidr: str) -> Iterator[str]:
 class AddressBook:
     """All claims, as the API tells them and as made here; thread-safe."""
 
-    def __init__(self, api: AddressApi, clock: Clock) -> None:
+    def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self._clock = clock
         self._lock = threading.Lock()

@@ -10,12 +10,13 @@ carries the text from one to the other (``apiserver/plans.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.foresight import Foreseen
 from minik8s_modules.reconcile.hypothesis import Hypothesis
 from minik8s_modules.reconcile.references import references
@@ -35,17 +36,10 @@ class Foretold(NamedTuple):
     sources: Mapping[Placed, JsonObject]
 
 
-class Reader(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-
 class Told:
     """Reads what was told before it asks the API, which refuses a node what none of its pods names yet."""
 
-    def __init__(self, sources: Mapping[Placed, JsonObject], reader: Reader) -> None:
+    def __init__(self, sources: Mapping[Placed, JsonObject], reader: Getter) -> None:
         self._sources = sources
         self._reader = reader
 
@@ -55,7 +49,7 @@ class Told:
         return found if found is not None else self._reader.get(kind, name, namespace)
 
 
-def reading(reader: Reader, overlay: Mapping[Placed, JsonObject | None]) -> ObjectOf:
+def reading(reader: Getter, overlay: Mapping[Placed, JsonObject | None]) -> ObjectOf:
     """Return a function that reads ConfigMaps and Secrets as a plan would leave them."""
 
     def read(kind: str, key: str) -> JsonObject | None:

@@ -15,7 +15,8 @@ from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, K
 from minik8s_modules.api.network.host_grants import HostGrants
 from minik8s_modules.api.network.ingress_routes import Cluster, Route, Routes, decide_routes, has_place, owner_of
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Source
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
 from minik8s_modules.reconcile.foresight import Overlay, SecretOf, Slices
 from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Backend, Renderer, backend, ingress_entries

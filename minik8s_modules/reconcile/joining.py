@@ -15,7 +15,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import urllib3
 from cryptography import x509
@@ -27,10 +27,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, SIGNATURE_KEY, BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, Forbidden, NotFound, StatusError, Unauthorized
-from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, Kind
+from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
 RETRY_S = 3.0
@@ -54,16 +55,6 @@ class Request(NamedTuple):
     def __repr__(self) -> str:
         """Return its name; the key is not shown."""
         return f"<request {self.name}>"
-
-
-class RequestApi(Protocol):
-    """The part of ``ApiClient`` that asks for a certificate."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
 
 
 class Stopped(Exception):
@@ -169,7 +160,7 @@ def certificate_of(request: JsonObject) -> bytes | None:
     return base64.b64decode(status["certificate"]) if status.get("certificate") else None
 
 
-def obtain(api: RequestApi, request: Request, clock: Clock, stop: threading.Event) -> bytes:
+def obtain(api: Api, request: Request, clock: Clock, stop: threading.Event) -> bytes:
     """Return the certificate (PEM) for ``request``, which is sent unless it was before.
 
     Raises:
@@ -189,7 +180,7 @@ def obtain(api: RequestApi, request: Request, clock: Clock, stop: threading.Even
             raise Stopped
 
 
-def _send(api: RequestApi, request: Request, clock: Clock, stop: threading.Event) -> None:
+def _send(api: Api, request: Request, clock: Clock, stop: threading.Event) -> None:
     try:
         _patiently(lambda: api.create(CERTIFICATE_SIGNING_REQUEST, _object(request)), clock, stop)
     except AlreadyExists:

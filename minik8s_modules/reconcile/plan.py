@@ -19,12 +19,13 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.about import About, Hosts, Note, Subjects, of_pod
 from minik8s_modules.reconcile.changes import Confirmed, Request
 from minik8s_modules.reconcile.desired import assemble
 from minik8s_modules.reconcile.foresight import Cluster, Foreseen, addresses, foresee, with_services
-from minik8s_modules.reconcile.foretelling import Foretold, Reader, foretell, reading
+from minik8s_modules.reconcile.foretelling import Foretold, foretell, reading
 from minik8s_modules.reconcile.hypothesis import Hypothesis, Question, hypothesis, settled
 from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import retained_volumes
@@ -163,7 +164,7 @@ class Planner:
     def __init__(
         self,
         present: Present,
-        reader: Reader,
+        reader: Getter,
         checks: Checking,
         settings: Settings,
         clock: Clock,

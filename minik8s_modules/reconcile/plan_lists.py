@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE, Kind
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.client.api import ObjectList
 from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Reader
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.foresight import Cluster
@@ -28,19 +28,7 @@ from minik8s_modules.reconcile.values import Settings
 _PATIENCE_S = 10.0
 
 
-class Api(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def list(
-        self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "", limit: int = 0
-    ) -> ObjectList:
-        """Return the objects."""
-
-
-def listed(api: Api, question: Question, names: tuple[str, ...]) -> Cluster:
+def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     """Return the cluster without Services and addresses, which a shard knows; raises as the API does.
 
     Args:
@@ -59,7 +47,7 @@ _CONTENT = (SERVICE, INGRESS, DNS)
 """What nodes see of a namespace besides its pods; slices go with their Services."""
 
 
-def with_content(question: Question, api: Api) -> Question:
+def with_content(question: Question, api: Reader) -> Question:
     """Return the question with what goes when a namespace of it goes; raises as the API does.
 
     Pods are ``hypothesis``' to take. What would be made in such a namespace is left out.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
 
 import minik8s_modules
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists
-from minik8s_modules.api.kinds import NODE, Kind
+from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339
-from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.interface import Api
 from minik8s_modules.reconcile import nodes, pressure
 from minik8s_modules.reconcile.image_gc import Image
 from minik8s_modules.reconcile.node_file import Declared
@@ -25,22 +24,6 @@ MOST_IMAGES = 50
 """kubelet's nodeStatusMaxImages."""
 
 
-class NodeApi(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def list(self, kind: Kind) -> ObjectList:
-        """Return all objects."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def patch(self, kind: Kind, name: str, namespace: str, body: Any, *, subresource: str = "") -> JsonObject:
-        """Merge ``body`` into the object."""
-
-
 class Registrar:
     """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet).
 
@@ -49,7 +32,7 @@ class Registrar:
 
     def __init__(
         self,
-        api: NodeApi,
+        api: Api,
         lookup: Callable[[str], JsonObject | None],
         alive: Callable[[str], bool | None],
         cluster_cidr: str,

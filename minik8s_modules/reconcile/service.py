@@ -17,9 +17,10 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.mirror_pods import node_uid, static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.addresses import AddressBook
 from minik8s_modules.reconcile.foresight import Cluster
-from minik8s_modules.reconcile.foretelling import Reader, Told, read_foretold
+from minik8s_modules.reconcile.foretelling import Told, read_foretold
 from minik8s_modules.reconcile.gateway_link import Gateway
 from minik8s_modules.reconcile.household import Household
 from minik8s_modules.reconcile.housekeeping import Housekeeper
@@ -173,7 +174,7 @@ class ShardService:
             raise ValueError("a node with a reconciler of its own is told what a plan comes to (foretold)")
         return self._planner(self._outside.api).answer(question, own)
 
-    def _planner(self, reader: Reader) -> Planner:
+    def _planner(self, reader: Getter) -> Planner:
         hosts = self._named.holders
         return Planner(self.loop, reader, self._checks, self._settings, self._outside.clock, hosts)
 

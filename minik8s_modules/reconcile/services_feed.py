@@ -15,7 +15,8 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Source
 from minik8s_modules.reconcile.service_links import link_variables
 from minik8s_modules.reconcile.services import SERVICE_NAME, ServiceBook, dataplane_entry, pods_of_slice, service_ports
 from minik8s_modules.reconcile.values import Entries, Settings

@@ -7,32 +7,18 @@ when it joins and later (``solo.py``). It holds settings of the cluster, never o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Protocol
 
 from minik8s_modules.api.errors import AlreadyExists, NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.client.interface import Api
 
 NAMESPACE, NAME, KEY = "kube-system", "minik8s-nodes", "reconciler.json"
 TEXTS = ("cluster_cidr", "service_cidr", "proxy_mode", "pause_image", "bridge", "api_address", "drift")
 NUMBERS = ("pod_pids_limit",)
 PARTS = ("network", "dns", "ingress", "housekeeping")
-
-
-class SharedApi(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Replace the object."""
 
 
 def shared_of(configuration: Configuration) -> JsonObject:
@@ -47,7 +33,7 @@ def shared_of(configuration: Configuration) -> JsonObject:
     return found
 
 
-def publish(api: SharedApi, shared: JsonObject) -> None:
+def publish(api: Api, shared: JsonObject) -> None:
     """Store ``shared`` unless it is there. Raises as the API does."""
     data = {KEY: json.dumps(shared, sort_keys=True)}
     metadata = {"name": NAME, "namespace": NAMESPACE}
@@ -63,7 +49,7 @@ def publish(api: SharedApi, shared: JsonObject) -> None:
         api.update(CONFIG_MAP, {**found, "data": data})
 
 
-def read(api: SharedApi) -> JsonObject:
+def read(api: Api) -> JsonObject:
     """Return what is published. Raises as the API does, NotFound before the control plane has published it.
 
     Raises:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import POD, SERVICE_ACCOUNT, Kind
+from minik8s_modules.api.kinds import POD, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.interface import Api
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.values import TokenNeed, Tokens
 from minik8s_modules.runtime.queue import WorkQueue
@@ -26,13 +27,6 @@ log = logging.getLogger(__name__)
 RENEW_AT = 0.8
 LONGEST_S = 24 * 3600.0
 _WORKERS = 4
-
-
-class TokenApi(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
-        """Post ``obj`` to the subresource and return the answer."""
 
 
 class Held(NamedTuple):
@@ -49,7 +43,7 @@ class Held(NamedTuple):
 class TokenBook:
     """The tokens of the pods that are followed. Thread-safe."""
 
-    def __init__(self, api: TokenApi, on_change: Callable[[frozenset[str]], None], clock: Clock) -> None:
+    def __init__(self, api: Api, on_change: Callable[[frozenset[str]], None], clock: Clock) -> None:
         self._api = api
         self._on_change = on_change
         self._clock = clock

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
 from minik8s_modules.api.kinds import KINDS, POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.interface import Lister
 from minik8s_modules.controllers.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.imagined import Happened, World, placeholder_uid, unroll
 from minik8s_modules.controllers.pods import is_ready
@@ -39,15 +39,6 @@ class Unrolled(NamedTuple):
     pods: Mapping[str, JsonObject | None]
     order: tuple[JsonObject, ...]
     messages: tuple[Note, ...]
-
-
-class Lister(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def list(
-        self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "", limit: int = 0
-    ) -> ObjectList:
-        """Return the objects."""
 
 
 def workload_kind(obj: JsonObject) -> Kind | None:

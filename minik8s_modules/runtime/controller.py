@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 import random as random_module
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import Kind
@@ -22,7 +21,8 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.metrics import Registry
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import BY_NAMESPACE, Informers, wait_synced
 from minik8s_modules.runtime.queue import WorkQueue
@@ -39,37 +39,6 @@ KeysOf = Callable[[JsonObject | None, JsonObject | None], Iterable[Key]]
 SelectorOf = Callable[[JsonObject], LabelSelector]
 
 
-class WritingApi(Source, Protocol):
-    """The part of ``ApiClient`` controllers need."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
-        """Create the object, or post it to its ``subresource``."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
-        """Replace the object if its resourceVersion is the latest."""
-
-    def patch(
-        self, kind: Kind, name: str, namespace: str, body: Any, *, patch_type: Any = "merge", subresource: str = ""
-    ) -> JsonObject:
-        """Patch the object or its ``subresource``."""
-
-    def delete(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str = "",
-        *,
-        grace_s: int | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: str | None = None,
-    ) -> JsonObject:
-        """Delete the object if it still has ``uid``."""
-
-
 @dataclass(frozen=True)
 class Context:
     """What the controllers of one process share while it leads.
@@ -80,7 +49,7 @@ class Context:
         shard: the namespaces this process answers for.
     """
 
-    client: WritingApi
+    client: Api
     recorder: EventRecorder
     informers: Informers
     clock: Clock = field(default_factory=SystemClock)

@@ -15,14 +15,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.kinds import EVENT, Kind
+from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject, object_reference
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.event_storms import COMBINED, Storms
 
 log = logging.getLogger(__name__)
@@ -34,16 +35,6 @@ KNOWN_LIMIT = 4096  # client-go's aggregation cache (record/events_cache.go, max
 MESSAGE_LIMIT = 1024  # longer messages are refused by Kubernetes' validation of events.k8s.io
 _RETRY = Backoff(initial_s=0.5, maximum_s=10.0)
 _HTTP_SERVER_ERROR = 500
-
-
-class EventApi(Protocol):
-    """The part of ``ApiClient`` a recorder needs."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def patch(self, kind: Kind, name: str, namespace: str, body: Any) -> JsonObject:
-        """Merge ``body`` into the object."""
 
 
 class _Subject(NamedTuple):
@@ -76,7 +67,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        client: EventApi,
+        client: Api,
         component: str,
         host: str = "",
         clock: Clock | None = None,

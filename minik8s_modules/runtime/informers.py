@@ -16,7 +16,8 @@ from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.client.informer import Index, Informer, Source
+from minik8s_modules.client.informer import Index, Informer
+from minik8s_modules.client.interface import Source
 
 BY_NAMESPACE, BY_CONTROLLER, BY_LABEL, BY_NODE = "namespace", "controller", "label", "node"
 _LOOK_S = 1.0

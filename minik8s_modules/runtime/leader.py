@@ -19,13 +19,14 @@ import random as random_module
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.identity import holder_is_dead, process_identity
 
 log = logging.getLogger(__name__)
@@ -46,19 +47,6 @@ class Token(NamedTuple):
 
     epoch: int
     revision: int
-
-
-class LeaseApi(Protocol):
-    """The part of ``ApiClient`` an election needs."""
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return the object."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-    def update(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Replace the object if its resourceVersion is the latest."""
 
 
 class _Observed(NamedTuple):
@@ -100,7 +88,7 @@ class LeaderElector:
 
     def __init__(
         self,
-        client: LeaseApi,
+        client: Api,
         lease_name: str,
         *,
         namespace: str = "kube-system",
@@ -256,7 +244,7 @@ class LeaderElector:
         lost.set()
 
 
-def read_epoch(client: LeaseApi) -> int:
+def read_epoch(client: Api) -> int:
     """Return the cluster epoch.
 
     Raises:

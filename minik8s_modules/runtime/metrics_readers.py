@@ -7,30 +7,21 @@ is for. Both answers are asked for at each scrape: there are few of them, and a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW, Kind
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
-
-
-class Reviews(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Return the review with its answer."""
 
 
 class MetricsReaders:
     """Says of a bearer token whether it opens ``/metrics``."""
 
-    def __init__(self, api: Reviews) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
 
     def __call__(self, token: str) -> HTTPStatus:

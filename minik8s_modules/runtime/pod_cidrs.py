@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
 
 from minik8s_modules.api.errors import AlreadyExists
-from minik8s_modules.api.kinds import NODE, POD_CIDR, Kind
+from minik8s_modules.api.kinds import NODE, POD_CIDR
 from minik8s_modules.api.nodes.pod_cidrs import choose, claim_of
-from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.client.api import ObjectList
+from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
 
 
-class ClaimingApi(Protocol):
-    """The part of ``ApiClient`` needed here."""
-
-    def list(self, kind: Kind) -> ObjectList:
-        """Return all objects."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create the object."""
-
-
-def claim_cidr(api: ClaimingApi, cluster_cidr: str, node: str) -> str:
+def claim_cidr(api: Api, cluster_cidr: str, node: str) -> str:
     """Return the range of ``node``, claiming the lowest free one if it has none; repeating is safe.
 
     Raises:

@@ -11,16 +11,17 @@ import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import NAMESPACE, NODE, POD, Kind
+from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.informer import Informer, Source
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
 from minik8s_modules.runtime.queue import WorkQueue
@@ -37,25 +38,6 @@ BIND_FAILURES = Backoff(initial_s=0.02, maximum_s=10.0)
 RETRY_UNSCHEDULABLE_S = 300.0
 
 
-class SchedulerApi(Source, Protocol):
-    """The part of ``ApiClient`` the scheduler needs."""
-
-    def create(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> JsonObject:
-        """Create the object, or post it to its ``subresource``."""
-
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str,
-        body: Any,
-        *,
-        patch_type: Any = "merge",
-        subresource: str = "",
-    ) -> JsonObject:
-        """Patch the object or its ``subresource``."""
-
-
 class _Waiting(NamedTuple):
     uid: str
     message: str
@@ -66,7 +48,7 @@ class _Waiting(NamedTuple):
 class Scheduler:
     """Gives every pending pod a node, while it leads."""
 
-    def __init__(self, client: SchedulerApi, recorder: EventRecorder, clock: Clock | None = None) -> None:
+    def __init__(self, client: Api, recorder: EventRecorder, clock: Clock | None = None) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock or SystemClock()

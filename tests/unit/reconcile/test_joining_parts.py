@@ -18,6 +18,7 @@ from minik8s_modules.api.errors import AlreadyExists, Unauthorized
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile import joining
 from minik8s_modules.reconcile.items import Outcome
 from minik8s_modules.reconcile.joining import CLIENT_SIGNER, SERVING_SIGNER, Stopped, make_request
@@ -29,13 +30,14 @@ TOKEN = BootstrapToken("abcdef", "0123456789abcdef")
 SERVER = "https://192.0.2.1:6443"
 
 
-class Api:
+class Api(FakeApi):
     """Answers from a list, whatever is asked; an exception is raised."""
 
     def __init__(self, *answers: Any) -> None:
+        super().__init__()
         self._answers = iter(answers)
 
-    def create(self, *_asked: Any) -> Any:
+    def create(self, *_asked: Any, **_told: Any) -> Any:
         """Answer."""
         answer = next(self._answers)
         if isinstance(answer, Exception):

@@ -10,6 +10,7 @@ import pytest
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import SERVICE_ACCOUNT, Kind
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile.desired import decide_pod
 from minik8s_modules.reconcile.pod_context import CREATING
 from minik8s_modules.reconcile.tokens import TokenBook
@@ -21,16 +22,17 @@ VOLUME = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path"
 POD = pod({"volumes": [VOLUME], "serviceAccountName": "robot"})
 
 
-class Server:
+class Server(FakeApi):
     """Answers token requests; ``missing`` accounts are refused."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[Mapping[str, Any]] = []
         self.missing = False
 
-    def create(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+    def create(self, kind: Kind, obj: Mapping[str, Any], **told: Any) -> dict[str, Any]:
         """Return the TokenRequest with a token of its number."""
-        assert (kind, subresource) == (SERVICE_ACCOUNT, "token")
+        assert (kind, told) == (SERVICE_ACCOUNT, {"subresource": "token"})
         self.asked.append(obj)
         if self.missing:
             raise NotFound(SERVICE_ACCOUNT, "robot")

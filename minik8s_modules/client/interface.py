@@ -1,0 +1,123 @@
+"""What the rooms see of the Kubernetes API: ``ApiClient`` (api.py) has it, and ``FakeApi`` (fake.py) for tests.
+
+``Source`` is what an informer follows, ``Reader`` what answers from what is there; ``Api`` is all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client.watches import EventStream
+
+PatchType = Literal["merge", "json", "strategic", "apply"]
+# client-go spreads its watches over 5 to 10 minutes (reflector.go, minWatchTimeout), so that they do not end at once
+WATCH_TIMEOUT_S = 300
+
+
+class ObjectList(NamedTuple):
+    """The items of a list, each with apiVersion and kind, and the revision they were read at."""
+
+    items: list[JsonObject]
+    resource_version: str
+
+
+class Lister(Protocol):
+    """Lists objects."""
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+    ) -> ObjectList:
+        """Return all objects, of every namespace unless one is given; ``limit`` is the size of a page."""
+
+
+class Source(Lister, Protocol):
+    """Lists objects and follows their changes."""
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        label_selector: str = "",
+        bookmarks: bool = True,
+        timeout_s: int = WATCH_TIMEOUT_S,
+    ) -> EventStream:
+        """Return the changes after ``resource_version`` as an iterator that another thread may close."""
+
+
+class Getter(Protocol):
+    """Reads objects one by one."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object; ``NotFound`` when there is none."""
+
+
+class Reader(Getter, Lister, Protocol):
+    """Reads objects, and follows nothing."""
+
+
+class Api(Reader, Source, Protocol):
+    """Reads, follows and writes objects."""
+
+    def create(
+        self,
+        kind: Kind,
+        obj: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        field_manager: str = "",
+        subresource: str = "",
+    ) -> JsonObject:
+        """Create ``obj`` (or post it to its ``subresource``, such as ``binding``) and return the answer."""
+
+    def update(
+        self,
+        kind: Kind,
+        obj: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> JsonObject:
+        """Replace the object or its ``subresource``; ``Conflict`` when its resourceVersion is old."""
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str,
+        body: Any,
+        *,
+        patch_type: PatchType = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> JsonObject:
+        """Patch the object or its ``subresource``; ``force`` takes fields over in an ``apply``."""
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_s: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+    ) -> JsonObject:
+        """Delete the object if it (still) has ``uid`` and ``resource_version``; return the answer."""
+
+    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
+        """Delete all objects of ``kind`` in ``namespace``, each with its own grace; return the answer."""
