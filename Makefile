@@ -11,8 +11,6 @@ KUBECTL := /opt/minik8s/bin/kubectl --kubeconfig /etc/minik8s/admin.kubeconfig
 PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i inventory/local
 EXAMPLE := examples/hello.yml
 PYTEST := $(BIN)/pytest
-# the longest first
-SCENARIOS := cluster default etcd $(filter-out cluster default etcd shared,$(notdir $(patsubst %/,%,$(dir $(wildcard tests/molecule/*/molecule.yml)))))
 
 .PHONY: help
 help: ## Show this list
@@ -41,12 +39,15 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 	$(PLAYBOOK) playbooks/reset.yml
 
 .PHONY: test
-test: lint ## All tests but the long ones, three at a time: unit, integration (root, Docker), end-to-end, machines; lint first
+test: lint suites ## Lint, then all tests but the long ones: unit, integration (root, Docker), end-to-end, machines, molecule
+
+.PHONY: suites
+suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowest are told at the end
 	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
 	@# a short folder: sockets below it may have 107 characters
 	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
-		$(PYTEST) tests --ignore tests/machines/long --numprocesses 3 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
-		--reruns 1 -rR --junitxml=.cache/junit-all.xml
+		$(PYTEST) tests --ignore tests/machines/long --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
+		--max-suite-reruns 3 -rR --durations 30 --junitxml=.cache/junit-all.xml
 
 .PHONY: check
 check: lint test-unit ## What needs neither root nor servers: lint and unit tests
@@ -89,22 +90,8 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
 
 .PHONY: molecule
-molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, and the whole cluster, on lab machines; SCENARIO=etcd: one
-	@rm -rf .cache/molecule && mkdir -p .cache/molecule
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target $(addprefix molecule-,$(or $(SCENARIO),$(SCENARIOS))) \
-		|| { tail -n 100 .cache/molecule/*.failed; echo "failed: $$(basename -s .failed -a .cache/molecule/*.failed | xargs)"; exit 1; }
-
-# What a scenario prints is kept; its end is shown when it fails, which it has done when it fails twice.
-molecule-%:
-	@mkdir -p .cache/molecule; begun=$$SECONDS; said=FAILED; log=.cache/molecule/$*; \
-	for attempt in first second; do \
-		MOLECULE_GLOB='tests/molecule/*/molecule.yml' PATH=$(CURDIR)/$(BIN):$$PATH ANSIBLE_NOCOLOR=1 NO_COLOR=1 \
-			$(BIN)/molecule --base-config tests/molecule/shared/base.yml test --scenario-name $* >$$log.$$attempt 2>&1 \
-			&& said="ok, $$attempt attempt" && break; \
-	done; \
-	[ "$$attempt" = first ] || grep --text --before-context=3 --after-context=12 'fatal:' $$log.first | head -n 60 || true; \
-	[ "$$said" != FAILED ] || mv $$log.second $$log.failed; \
-	echo "molecule $*: $$said, $$((SECONDS - begun)) s"; [ "$$said" != FAILED ]
+molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, on lab machines (`make test` runs them too); SCENARIO=etcd: one
+	$(PYTEST) --numprocesses 3 --dist loadscope --durations 0 'tests/molecule/test_scenarios.py$(if $(SCENARIO),::test_scenario[$(SCENARIO)])'
 
 .PHONY: cis
 cis: $(VENV)/dev.lock ## Ask the installed cluster about each hardening control of tests/cis; ONLY="1.2.1 4.2.13": these

@@ -1,8 +1,7 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
-Says as well which tests follow each other when processes share them (`--dist loadscope`): those of one group stay
-in one process. Groups that take long come first, so that the processes end at about the same time. What a
-second try begins with is in ``support/second_try.py``.
+Also says which tests one process runs in a row when processes share them (`make test`), which of these groups begin
+first, and which tests may have a second try. What a second try begins with is in ``support/second_try.py``.
 """
 
 from pathlib import PurePosixPath
@@ -17,20 +16,23 @@ pytest_plugins = ["tests.support.second_try"]
 REPOSITORY = PurePosixPath(__file__).parent.parent
 ansible.modules.__path__.append(str(REPOSITORY / "library"))
 ansible.module_utils.__path__.append(str(REPOSITORY / "minik8s_modules" / "module_utils"))
-# A cluster, the shared Docker and a lab carry one test at a time each; others need only their module's own.
+# A cluster or a lab of a whole folder carries one test at a time, and the installed cluster carries molecule's scenario
+# for this machine as well. Everything else goes by module.
 TOGETHER = {
-    "docker": [
-        f"integration/{room}"
-        for room in ("executor", "reconcile", "streams", "library", "services", "gateway", "naming", "ansible")
-    ]
-    + ["attacks/containers"],
     "resilience": ["machines/resilience"],
     "membership": ["machines/membership"],
-    "installed": ["e2e"],
+    "installed": [
+        *(f"e2e/{room}" for room in ("faults", "workloads", "causes", "clients")),
+        *(f"e2e/{module}.py" for module in ("test_streams_have_no_rights", "test_hardening_controls")),
+    ],
+    "services": ["integration/services"],
+    "ansible": ["integration/ansible"],
     "lab": ["integration/lab"],
 }
-# Others are by module, in this order.
-ALONE = ["machines", "integration", "unit"]
+# Groups begin in this order, the longest first, so that the processes end at about the same time.
+ORDER = [*TOGETHER, "machines", "molecule", "integration", "attacks", "e2e", "unit"]
+SECOND_TRY = {"e2e", "machines", "molecule"}
+"""Where machines and whole clusters are late at times. Elsewhere a test that fails once has failed."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -45,17 +47,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: xdist.remote.Produce
     return Groups(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order tests by their groups: those that take long come first."""
-    order = [*TOGETHER, *ALONE]
-    items.sort(key=lambda item: order.index(group_of(item.nodeid).partition(":")[0]))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order tests by their groups, and allow second tries where the command line allows any."""
+    items.sort(key=lambda item: ORDER.index(group_of(item.nodeid).partition("/")[0]))
+    if config.getoption("max_suite_reruns"):
+        for item in items:
+            if _path(item.nodeid).parts[0] in SECOND_TRY:
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test: its module, but for those of ``TOGETHER``."""
-    path = PurePosixPath(nodeid.partition("::")[0]).relative_to("tests")
-    for group, folders in TOGETHER.items():
-        if any(path.is_relative_to(folder) for folder in folders):
+    """Return the group of a test: one of ``TOGETHER``, a scenario of molecule, or the test's module."""
+    path = _path(nodeid)
+    if path.parts[0] == "molecule":
+        scenario = nodeid.rpartition("[")[2].rstrip("]")
+        return "installed" if scenario == "default" else f"molecule/{scenario}"
+    for group, places in TOGETHER.items():
+        if any(path.is_relative_to(place) for place in places):
             return group
-    kind = path.parts[0] if path.parts[0] in ALONE else "integration"
-    return f"{kind}:{path.with_suffix('')}"
+    return str(path.with_suffix(""))
+
+
+def _path(nodeid: str) -> PurePosixPath:
+    return PurePosixPath(nodeid.partition("::")[0]).relative_to("tests")

@@ -124,8 +124,9 @@ def test_nodes_stand_by_their_names_and_pods_take_turns(cluster: LabCluster) -> 
         cluster.kubectl("delete", "pods", "--selector=app=turns", "--grace-period=0", "--force", "--wait=false")
 
 
-def test_the_second_run_changes_nothing(cluster: LabCluster) -> None:
-    again = cluster.play("site.yml")
+@pytest.mark.parametrize("mode", [[], ["--check", "--diff"]])
+def test_another_run_changes_nothing(cluster: LabCluster, mode: list[str]) -> None:
+    again = cluster.play("site.yml", *mode)
     assert again.changed == 0, [line for line in again.output.splitlines() if line.startswith(("TASK", "changed"))]
 
 

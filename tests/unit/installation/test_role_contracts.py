@@ -95,7 +95,7 @@ def test_every_variable_that_a_role_uses_is_declared_by_the_role_it_is_named_aft
 def test_every_role_has_a_scenario_of_molecule() -> None:
     scenarios = {path.parent.name for path in (REPOSITORY / "tests" / "molecule").glob("*/molecule.yml")}
     roles = {*ROLES} - OF_CLUSTERS
-    assert {*roles, "cluster", "default", "lab"} <= scenarios
+    assert {*roles, "default", "lab"} <= scenarios
     for role in roles:
         assert (REPOSITORY / "tests" / "molecule" / role / "verify.yml").exists(), role
 
