@@ -70,9 +70,11 @@ class Agent:
         self._given = given
         self._clock = clock
         self.home = Home(given.state_dir / "agent")
-        self._changed = threading.Event()
+        self.changed = threading.Event()
+        """Set when the daemons are to be started anew."""
         self._read_at = clock.now()
-        self._servers: tuple[str, ...] = ()
+        self.servers: tuple[str, ...] = ()
+        """URLs of the API servers, the one that was given first."""
 
     def known_settings(self) -> JsonObject:
         """Return the cluster's settings as they were read last, {} before they ever were."""
@@ -87,7 +89,7 @@ class Agent:
             Stopped: before there was anything to leave.
         """
         identity = self._identity(stop)
-        self._servers = (identity.server,)
+        self.servers = (identity.server,)
         with _client(self.home) as api:
             self._prepare(api, stop)
         upkeep = threading.Thread(target=self._upkeep, args=(stop,), name="upkeep", daemon=True)
@@ -109,8 +111,8 @@ class Agent:
         for child in children:
             child.start()
         while not self._clock.wait(stop, ATTEND_S):
-            if self._changed.is_set():
-                self._changed.clear()
+            if self.changed.is_set():
+                self.changed.clear()
                 self._configure()
                 for child in children:
                     child.stop()
@@ -189,7 +191,7 @@ class Agent:
         while True:
             try:
                 self._learn(api)
-                self._declare(api)
+                self.declare(api)
                 break
             except (TemporaryError, StatusError) as error:
                 if not first and isinstance(error, TemporaryError):
@@ -223,7 +225,7 @@ class Agent:
             for address in subset.get("addresses") or []
         ]
         servers = tuple(dict.fromkeys([self._given.server, *sorted(found)]))
-        changed, self._servers = servers != self._servers, servers
+        changed, self.servers = servers != self.servers, servers
         return changed
 
     def _learn_authorities(self, api: ApiClient) -> bool:
@@ -238,7 +240,7 @@ class Agent:
         self._store(identity, pem, access.cert_pem, access.key_pem.decode())
         return True
 
-    def _declare(self, api: ApiClient) -> None:
+    def declare(self, api: ApiClient) -> None:
         """Have the server look at what the node's file declares; a Node that is there gets what it lacks of it.
 
         Raises:
@@ -289,7 +291,7 @@ class Agent:
             given.docker_socket,
             str(self.home.folder),
             str(given.project_dir),
-            self._servers,
+            self.servers,
         )
 
     def _children(self) -> tuple[Child, Child, Child]:
@@ -320,11 +322,11 @@ class Agent:
             self._renew(api, stop)
         if validity(self.home.read("serving.pem").encode()).renewal_due(now):
             self._renew_serving(api, stop)
-            self._changed.set()
+            self.changed.set()
         if now - self._read_at >= READ_AGAIN:
             self._read_at = now
             if self._learn(api):
-                self._changed.set()
+                self.changed.set()
 
     def _renew(self, api: ApiClient, stop: threading.Event) -> None:
         request = joining.make_request(CLIENT_SIGNER, self._given.node)
@@ -332,7 +334,7 @@ class Agent:
         access = load_kubeconfig(self.home.path("kubeconfig"))
         self._store(Identity(self._given.node, self._given.server), access.ca_pem, certificate, request.key)
         log.info("the node's certificate was renewed")
-        self._changed.set()
+        self.changed.set()
 
     def _renew_serving(self, api: ApiClient, stop: threading.Event) -> None:
         name = solo_configs.serving_name(self._given.node)

@@ -55,6 +55,13 @@ class Authority:
         self.ca = folder / f"{name}.crt"
         self.ca.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
+    @property
+    def key_pem(self) -> bytes:
+        """The private key."""
+        return self._key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
     def issue(
         self,
         file: str,

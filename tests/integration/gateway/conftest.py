@@ -46,16 +46,19 @@ class Peer:
 
     def wait(self, timeout_s: float = 10.0, **wanted: Any) -> dict[str, Any]:
         """Return the next message that has all of ``wanted``; earlier ones are dropped."""
+        return self.upto(timeout_s, **wanted)[-1]
+
+    def upto(self, timeout_s: float = 10.0, **wanted: Any) -> list[dict[str, Any]]:
+        """Return the messages up to the next that has all of ``wanted``, which is the last."""
         end = time.monotonic() + timeout_s
-        dropped: list[dict[str, Any]] = []
-        while True:
+        found: list[dict[str, Any]] = []
+        while not found or any(found[-1].get(key) != value for key, value in wanted.items()):
             try:
-                message = self.messages.get(timeout=max(0.0, end - time.monotonic()))
+                found.append(self.messages.get(timeout=max(0.0, end - time.monotonic())))
             except queue.Empty:
-                raise AssertionError(f"no {wanted} came, but {dropped}") from None
-            if all(message.get(key) == value for key, value in wanted.items()):
-                return message
-            dropped.append({key: message.get(key) for key in ("op", "node", "action", "id")})
+                told = [{key: each.get(key) for key in ("op", "node", "action", "id")} for each in found]
+                raise AssertionError(f"no {wanted} came, but {told}") from None
+        return found
 
     def close(self) -> None:
         """End it and what it made."""

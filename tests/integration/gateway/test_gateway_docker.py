@@ -177,10 +177,14 @@ def test_a_dead_node_delays_no_other_and_is_told_dead(gateway: Gateway, containe
         peer.close()
 
 
-def test_a_removed_node_is_watched_no_longer(gateway: Gateway, peer: Peer, containers: Containers):
-    gateway.use([])
-    made = containers.create("unseen", ["true"])
-    peer.send(op="pull", id="p", node=containers.node, image="a", auth=None)
-    assert "there is no node" in peer.wait(op="pulled", id="p")["message"]
-    assert made
-    assert peer.messages.empty()
+def test_a_removed_node_is_watched_no_longer(gateway: Gateway, peer: Peer, containers: Containers, tmp_path: Path):
+    stays = Containers(f"{containers.node}-stays")
+    try:
+        gateway.use([local(stays, tmp_path)])
+        peer.wait(op="state", node=stays.node)
+        peer.send(op="pull", id="p", node=containers.node, image="a", auth=None)
+        assert "there is no node" in peer.wait(op="pulled", id="p")["message"]
+        unseen, seen = containers.create("unseen", ["true"]), stays.create("seen", ["true"])
+        assert unseen not in {message.get("id") for message in peer.upto(op="event", action="create", id=seen)}
+    finally:
+        stays.close()

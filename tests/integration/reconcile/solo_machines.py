@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cryptography.hazmat.primitives import serialization
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
@@ -75,11 +74,7 @@ class ControlPlane(Cluster):
         self.cluster_cidr = f"{first}.{second}.{third & 252}.0/22"
         configs["reconcile"] |= {"cluster_cidr": self.cluster_cidr}
         key = self.folder / "ca.key"
-        key.write_bytes(
-            self.server.authority._key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        key.write_bytes(self.server.authority.key_pem)
         configs["certificates"] = {"authority": {"cert": str(self.server.authority.ca), "key": str(key)}}
         return configs
 

@@ -68,9 +68,7 @@ def test_decide_request(path: Path):
 @pytest.fixture
 def authority(tmp_path: Path) -> signing.Authority:
     made, other = Authority(tmp_path, "new"), Authority(tmp_path, "old")
-    key = made._key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    key = made.key_pem
     # while authorities are exchanged the file holds both: the key tells which one signs
     return signing.load_authority(other.ca.read_bytes() + made.ca.read_bytes(), key)
 

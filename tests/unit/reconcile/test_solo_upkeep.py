@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 
 from minik8s_modules.api.access import bootstrap_tokens, certificate_requests
 from minik8s_modules.api.errors import AlreadyExists, Invalid
@@ -32,11 +31,8 @@ class Cluster:
     """Signs what it is asked for, and tells settings, authorities and servers."""
 
     def __init__(self, authority: Authority, clock: FakeClock) -> None:
-        key = authority._key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
         self.authorities = authority.ca.read_bytes()
-        self._authority = signing.load_authority(self.authorities, key)
+        self._authority = signing.load_authority(self.authorities, authority.key_pem)
         self._clock = clock
         self._requests: dict[str, Any] = {}
         self.settings = '{"cluster_cidr": "10.1.0.0/16", "network": {"driver": "vxlan"}}'
@@ -105,8 +101,8 @@ class Machine:
     def keep(self) -> bool:
         """Let the agent look once; return whether its daemons are to be started anew."""
         self.agent.keep(self.api, threading.Event())
-        changed = self.agent._changed.is_set()
-        self.agent._changed.clear()
+        changed = self.agent.changed.is_set()
+        self.agent.changed.clear()
         return changed
 
 
@@ -144,7 +140,7 @@ def test_settings_authorities_and_servers_that_change_are_taken_over_within_the_
     machine.clock.advance(3601)
     assert machine.keep()
     assert other in load_kubeconfig(machine.agent.home.path("kubeconfig")).ca_pem
-    assert machine.agent._servers == (SERVER, "https://192.0.2.2:6443")
+    assert machine.agent.servers == (SERVER, "https://192.0.2.2:6443")
 
 
 def test_what_the_cluster_refuses_of_the_nodes_file_is_told_and_what_it_lacks_is_added(machine: Machine):
@@ -152,7 +148,7 @@ def test_what_the_cluster_refuses_of_the_nodes_file_is_told_and_what_it_lacks_is
     agent = machine.made(machine.agent.home.folder, parse_node_file(text, "f"))
     machine.cluster.node_error = Invalid(NODE, "n1", [])
     with pytest.raises(ConfigurationError, match="refuses what the node's file declares"):
-        agent._declare(machine.api)
+        agent.declare(machine.api)
     machine.cluster.node_error = AlreadyExists(NODE, "n1")
-    agent._declare(machine.api)
+    agent.declare(machine.api)
     assert machine.cluster.patched == [{"metadata": {"labels": {"disk": "ssd"}, "annotations": {}}}]
