@@ -46,7 +46,7 @@ suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowes
 	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
 	@# a short folder: sockets below it may have 107 characters
 	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
-		$(PYTEST) tests --ignore tests/machines/long --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
+		$(PYTEST) tests --ignore tests/machines/long -m 'not nightly' --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
 		--max-suite-reruns 3 -rR --durations 30 --junitxml=.cache/junit-all.xml
 
 .PHONY: check
@@ -76,6 +76,10 @@ test-e2e: $(VENV)/dev.lock ## Tests on the installed cluster
 .PHONY: test-machines
 test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the lab: installing, joining, losing machines, networks
 	$(PYTEST) tests/machines --ignore tests/machines/long --junitxml=.cache/junit-machines.xml
+
+.PHONY: test-nightly
+test-nightly: $(VENV)/dev.lock ## What tries luck or load, or compiles for minutes: fuzzing, Helm and stern, a wave of pods, a scenario of molecule for every role
+	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
 
 .PHONY: test-long
 test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, 20,000 requests against a model of rights

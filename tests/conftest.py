@@ -1,7 +1,7 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
 Also says which tests one process runs in a row when processes share them (`make test`), which of these groups begin
-first, and which tests may have a second try. What a second try begins with is in ``support/second_try.py``.
+first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``).
 """
 
 from pathlib import PurePosixPath
@@ -31,6 +31,19 @@ TOGETHER = {
 }
 # Groups begin in this order, the longest first, so that the processes end at about the same time.
 ORDER = [*TOGETHER, "machines", "molecule", "integration", "attacks", "e2e", "unit"]
+# Left out of `make test`: what tries luck, what compiles other people's programs, load, and scenarios of molecule whose
+# roles the clusters of tests/machines converge, try in check mode, run again and look at as well.
+NIGHTLY = [
+    "integration/fuzz/test_mutated_manifests.py",
+    "integration/fuzz/test_schemathesis.py",
+    "integration/reconcile/test_waves.py",
+    "e2e/clients/test_go_clients.py",
+    *(
+        f"molecule/{role}"
+        for role in ("application", "cadvisor", "control_plane", "coredns", "etcd", "images", "kubectl", "lab", "nginx")
+    ),
+    *(f"molecule/{role}" for role in ("node_access", "packages")),
+]
 SECOND_TRY = {"e2e", "machines", "molecule"}
 """Where machines and whole clusters are late at times. Elsewhere a test that fails once has failed."""
 
@@ -47,21 +60,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: xdist.remote.Produce
     return Groups(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order tests by their groups, and allow second tries where the command line allows any."""
+    """Order tests by their groups, mark those of the night, and allow second tries where the command line does."""
     items.sort(key=lambda item: ORDER.index(group_of(item.nodeid).partition("/")[0]))
-    if config.getoption("max_suite_reruns"):
-        for item in items:
-            if _path(item.nodeid).parts[0] in SECOND_TRY:
-                item.add_marker(pytest.mark.flaky(reruns=1))
+    for item in items:
+        path = _path(item.nodeid)
+        if any(path.is_relative_to(place) for place in NIGHTLY):
+            item.add_marker(pytest.mark.nightly)
+        if config.getoption("max_suite_reruns") and path.parts[0] in SECOND_TRY:
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def group_of(nodeid: str) -> str:
     """Return the group of a test: one of ``TOGETHER``, a scenario of molecule, or the test's module."""
     path = _path(nodeid)
     if path.parts[0] == "molecule":
-        scenario = nodeid.rpartition("[")[2].rstrip("]")
-        return "installed" if scenario == "default" else f"molecule/{scenario}"
+        return "installed" if path.name == "default" else str(path)
     for group, places in TOGETHER.items():
         if any(path.is_relative_to(place) for place in places):
             return group
@@ -69,4 +84,7 @@ def group_of(nodeid: str) -> str:
 
 
 def _path(nodeid: str) -> PurePosixPath:
-    return PurePosixPath(nodeid.partition("::")[0]).relative_to("tests")
+    """Return a test's module below ``tests``; of a scenario of molecule its folder."""
+    file, _, test = nodeid.partition("::")
+    path = PurePosixPath(file).relative_to("tests")
+    return path.with_name(test.rpartition("[")[2].rstrip("]")) if path.parts[0] == "molecule" else path

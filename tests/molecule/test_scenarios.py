@@ -18,7 +18,14 @@ TAIL = 12_000
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scenario(scenario: str) -> None:
     program = Path(sys.executable).with_name("molecule")
-    argv = [program, "--base-config", HERE / "shared" / "base.yml", "test", "--scenario-name", scenario]
+    argv: list[str | Path] = [
+        program,
+        "--base-config",
+        HERE / "shared" / "base.yml",
+        "test",
+        "--scenario-name",
+        scenario,
+    ]
     environment = {
         **os.environ,
         "MOLECULE_GLOB": "tests/molecule/*/molecule.yml",
