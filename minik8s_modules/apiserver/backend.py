@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
-from minik8s_modules.apiserver.quotas import QuotaLedger
+from minik8s_modules.apiserver.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.metrics import Registry

@@ -8,12 +8,8 @@ Words are those of kubernetes ``apiserver/pkg/admission/plugin/resourcequota``.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -22,42 +18,13 @@ from minik8s_modules.api.errors import Conflict, Forbidden
 from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA, Kind
 from minik8s_modules.api.objects import JsonObject, name, namespace, status
 from minik8s_modules.api.pods import quotas
+from minik8s_modules.apiserver.backend import Backend
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import KeyMissing, StaleWrite
 from minik8s_modules.store.interface import Put
 
-if TYPE_CHECKING:
-    from minik8s_modules.apiserver.backend import Backend
-
 _ATTEMPTS = 20
-_LOCKS = 64
-
-
-class QuotaLedger:
-    """What this process wrote to quotas last, and a lock a namespace: its own writes never meet in the store."""
-
-    def __init__(self) -> None:
-        self._locks = [threading.Lock() for _ in range(_LOCKS)]
-        self._written: OrderedDict[str, CachedObject] = OrderedDict()
-
-    @contextmanager
-    def held(self, space: str) -> Iterator[None]:
-        """Be the only one of this process that charges quotas of the namespace."""
-        with self._locks[hash(space) % _LOCKS]:
-            yield
-
-    def newer(self, item: CachedObject) -> CachedObject:
-        """Return the quota as this process wrote it, where the cache does not show that yet."""
-        known = self._written.get(item.key)
-        return known if known is not None and known.revision > item.revision else item
-
-    def wrote(self, item: CachedObject) -> None:
-        """Remember a quota as it stands now."""
-        self._written[item.key] = item
-        self._written.move_to_end(item.key)
-        if len(self._written) > 16 * _LOCKS:
-            self._written.popitem(last=False)
 
 
 def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObject | None = None) -> int:

@@ -6,13 +6,16 @@ import ipaddress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from minik8s_modules.apiserver.tokens import LONGEST_S, LONGEST_WISH_S
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 
 # a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;
 # they start only when they are needed
 DEFAULT_THREADS = 128
+# what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/tokens.py). Amazon's
+# service has this limit for all its clusters, so programs that use tokens are known to live with it
+LONGEST_S = 24 * 3600
+LONGEST_WISH_S = 1 << 32
 # Kubernetes' bound of --service-account-max-token-expiration: pods ask for an hour by default
 LEAST_MAX_TOKEN_S = 3600
 # a limit of bytes below this would refuse the largest body there may be (bodies.MAX_BODY_BYTES)

@@ -31,13 +31,11 @@ from minik8s_modules.apiserver.identity import (
     account_name,
 )
 from minik8s_modules.apiserver.keyfiles import KeyFiles
+from minik8s_modules.apiserver.settings import LONGEST_S, LONGEST_WISH_S
 from minik8s_modules.apiserver.target import Target
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
-DEFAULT_S, SHORTEST_S, LONGEST_WISH_S = 3600, 600, 1 << 32
-# what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/tokens.py). Amazon's
-# service has this limit for all its clusters, so programs that use tokens are known to live with it
-LONGEST_S = 24 * 3600
+DEFAULT_S, SHORTEST_S = 3600, 600
 # how long a token outlives the deletion time of what it is bound to (validator of bound tokens)
 DELETION_LEEWAY_S = 60
 _REMEMBERED = 4096

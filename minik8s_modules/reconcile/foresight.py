@@ -25,15 +25,11 @@ from minik8s_modules.controllers.endpointslices import (
 )
 from minik8s_modules.reconcile.addresses import usable
 from minik8s_modules.reconcile.hypothesis import Hypothesis
+from minik8s_modules.reconcile.ingress_feed import Overlay, SecretOf, Slices
 from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.services import DATAPLANE, SERVICE_NAME, service_ports
 from minik8s_modules.reconcile.shard import by_age
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Entries, Named
-
-Overlay = Mapping[tuple[str, str], JsonObject | None]
-Slices = Mapping[str, list[JsonObject]]
-SecretOf = Callable[[str], JsonObject | None]
-"""The Secret of ``<namespace>/<name>``, None when there is none."""
 
 
 def _none(_key: str) -> list[JsonObject]:

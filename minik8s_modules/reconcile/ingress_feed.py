@@ -18,13 +18,17 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source
 from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
-from minik8s_modules.reconcile.foresight import Overlay, SecretOf, Slices
 from minik8s_modules.reconcile.ingress import CERTIFICATE, PRIVATE_KEY, Backend, Renderer, backend, ingress_entries
 from minik8s_modules.reconcile.references import ReferencedObjects
 from minik8s_modules.reconcile.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.services_feed import ServiceFeed
 from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, Sealed, Settings
 
+Overlay = Mapping[tuple[str, str], JsonObject | None]
+"""Objects as they would be, None where one would go, by kind and key."""
+Slices = Mapping[str, list[JsonObject]]
+SecretOf = Callable[[str], JsonObject | None]
+"""The Secret of ``<namespace>/<name>``, None when there is none."""
 _TLS = "ingress-tls/"
 _KINDS = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 

@@ -17,6 +17,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile import requesting
+from minik8s_modules.reconcile.basis import Basis
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.claiming import Claimer
 from minik8s_modules.reconcile.desired import address_comes_first, decide_pod
@@ -24,7 +25,6 @@ from minik8s_modules.reconcile.hearing import Hearing
 from minik8s_modules.reconcile.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.observed import ObservedContainer
-from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.pull_secrets import credentials
 from minik8s_modules.reconcile.pulling import Pulls
 from minik8s_modules.reconcile.shard import Shard, by_age, inputs_of, observation_asked, read_of

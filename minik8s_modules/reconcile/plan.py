@@ -22,14 +22,15 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile import changes
 from minik8s_modules.reconcile.about import About, Hosts, Note, Subjects, of_pod
-from minik8s_modules.reconcile.changes import Confirmed, Request
+from minik8s_modules.reconcile.basis import Basis
+from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.desired import assemble
 from minik8s_modules.reconcile.foresight import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.foretelling import Foretold, foretell, reading
 from minik8s_modules.reconcile.hypothesis import Hypothesis, Question, hypothesis, settled
 from minik8s_modules.reconcile.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.nodestate import retained_volumes
-from minik8s_modules.reconcile.observed import NOTHING, ObservedPod
+from minik8s_modules.reconcile.observed import NOTHING
 from minik8s_modules.reconcile.plan_requests import (
     Answer,
     awaiting,
@@ -46,8 +47,7 @@ from minik8s_modules.reconcile.plan_requests import (
 )
 from minik8s_modules.reconcile.projections import token_needs
 from minik8s_modules.reconcile.references import references
-from minik8s_modules.reconcile.service_links import Links, no_links
-from minik8s_modules.reconcile.values import NOTHING_NAMED, Named, PodDecision, PodInputs, PullState, Settings, Tokens
+from minik8s_modules.reconcile.values import Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
 ANSWER_S = 30.0
@@ -59,26 +59,6 @@ _LOOK_S = 0.02
 _PLANNED_TOKEN = b"planned"
 """Stands for the token of a pod that does not exist; a check writes nothing."""
 _NODES_AT_ONCE = 16
-
-
-class Basis(NamedTuple):
-    """One node as the loop knows it."""
-
-    node: JsonObject
-    pods: tuple[JsonObject, ...]
-    decisions: Mapping[str, PodDecision]
-    observed: Mapping[str, ObservedPod]
-    confirmed: Mapping[str, Confirmed | None]
-    images: frozenset[str]
-    busy: bool
-    """Whether an item is under way: what the node will have confirmed after it is not known yet."""
-    services: Mapping[str, JsonObject] = {}
-    """The section ``services``."""
-    named: Named = NOTHING_NAMED
-    """Names and paths."""
-    tokens: Mapping[str, Tokens] = {}
-    """Tokens by the UID of their pod."""
-    links: Links = no_links
 
 
 class Present(Protocol):

@@ -6,11 +6,11 @@ Each is read off the node's state and the shard's objects at one moment; the loo
 from __future__ import annotations
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.basis import Basis
 from minik8s_modules.reconcile.changes import Request
 from minik8s_modules.reconcile.desired import assemble
 from minik8s_modules.reconcile.nodestate import NodeState
 from minik8s_modules.reconcile.observed import ObservedPod
-from minik8s_modules.reconcile.plan import Basis
 from minik8s_modules.reconcile.resources import host_ip
 from minik8s_modules.reconcile.shard import Shard, node_blob
 from minik8s_modules.reconcile.status import Place

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from . import hostpath, labels
 from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
-from .documents import canonical
+from .digests import canonical
 from .faults import KeyFault
 from .messages import message_target
 from .paths import component, relative, split_key, volume_path

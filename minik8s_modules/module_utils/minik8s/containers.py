@@ -15,8 +15,8 @@ from . import hostpath, labels, pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
 from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
 from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
+from .digests import Entries
 from .docker import DockerError
-from .documents import Entries
 from .faults import KeyFault
 from .files import read_bytes, remove_file, write_atomically
 from .messages import add_message, remove_message

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import dns_entries, dns_files, dns_host
+from .digests import Entries
 from .dns_entries import SERVER
 from .dns_files import COREFILE, HOSTS, REVERSE, UPSTREAMS, ZONE, Lines, Parts
-from .documents import Entries
 from .faults import KeyFault
 from .files import read_bytes, remove_file, remove_leftovers, write_atomically
 from .pod_files import Resolver, parse_resolver

@@ -13,7 +13,7 @@ import socket
 import struct
 from typing import Any
 
-from .documents import canonical
+from .digests import canonical
 from .faults import KeyFault
 from .files import read_bytes, read_json, remove_file, temporary_for, write_atomically
 from .netlink import Address, Netlink

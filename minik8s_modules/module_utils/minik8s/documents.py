@@ -1,4 +1,4 @@
-"""Documents of a node: canonical form, digests, deltas, and the file that keeps the last declared set.
+"""Documents of a node: deltas, and the file that keeps the last declared set (digests.py has their canonical form).
 
 A document is what was declared for one section: ``{key: entry}``. Its digest decides whether something has to be
 sent, never whether the node is right (the sections observe for that). The file is written last, after the effects:
@@ -7,19 +7,14 @@ a pass that was killed leaves the older digest behind, so that the same delta fi
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .digests import EMPTY_DIGEST, Entries, canonical, section_digest
 from .files import read_json, write_atomically
 from .paths import document_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-Entry = Mapping[str, Any]
-Entries = Mapping[str, Entry]
 
 
 class Document(NamedTuple):
@@ -27,30 +22,6 @@ class Document(NamedTuple):
 
     digest: str
     entries: dict[str, dict[str, Any]]
-
-
-def canonical(value: Any) -> bytes:
-    """Return the one JSON spelling of ``value``: sorted keys, no spaces, UTF-8."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def entry_digest(entry: Entry) -> str:
-    """Return the sha256 (hex) of the entry's canonical JSON."""
-    return hashlib.sha256(canonical(entry)).hexdigest()
-
-
-def digest_of_digests(digests: Mapping[str, str]) -> str:
-    """Return the section digest for ``{key: entry digest}``; lets a caller keep entry digests and skip the JSON."""
-    lines = (f"{key}\0{digests[key]}\n" for key in sorted(digests))
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def section_digest(entries: Entries) -> str:
-    """Return the sha256 (hex) over the lines ``<key>NUL<entry digest>LF``, sorted by key."""
-    return digest_of_digests({key: entry_digest(entry) for key, entry in entries.items()})
-
-
-EMPTY_DIGEST = section_digest({})
 
 
 def apply_delta(base: Entries, upsert: Entries, delete: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -62,12 +33,12 @@ def apply_delta(base: Entries, upsert: Entries, delete: Iterable[str]) -> dict[s
 
 
 KEPT_BY_KEY = frozenset({"services"})
-"""Sections whose last declared set is kept by services_documents.py, not in a JSON file."""
+"""Sections whose last declared set is kept by keyed_documents.py, not in a JSON file."""
 
 
 def _kept(state_dir: str, section: str) -> dict[str, Any] | None:
     """Return ``{"digest", "node", "entries"}`` of a section that is kept by key, None when nothing was declared."""
-    from .services_documents import stored  # noqa: PLC0415  (it imports this file, and sqlite3)
+    from .keyed_documents import stored  # noqa: PLC0415  (it imports this file, and sqlite3)
 
     found = stored(state_dir, section)
     return dict(zip(("node", "digest", "entries"), found)) if found else None

@@ -11,15 +11,12 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Callable
 
-from .documents import canonical
+from .digests import canonical
 from .faults import PassFault
 from .files import read_json, remove_leftovers, write_atomically
 from .paths import lock_path, token_path
-
-if TYPE_CHECKING:
-    from .section import Context
 
 WAIT_S = 10.0  # a pass begins nothing after 2 s; the longest single Docker call decides the rest
 POLL_S = 0.01
@@ -74,9 +71,9 @@ def is_fenced(state_dir: str, token: list[int] | None) -> bool:
     return bool(token and stored and list(token) < stored)
 
 
-def record_token(context: Context, token: list[int] | None) -> None:
-    """Record ``token`` before the first effect, if it is newer than the one on disk."""
-    if not token or stored_token(context.state_dir) == list(token):
+def record_token(state_dir: str, token: list[int] | None, checkpoint: Callable[[str], None]) -> None:
+    """Record ``token`` before the first effect unless the disk has it; ``checkpoint`` is called before the write."""
+    if not token or stored_token(state_dir) == list(token):
         return
-    context.checkpoint("token")
-    write_atomically(token_path(context.state_dir), canonical({"token": list(token)}), sync=True)
+    checkpoint("token")
+    write_atomically(token_path(state_dir), canonical({"token": list(token)}), sync=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import ingress_entries, nginx
-from .documents import Entries
+from .digests import Entries
 from .faults import KeyFault
 from .files import remove_file, write_atomically
 from .ingress_entries import ANY, SERVER, file_of, text_of

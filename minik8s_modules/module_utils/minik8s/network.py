@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import netfilter
-from .documents import Entries, load_document
+from .digests import Entries
+from .documents import load_document
 from .faults import KeyFault
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, Observed, alias_of

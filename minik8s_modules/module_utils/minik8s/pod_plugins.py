@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from . import cni, labels
 from .attachment import send_back
-from .documents import canonical
+from .digests import canonical
 from .faults import KeyFault
 from .files import read_json, remove_file, write_atomically
 from .netlink import Address, Netlink, netns_of

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import dns_host, host_ports, labels, pod_cgroup, pod_files, pod_plugins
+from .digests import Entries
 from .docker import DockerError
-from .documents import Entries
 from .faults import KeyFault
 from .host_ports import Ports
 from .schema import LIST, TEXT, WHOLE, Field, Schema, check_fields, check_texts

@@ -27,8 +27,8 @@ from .attachment import (
     observe_attachment,
     strays,
 )
+from .digests import Entries
 from .docker import NOT_FOUND, DockerError
-from .documents import Entries
 from .faults import KeyFault
 from .netlink import Link, Netlink
 from .observations import observation_from_inspect

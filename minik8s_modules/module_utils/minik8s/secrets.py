@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import tmpfs
-from .documents import Entries, canonical, digest_of_digests
+from .digests import Entries, canonical, digest_of_digests
 from .faults import KeyFault
 from .files import read_bytes, read_json, remove_file, temporary_for, write_atomically
 from .paths import component, secret_dir, secrets_dir, split_key

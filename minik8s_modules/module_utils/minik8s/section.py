@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple, Protocol, Union
 
-from . import documents
+from . import digests, documents
+from .digests import Entries
 from .docker import Docker, DockerError
-from .documents import Entries
 from .faults import KeyFault
 from .fencing import hold_node, is_fenced, record_token
 from .schema import require_object
@@ -189,7 +189,7 @@ def run_pass(section: AnySection, request: Request, context: Context, *, check: 
         if is_fenced(request.state_dir, request.token):
             return _result(section, request, fenced=True)
         if not check:
-            record_token(context, request.token)
+            record_token(context.state_dir, request.token, context.checkpoint)
         if hasattr(section, "realize"):
             return section.realize(request, replace(context, check=check), check=check)
         declared = _declared(section.name, request)
@@ -233,7 +233,7 @@ def _converge(
     status: dict[str, Any] = dict.fromkeys(keys or (), None)
     status.update(dict.fromkeys(refused, None))
     status.update(section.status(context, shown, observed, touched))
-    result = _result(section, request, plan=plan, status=status, digest=documents.section_digest(entries))
+    result = _result(section, request, plan=plan, status=status, digest=digests.section_digest(entries))
     return {**result, **differences(plan.before, plan.after)} if check else result
 
 
@@ -251,7 +251,7 @@ def _refused(section: Section, entries: Entries, keys: frozenset[str] | None) ->
 
 
 def _keep(context: Context, state_dir: str, section: str, entries: Entries) -> None:
-    if documents.stored_digest(state_dir, section) != documents.section_digest(entries):
+    if documents.stored_digest(state_dir, section) != digests.section_digest(entries):
         context.checkpoint(f"document {section}")
         documents.save_document(state_dir, section, context.node, entries)
 
@@ -330,7 +330,7 @@ def _result(
         "changed": bool(plan.all_steps()),
         "diff": {"before": as_text(plan.before), "after": as_text(plan.after)},
         "section": section.name,
-        "digest": digest or documents.stored_digest(request.state_dir, section.name) or documents.EMPTY_DIGEST,
+        "digest": digest or documents.stored_digest(request.state_dir, section.name) or digests.EMPTY_DIGEST,
         "steps": [{"action": step.action, "key": step.key, "detail": step.detail} for step in plan.all_steps()],
         "status": status or {},
         "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in plan.errors.items()},

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import labels
-from .documents import canonical
+from .digests import canonical
 from .faults import KeyFault
 from .files import read_bytes
 from .paths import relative

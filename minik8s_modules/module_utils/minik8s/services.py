@@ -3,7 +3,7 @@
 One entry is one port of one Service, key ``<namespace>/<service>:<port name or number>``; the entry ``dataplane`` says
 how. Two backends realize the same entries: nftables.py and ipvs.py. A pass of its own instead of section.py's: all
 changes are one transaction, and a delta among 10,000 entries must cost what it changes, so entries are kept by key
-(services_documents.py) and rules are looked up, not listed. Where the fixed part is damaged a delta becomes whole.
+(keyed_documents.py) and rules are looked up, not listed. Where the fixed part is damaged a delta becomes whole.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from . import conntrack
-from .documents import EMPTY_DIGEST
+from .digests import EMPTY_DIGEST
 from .faults import KeyFault, NodeFault
 from .ipvs import Ipvs
+from .keyed_documents import Entries, Ledger
 from .nftables import Nftables
 from .section import Context, Facets, Request, Step, as_text, differences
-from .services_documents import Entries, Ledger
 from .services_entries import DATAPLANE, check_entry
 from .services_host import Host, bridge_rules_possible
 from .services_plan import SHOWN, Found, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules

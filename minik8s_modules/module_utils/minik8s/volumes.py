@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from . import hostpath, labels, mounts, tmpfs
-from .documents import Entries
+from .digests import Entries
 from .faults import KeyFault
 from .files import TEMPORARY
 from .paths import TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import attachment, documents, fencing, files, mounts, netfilter, paths
+from minik8s_modules.module_utils.minik8s import (
+    attachment,
+    digests,
+    documents,
+    fencing,
+    files,
+    mounts,
+    netfilter,
+    paths,
+)
 from minik8s_modules.module_utils.minik8s.faults import KeyFault, PassFault
 from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
 from minik8s_modules.module_utils.minik8s.section import Request, context_for
@@ -19,10 +28,10 @@ from minik8s_modules.module_utils.minik8s.section import Request, context_for
 def test_the_digest_is_what_the_contract_says() -> None:
     entry = {"b": "ü", "a": [1, None]}
     inner = hashlib.sha256('{"a":[1,null],"b":"ü"}'.encode()).hexdigest()
-    assert documents.entry_digest(entry) == inner
+    assert digests.entry_digest(entry) == inner
     lines = f"k1\0{inner}\nk2\0{inner}\n"
-    assert documents.section_digest({"k2": entry, "k1": entry}) == hashlib.sha256(lines.encode()).hexdigest()
-    assert documents.section_digest({}) == documents.EMPTY_DIGEST == hashlib.sha256(b"").hexdigest()
+    assert digests.section_digest({"k2": entry, "k1": entry}) == hashlib.sha256(lines.encode()).hexdigest()
+    assert digests.section_digest({}) == digests.EMPTY_DIGEST == hashlib.sha256(b"").hexdigest()
 
 
 def test_a_delta_deletes_then_sets_and_leaves_its_base_alone() -> None:
@@ -65,7 +74,7 @@ def test_volumes_of_secrets_lie_in_the_run_directory() -> None:
 def test_an_older_token_is_fenced_and_a_newer_one_recorded(tmp_path: Path) -> None:
     context = context_for(Request("n", state_dir=str(tmp_path)))
     assert not fencing.is_fenced(str(tmp_path), [1, 1])
-    fencing.record_token(context, [1, 5])
+    fencing.record_token(context.state_dir, [1, 5], context.checkpoint)
     assert fencing.is_fenced(str(tmp_path), [1, 4])
     assert fencing.is_fenced(str(tmp_path), [0, 9])
     assert not fencing.is_fenced(str(tmp_path), [1, 5])

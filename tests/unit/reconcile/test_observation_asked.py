@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s.documents import EMPTY_DIGEST
+from minik8s_modules.module_utils.minik8s.digests import EMPTY_DIGEST
 from minik8s_modules.reconcile.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.nodestate import NodeState, Sent
 

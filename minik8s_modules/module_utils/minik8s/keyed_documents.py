@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .documents import EMPTY_DIGEST, canonical, digest_of_digests
+from .digests import EMPTY_DIGEST, canonical, digest_of_digests
 from .files import remove_file
 
 Entries = dict[str, dict[str, Any]]
