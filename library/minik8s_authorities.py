@@ -62,7 +62,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.authorities import (
+from ansible.module_utils.minik8s.core.files import read_bytes, remove_file
+from ansible.module_utils.minik8s.core.owned_files import access_of, write_file
+from ansible.module_utils.minik8s.install.authorities import (
     PHASES,
     Found,
     Step,
@@ -72,8 +74,6 @@ from ansible.module_utils.minik8s.authorities import (
     stage,
     waiting_place,
 )
-from ansible.module_utils.minik8s.files import read_bytes, remove_file
-from ansible.module_utils.minik8s.owned_files import access_of, write_file
 
 
 def observe(certificate: str, key: str) -> Found:

@@ -111,7 +111,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible.module_utils.minik8s.certificates import (
+from ansible.module_utils.minik8s.core.owned_files import access_of, write_file
+from ansible.module_utils.minik8s.install.certificates import (
     Found,
     Identity,
     Step,
@@ -119,7 +120,6 @@ from ansible.module_utils.minik8s.certificates import (
     kubeconfig,
     plan_certificates,
 )
-from ansible.module_utils.minik8s.owned_files import access_of, write_file
 
 try:
     import yaml

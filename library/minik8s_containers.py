@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Containers of a node's pods: the thin shell of module_utils/minik8s/containers.py."""
+"""Containers of a node's pods: the thin shell of module_utils/minik8s/pods/containers.py."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.containers import Containers
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.pods.containers import Containers
 
 
 def main() -> None:

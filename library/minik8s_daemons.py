@@ -97,7 +97,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.daemons import (
+from ansible.module_utils.minik8s.core.owned_files import write_file
+from ansible.module_utils.minik8s.install.daemons import (
     Confinement,
     Daemon,
     Found,
@@ -107,7 +108,6 @@ from ansible.module_utils.minik8s.daemons import (
     render,
     restart_key,
 )
-from ansible.module_utils.minik8s.owned_files import write_file
 
 SPEC = {
     "name": {"type": "str", "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Names on one node: the thin shell of module_utils/minik8s/dns.py."""
+"""Names on one node: the thin shell of module_utils/minik8s/names/dns.py."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.dns import Dns
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.names.dns import Dns
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ import urllib.request
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.etcd_members import (
+from ansible.module_utils.minik8s.install.etcd_members import (
     Member,
     NoSuchMember,
     Step,

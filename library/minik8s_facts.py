@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""What a node tells of itself: the thin shell of module_utils/minik8s/facts.py."""
+"""What a node tells of itself: the thin shell of module_utils/minik8s/install/facts.py."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.docker import Docker
-from ansible.module_utils.minik8s.facts import gather
-from ansible.module_utils.minik8s.faults import NodeFault
-from ansible.module_utils.minik8s.paths import DOCKER_SOCKET, STATE_DIR
+from ansible.module_utils.minik8s.core.docker import Docker
+from ansible.module_utils.minik8s.core.faults import NodeFault
+from ansible.module_utils.minik8s.core.paths import DOCKER_SOCKET, STATE_DIR
+from ansible.module_utils.minik8s.install.facts import gather
 
 ARGUMENTS = {
     **STATE_DIR,

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Dead containers and unused images removed from a node: the thin shell of module_utils/minik8s/garbage.py."""
+"""Dead containers and unused images removed from a node: the thin shell of module_utils/minik8s/install/garbage.py."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.containers import forget
-from ansible.module_utils.minik8s.docker import Docker
-from ansible.module_utils.minik8s.faults import NodeFault
-from ansible.module_utils.minik8s.fencing import hold_node, is_fenced
-from ansible.module_utils.minik8s.garbage import Collected, Wanted, collect
-from ansible.module_utils.minik8s.paths import PLACES
+from ansible.module_utils.minik8s.core.docker import Docker
+from ansible.module_utils.minik8s.core.faults import NodeFault
+from ansible.module_utils.minik8s.core.fencing import hold_node, is_fenced
+from ansible.module_utils.minik8s.core.paths import PLACES
+from ansible.module_utils.minik8s.install.garbage import Collected, Wanted, collect
+from ansible.module_utils.minik8s.pods.containers import forget
 
 NOTHING = Collected([], [], 0, {}, unfinished=False)
 

@@ -64,9 +64,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.docker import Docker, DockerError
-from ansible.module_utils.minik8s.images import LABEL, Recipe, archive, changes, import_image, plan_images
-from ansible.module_utils.minik8s.paths import DOCKER_SOCKET
+from ansible.module_utils.minik8s.core.docker import Docker, DockerError
+from ansible.module_utils.minik8s.core.paths import DOCKER_SOCKET
+from ansible.module_utils.minik8s.install.images import LABEL, Recipe, archive, changes, import_image, plan_images
 
 SPEC = {
     "name": {"type": "str", "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Paths of hosts on one node: the thin shell of module_utils/minik8s/ingress.py."""
+"""Paths of hosts on one node: the thin shell of module_utils/minik8s/names/ingress.py."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.ingress import Ingress
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.names.ingress import Ingress
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.membership_lock import Claim, Decision, Now, Place, machine_now, release, take
+from ansible.module_utils.minik8s.install.membership_lock import Claim, Decision, Now, Place, machine_now, release, take
 
 
 def decide(params: dict[str, Any], found: Claim | None, now: Now) -> Decision:

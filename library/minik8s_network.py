@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""The network that a node's pods are attached to: the thin shell of module_utils/minik8s/network.py."""
+"""The network that a node's pods are attached to: the thin shell of module_utils/minik8s/network/network.py."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.network import Network
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.network.network import Network
 
 
 def main() -> None:

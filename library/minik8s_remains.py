@@ -57,11 +57,12 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s import netfilter, pod_cgroup
-from ansible.module_utils.minik8s.docker import Docker, DockerError
-from ansible.module_utils.minik8s.faults import KeyFault
-from ansible.module_utils.minik8s.images import LABEL
-from ansible.module_utils.minik8s.remains import Remain, cgroups, links, mounts, plan_removal, processes, tables
+from ansible.module_utils.minik8s.core.docker import Docker, DockerError
+from ansible.module_utils.minik8s.core.faults import KeyFault
+from ansible.module_utils.minik8s.install.images import LABEL
+from ansible.module_utils.minik8s.install.remains import Remain, cgroups, links, mounts, plan_removal, processes, tables
+from ansible.module_utils.minik8s.network import netfilter
+from ansible.module_utils.minik8s.pods import pod_cgroup
 
 RECORDS = "/run/minik8s/daemons"
 SOCKETS = "/run/minik8s-warm-"

@@ -85,8 +85,8 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.ranges import Ranges, connected_networks, range_problems
-from ansible.module_utils.minik8s.requirements import Needed, observe_machine, problems
+from ansible.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
+from ansible.module_utils.minik8s.install.requirements import Needed, observe_machine, problems
 
 PYTHON = (3, 11)
 DEBIAN = 12

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Pause containers of a node's pods, with their network: the thin shell of module_utils/minik8s/sandboxes.py."""
+"""Pause containers of a node's pods, with their network: the thin shell of module_utils/minik8s/pods/sandboxes.py."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.sandboxes import Sandboxes
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.pods.sandboxes import Sandboxes
 
 
 def main() -> None:

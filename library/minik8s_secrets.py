@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Values of Kubernetes Secrets on a node, on tmpfs only: the thin shell of module_utils/minik8s/secrets.py."""
+"""Values of Kubernetes Secrets on a node, on tmpfs only: the thin shell of module_utils/minik8s/volumes/secrets.py."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.secrets import Secrets
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.volumes.secrets import Secrets
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Services on one node, by nftables or IPVS: the thin shell of module_utils/minik8s/services.py."""
+"""Services on one node, by nftables or IPVS: the thin shell of module_utils/minik8s/services/services.py."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.services import Services
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.services.services import Services
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Manifests of static pods on a node: the thin shell of module_utils/minik8s/manifests.py."""
+"""Manifests of static pods on a node: the thin shell of module_utils/minik8s/install/manifests.py."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ present:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.manifests import read_manifests
+from ansible.module_utils.minik8s.install.manifests import read_manifests
 
 ARGUMENTS = {"path": {"type": "path", "default": "/etc/minik8s/manifests"}}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Local storage that pods use on a node: the thin shell of module_utils/minik8s/usage.py."""
+"""Local storage that pods use on a node: the thin shell of module_utils/minik8s/install/usage.py."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ containers:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.docker import Docker
-from ansible.module_utils.minik8s.faults import NodeFault
-from ansible.module_utils.minik8s.paths import PLACES
-from ansible.module_utils.minik8s.usage import containers_used, volumes_used
+from ansible.module_utils.minik8s.core.docker import Docker
+from ansible.module_utils.minik8s.core.faults import NodeFault
+from ansible.module_utils.minik8s.core.paths import PLACES
+from ansible.module_utils.minik8s.install.usage import containers_used, volumes_used
 
 ARGUMENTS = {
     "node": {"type": "str", "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Volumes of a node's pods: the thin shell of module_utils/minik8s/volumes.py."""
+"""Volumes of a node's pods: the thin shell of module_utils/minik8s/volumes/volumes.py."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.shell import ARGUMENTS, REQUIRED_IF, run_module
-from ansible.module_utils.minik8s.volumes import Volumes
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.volumes.volumes import Volumes
 
 
 def main() -> None:

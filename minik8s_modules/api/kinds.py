@@ -99,7 +99,7 @@ SELF_SUBJECT_RULES_REVIEW = Kind(
     f"{_AUTHORIZATION}SelfSubjectRulesReview", namespaced=False, verbs=("create",), stored=False,
 )  # fmt: skip
 
-# what nodes and pods use now; asked of the gateways, never kept (apiserver/metrics_api.py)
+# what nodes and pods use now; asked of the gateways, never kept (apiserver/nodes/metrics_api.py)
 _METRICS = "metrics.k8s.io"
 NODE_METRICS = Kind(
     _METRICS, "v1beta1", "NodeMetrics", "nodes", "io.k8s.metrics.v1beta1.NodeMetrics",

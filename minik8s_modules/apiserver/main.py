@@ -9,34 +9,34 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from minik8s_modules.apiserver import settings
-from minik8s_modules.apiserver.app import make_app
-from minik8s_modules.apiserver.audit_files import LogFile
-from minik8s_modules.apiserver.audit_log import AuditLog
-from minik8s_modules.apiserver.auditing import install
-from minik8s_modules.apiserver.authorization import Access
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
-from minik8s_modules.apiserver.collecting_access import CollectingAuthorizer
-from minik8s_modules.apiserver.gateways import TlsGateways
-from minik8s_modules.apiserver.health import Check
-from minik8s_modules.apiserver.hub import Hub
-from minik8s_modules.apiserver.identity import certificate_user
-from minik8s_modules.apiserver.keyfiles import KeyFiles
-from minik8s_modules.apiserver.limits import Admission
-from minik8s_modules.apiserver.metered import MeteredStore
-from minik8s_modules.apiserver.node_access import NodeAuthorizer
-from minik8s_modules.apiserver.policy import Rbac
-from minik8s_modules.apiserver.presence import Presence
-from minik8s_modules.apiserver.priority import Priority
-from minik8s_modules.apiserver.reconcilers import HttpsReconcilers
-from minik8s_modules.apiserver.resources import Services
-from minik8s_modules.apiserver.server import ApiServer, raise_file_limit
-from minik8s_modules.apiserver.settings import Settings
-from minik8s_modules.apiserver.startup import Startup
-from minik8s_modules.apiserver.streams import Streams
-from minik8s_modules.apiserver.tokens import TokenAuthenticator, Tokens
-from minik8s_modules.apiserver.tunnels import Tunnels
+from minik8s_modules.apiserver.access.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
+from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
+from minik8s_modules.apiserver.access.priority import Priority
+from minik8s_modules.apiserver.access.tokens import TokenAuthenticator, Tokens
+from minik8s_modules.apiserver.audit.audit_files import LogFile
+from minik8s_modules.apiserver.audit.audit_log import AuditLog
+from minik8s_modules.apiserver.audit.auditing import install
+from minik8s_modules.apiserver.authorization.authorization import Access
+from minik8s_modules.apiserver.authorization.identity import certificate_user
+from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http import settings
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.keyfiles import KeyFiles
+from minik8s_modules.apiserver.http.settings import Settings
+from minik8s_modules.apiserver.intake.limits import Admission
+from minik8s_modules.apiserver.nodes.gateways import TlsGateways
+from minik8s_modules.apiserver.nodes.reconcilers import HttpsReconcilers
+from minik8s_modules.apiserver.nodes.streams import Streams
+from minik8s_modules.apiserver.nodes.tunnels import Tunnels
+from minik8s_modules.apiserver.reads.hub import Hub
+from minik8s_modules.apiserver.serving.app import make_app
+from minik8s_modules.apiserver.serving.health import Check
+from minik8s_modules.apiserver.serving.metered import MeteredStore
+from minik8s_modules.apiserver.serving.presence import Presence
+from minik8s_modules.apiserver.serving.resources import Services
+from minik8s_modules.apiserver.serving.server import ApiServer, raise_file_limit
+from minik8s_modules.apiserver.serving.startup import Startup
+from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry

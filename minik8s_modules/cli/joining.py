@@ -1,4 +1,6 @@
-"""``reconciler``: makes this machine a node with a reconciler of its own (reconcile/solo.py), the original's form.
+"""``reconciler``: makes this machine a node with a reconciler of its own, the original's form of a node.
+
+The mechanism is told in reconcile/standalone/startup.py.
 
 The command only reads the command line. What it starts takes its place and gets the token through a pipe, so that no
 list of processes shows the token while the node lives.
@@ -18,7 +20,7 @@ from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add
 from minik8s_modules.client.api import ApiClient
 
-PROGRAM = "minik8s_modules.reconcile.solo"
+PROGRAM = "minik8s_modules.reconcile.standalone.startup"
 PORT = 6443
 
 

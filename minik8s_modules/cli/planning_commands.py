@@ -16,7 +16,7 @@ from minik8s_modules.cli.output import Paint
 from minik8s_modules.client.api import ApiClient
 
 OBSERVE = "minik8s.io/observe"
-"""Annotation of a Node: when it changes, the reconciler observes the whole node at once (reconcile/shard.py)."""
+"""Annotation of a Node: when it changes, the reconciler observes the whole node at once (reconcile/loop/shard.py)."""
 
 
 def plan(client: ApiClient, options: argparse.Namespace) -> int:

@@ -17,31 +17,31 @@ from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.client.kubeconfig import load_kubeconfig
-from minik8s_modules.controllers.bootstrap_tokens import TokenController
-from minik8s_modules.controllers.collector import GarbageCollector
-from minik8s_modules.controllers.cronjobs import CronJobController
-from minik8s_modules.controllers.daemonsets import DaemonSetController
-from minik8s_modules.controllers.departures import DepartureController, ReturnController
-from minik8s_modules.controllers.deployments import DeploymentController
-from minik8s_modules.controllers.disruption import DisruptionController
-from minik8s_modules.controllers.endpoints import EndpointsController
-from minik8s_modules.controllers.endpointslices import EndpointSliceController
-from minik8s_modules.controllers.events import EventController
-from minik8s_modules.controllers.ingresses import RouteController
-from minik8s_modules.controllers.job_controller import JobController
-from minik8s_modules.controllers.namespaces import NamespaceController, watched_kinds
-from minik8s_modules.controllers.nodes import NodeController
-from minik8s_modules.controllers.orphans import OrphanController
-from minik8s_modules.controllers.pod_cidrs import PodCidrController
-from minik8s_modules.controllers.pod_gc import TERMINATED_PODS, PodGc
-from minik8s_modules.controllers.quotas import QuotaController
-from minik8s_modules.controllers.replicasets import ReplicaSetController
-from minik8s_modules.controllers.root_ca import RootCa
-from minik8s_modules.controllers.service_accounts import service_accounts
-from minik8s_modules.controllers.silent_nodes import SilentNodeController
-from minik8s_modules.controllers.statefulsets import StatefulSetController
-from minik8s_modules.controllers.taint_eviction import TaintEvictionController
-from minik8s_modules.controllers.taints import TaintController
+from minik8s_modules.controllers.access.bootstrap_tokens import TokenController
+from minik8s_modules.controllers.access.root_ca import RootCa
+from minik8s_modules.controllers.access.service_accounts import service_accounts
+from minik8s_modules.controllers.batch.cronjobs import CronJobController
+from minik8s_modules.controllers.batch.job_controller import JobController
+from minik8s_modules.controllers.cleanup.collector import GarbageCollector
+from minik8s_modules.controllers.cleanup.events import EventController
+from minik8s_modules.controllers.cleanup.namespaces import NamespaceController, watched_kinds
+from minik8s_modules.controllers.cleanup.pod_gc import TERMINATED_PODS, PodGc
+from minik8s_modules.controllers.network.endpoints import EndpointsController
+from minik8s_modules.controllers.network.endpointslices import EndpointSliceController
+from minik8s_modules.controllers.network.ingresses import RouteController
+from minik8s_modules.controllers.nodes.departures import DepartureController, ReturnController
+from minik8s_modules.controllers.nodes.nodes import NodeController
+from minik8s_modules.controllers.nodes.orphans import OrphanController
+from minik8s_modules.controllers.nodes.pod_cidrs import PodCidrController
+from minik8s_modules.controllers.nodes.silent_nodes import SilentNodeController
+from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionController
+from minik8s_modules.controllers.nodes.taints import TaintController
+from minik8s_modules.controllers.policy.disruption import DisruptionController
+from minik8s_modules.controllers.policy.quotas import QuotaController
+from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
+from minik8s_modules.controllers.workloads.deployments import DeploymentController
+from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
+from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

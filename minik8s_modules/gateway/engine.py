@@ -27,8 +27,8 @@ from urllib3.exceptions import HTTPError
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.errors import DockerUnavailable, PullCancelled, PullFailed
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 
 API_VERSION = "1.40"  # the version the node's modules speak: Docker 19.03 to 29
 TIMEOUT_S = 10

@@ -11,7 +11,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.gateway.probing.checks import BadCheck, Check
 from minik8s_modules.gateway.probing.checks import parse as parse_check
-from minik8s_modules.module_utils.minik8s.faults import steady
+from minik8s_modules.module_utils.minik8s.core.faults import steady
 
 LINE_LIMIT = 1024 * 1024
 

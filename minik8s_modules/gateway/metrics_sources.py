@@ -23,7 +23,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk, Machine, Marks, Reading, Usage, machine_of
-from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.core import labels
 
 log = logging.getLogger(__name__)
 

@@ -24,27 +24,27 @@ from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
-from minik8s_modules.reconcile.alone import PREFIX, served_alone
-from minik8s_modules.reconcile.gateway_link import GatewayLink
-from minik8s_modules.reconcile.hosts import DEFAULT_SHARD, load_hosts
-from minik8s_modules.reconcile.hypothesis import Question
-from minik8s_modules.reconcile.items import OnOutcome, Runner
-from minik8s_modules.reconcile.network_settings import network_settings
-from minik8s_modules.reconcile.node_file import declared_of
-from minik8s_modules.reconcile.plan_lists import Vacancy
-from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
-from minik8s_modules.reconcile.policies import Policies, read_policies
-from minik8s_modules.reconcile.runner import AnsibleRunner
+from minik8s_modules.reconcile.executor.hosts import DEFAULT_SHARD, load_hosts
+from minik8s_modules.reconcile.executor.runner import AnsibleRunner
+from minik8s_modules.reconcile.housekeeping.policies import Policies, read_policies
+from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
+from minik8s_modules.reconcile.network.network_settings import network_settings
+from minik8s_modules.reconcile.network.services import PROXY_MODES, kubernetes_address
+from minik8s_modules.reconcile.nodes.standalone_nodes import PREFIX, served_alone
+from minik8s_modules.reconcile.planning.plan_lists import Vacancy
+from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
+from minik8s_modules.reconcile.planning.simulation import Question
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
-from minik8s_modules.reconcile.services import PROXY_MODES, kubernetes_address
-from minik8s_modules.reconcile.shared_settings import publish, shared_of
-from minik8s_modules.reconcile.values import POD_PIDS_LIMIT, DnsSettings, IngressSettings, Settings
+from minik8s_modules.reconcile.standalone.shared_settings import publish, shared_of
+from minik8s_modules.reconcile.values.items import OnOutcome, Runner
+from minik8s_modules.reconcile.values.node_file import declared_of
+from minik8s_modules.reconcile.values.values import POD_PIDS_LIMIT, DnsSettings, IngressSettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
 
 log = logging.getLogger(__name__)
 PLAN_ENDPOINT = "minik8s.io/plan-endpoint"
 OWN_SHARD = "node."
-"""What the shard of a node's own reconciler begins with (solo_configs.py)."""
+"""What the shard of a node's own reconciler begins with (daemon_configs.py)."""
 OBSERVE_EVERY_S = {"normal": 300.0, "fast": 30.0}
 """Seconds between two full observations of a node, by ``drift``."""
 _JITTER = 0.2

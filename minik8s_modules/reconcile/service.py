@@ -18,31 +18,31 @@ from minik8s_modules.api.pods.mirror_pods import node_uid, static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Getter
-from minik8s_modules.reconcile.addresses import AddressBook
-from minik8s_modules.reconcile.foresight import Cluster
-from minik8s_modules.reconcile.foretelling import Told, read_foretold
-from minik8s_modules.reconcile.gateway_link import Gateway
-from minik8s_modules.reconcile.household import Household
-from minik8s_modules.reconcile.housekeeping import Housekeeper
-from minik8s_modules.reconcile.hypothesis import Question
-from minik8s_modules.reconcile.ingress_feed import NamesFeed
-from minik8s_modules.reconcile.ingress_telling import NameTeller
-from minik8s_modules.reconcile.items import OnOutcome, Outcome, Runner
-from minik8s_modules.reconcile.loop import Reconciler
-from minik8s_modules.reconcile.mirrors import MirrorApi, Mirrors, seen_pod, seen_pods
-from minik8s_modules.reconcile.networks import machines
-from minik8s_modules.reconcile.plan import Checks, Planner
-from minik8s_modules.reconcile.plan_lists import listed, with_content
-from minik8s_modules.reconcile.policies import NO_POLICIES, Policies
-from minik8s_modules.reconcile.references import ReferencedObjects
-from minik8s_modules.reconcile.registration import Registrar
-from minik8s_modules.reconcile.services_feed import ServiceFeed
-from minik8s_modules.reconcile.services_telling import ServiceTeller
-from minik8s_modules.reconcile.shard import Objects, Shard
-from minik8s_modules.reconcile.static_pods import StaticPods, as_static
-from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.values import Named, Settings, is_meshed
-from minik8s_modules.reconcile.writer import StatusWriter
+from minik8s_modules.reconcile.housekeeping.housekeeping import Housekeeper
+from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors, seen_pod, seen_pods
+from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policies
+from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static
+from minik8s_modules.reconcile.loop.gateway_link import Gateway
+from minik8s_modules.reconcile.loop.ingress_events import NameTeller
+from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
+from minik8s_modules.reconcile.loop.loop import Reconciler
+from minik8s_modules.reconcile.loop.references import ReferencedObjects
+from minik8s_modules.reconcile.loop.services_events import ServiceTeller
+from minik8s_modules.reconcile.loop.services_feed import ServiceFeed
+from minik8s_modules.reconcile.loop.shard import Objects, Shard
+from minik8s_modules.reconcile.loop.tokens import TokenBook
+from minik8s_modules.reconcile.network.networks import machines
+from minik8s_modules.reconcile.nodes.household import Household
+from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.planning.plan import Checks, Planner
+from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
+from minik8s_modules.reconcile.planning.simulated_services import Cluster
+from minik8s_modules.reconcile.planning.simulation import Question
+from minik8s_modules.reconcile.planning.standalone_plans import Told, read_foretold
+from minik8s_modules.reconcile.status.writer import StatusWriter
+from minik8s_modules.reconcile.values.addresses import AddressBook
+from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Runner
+from minik8s_modules.reconcile.values.values import Named, Settings, is_meshed
 from minik8s_modules.runtime.events import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class ShardService:
         return self._planner(self._outside.api).answer(question, cluster)
 
     def _plan_as_told(self, question: Question) -> JsonObject:
-        """Answer for a node with a reconciler of its own; what changes in the cluster it was told (foretelling.py)."""
+        """Answer for a node with a reconciler of its own; standalone_plans.py tells what of the cluster it was told."""
         own = Cluster((), (), self._names, imagined=self._named.imagined)
         if question.foretold is not None:
             told = read_foretold(question.foretold)

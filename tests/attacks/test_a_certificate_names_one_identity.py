@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 
 from minik8s_modules.api.access import bootstrap_tokens
-from minik8s_modules.apiserver.gateways import TlsGateways
-from minik8s_modules.apiserver.settings import TlsFiles
+from minik8s_modules.apiserver.http.settings import TlsFiles
+from minik8s_modules.apiserver.nodes.gateways import TlsGateways
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
-from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
+from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
 from minik8s_modules.streams.listener import StreamFiles, StreamServer
 from tests.integration.control.conftest import until
 from tests.support.apiserver import Answer, ApiServerProcess

@@ -11,8 +11,8 @@ import pytest
 
 from minik8s_modules.api.kind import SUBRESOURCE_VERBS
 from minik8s_modules.api.kinds import CLUSTER_ROLE, KINDS
-from minik8s_modules.apiserver import bootstrap
-from minik8s_modules.apiserver.collecting_access import CONTROLLERS
+from minik8s_modules.apiserver.serving import bootstrap
+from minik8s_modules.apiserver.verbs.collecting_access import CONTROLLERS
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.pki import Certificate

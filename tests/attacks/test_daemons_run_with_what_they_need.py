@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.confinement import launcher_options
-from minik8s_modules.module_utils.minik8s.daemons import Daemon, render
+from minik8s_modules.module_utils.minik8s.install.confinement import launcher_options
+from minik8s_modules.module_utils.minik8s.install.daemons import Daemon, render
 from tests.support.declared_daemons import ROLES, declared
 from tests.support.waiting import until
 

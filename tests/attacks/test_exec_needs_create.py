@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from minik8s_modules.api.kind import CONNECTING, SUBRESOURCE_VERBS
-from minik8s_modules.apiserver.pod_streams import STREAMED
+from minik8s_modules.apiserver.nodes.pod_streams import STREAMED
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer, ApiServerProcess
 

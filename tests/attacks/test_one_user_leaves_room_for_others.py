@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.apiserver.settings import LEAST_LIMIT_BYTES, Limits
+from minik8s_modules.apiserver.http.settings import LEAST_LIMIT_BYTES, Limits
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.flood import Asked, Flood

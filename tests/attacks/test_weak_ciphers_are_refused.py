@@ -22,8 +22,8 @@ import yaml
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.module_utils.minik8s import nginx as nginx_files
-from minik8s_modules.reconcile.planserver import PlanFiles, PlanServer
+from minik8s_modules.module_utils.minik8s.names import nginx as nginx_files
+from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
 from minik8s_modules.streams.listener import StreamFiles, StreamServer
 from tests.integration.naming.conftest import nginx
 from tests.support.apiserver import ApiServerProcess

@@ -23,9 +23,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET, Kind
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.controllers.deciders import DECIDERS
-from minik8s_modules.controllers.imagined import World, unroll
-from minik8s_modules.controllers.pods import is_active, is_ready
+from minik8s_modules.controllers.core.pods import is_active, is_ready
+from minik8s_modules.controllers.simulation.deciders import DECIDERS
+from minik8s_modules.controllers.simulation.simulated_cluster import World, unroll
 from tests.benchmarks.figures import Figure
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer

@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.attachment import mac_of
-from minik8s_modules.module_utils.minik8s.netlink import Address, Netlink, netns_of
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.network.attachment import mac_of
+from minik8s_modules.module_utils.minik8s.network.netlink import Address, Netlink, netns_of
 from tests.support.node import TestNode
 
 THREADS = 8

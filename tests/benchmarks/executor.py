@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from minik8s_modules.reconcile.items import SectionRequest, WorkItem
-from minik8s_modules.reconcile.runner import PLAYBOOK
+from minik8s_modules.reconcile.executor.runner import PLAYBOOK
+from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
 from tests.integration.executor.conftest import LOCAL, Lab, Sshd, wait_for
 
 BAR_FIRST_CPU_MS, BAR_FURTHER_CPU_MS = 50.0, 40.0

@@ -31,8 +31,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.plugins.warm.client import IDLE_S
-from minik8s_modules.reconcile.items import SectionRequest, WorkItem
-from minik8s_modules.reconcile.runner import PLAYBOOK
+from minik8s_modules.reconcile.executor.runner import PLAYBOOK
+from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.service_reach import cpu_s
 from tests.integration.executor.conftest import LOCAL, Lab, wait_for

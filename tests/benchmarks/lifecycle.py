@@ -19,7 +19,7 @@ from typing import Any
 from minik8s_modules.api.kinds import NAMESPACE, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
-from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.pods import installed
 from tests.support.installed import IMAGE

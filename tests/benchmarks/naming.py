@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s.dns import Dns
-from minik8s_modules.module_utils.minik8s.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.names.dns import Dns
 from tests.benchmarks.figures import Figure
 from tests.support import coredns
 from tests.support.etcd import free_port

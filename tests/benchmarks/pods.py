@@ -29,8 +29,8 @@ from typing import Any
 
 from minik8s_modules.api.kinds import NAMESPACE, POD
 from minik8s_modules.client.api import ApiClient
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from tests.benchmarks.docker_floor import THREADS, clean, floor
 from tests.benchmarks.figures import Figure
 from tests.support.installed import IMAGE, KUBECONFIG

@@ -22,7 +22,7 @@ from minik8s_modules.gateway.probing.checks import parse
 from minik8s_modules.gateway.probing.running import Outcome, run_once
 from minik8s_modules.gateway.probing.wire import table_of
 from minik8s_modules.gateway.streams.reaching import Door
-from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from tests.benchmarks.figures import Figure
 from tests.support.node import SOCKET
 from tests.support.pause import compiled, http_check

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import psutil
 import yaml
 
-from minik8s_modules.apiserver.keys import key_ring, write_new
+from minik8s_modules.apiserver.access.keys import key_ring, write_new
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.kubectl import kubectl_path
 from tests.support.pki import Authority, Certificate, write_kubeconfig

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from minik8s_modules.module_utils.minik8s.docker import Docker, DockerError
+from minik8s_modules.module_utils.minik8s.core.docker import Docker, DockerError
 from tests.lab import processes
 from tests.support.labcluster import LabCluster
 from tests.support.wholeness import Container, containers, doubled

@@ -10,8 +10,8 @@ import yaml
 from jinja2 import StrictUndefined
 from jinja2.nativetypes import NativeEnvironment
 
-from minik8s_modules.module_utils.minik8s.confinement import Confinement
-from minik8s_modules.module_utils.minik8s.daemons import Daemon
+from minik8s_modules.module_utils.minik8s.install.confinement import Confinement
+from minik8s_modules.module_utils.minik8s.install.daemons import Daemon
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 MODULE = "minik8s_daemons"

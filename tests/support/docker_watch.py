@@ -11,8 +11,8 @@ import subprocess
 import threading
 from typing import Any, NamedTuple
 
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
 
 
 class Seen(NamedTuple):

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from minik8s_modules.module_utils.minik8s import mounts
-from minik8s_modules.module_utils.minik8s.docker import Docker, DockerError
+from minik8s_modules.module_utils.minik8s.core.docker import Docker, DockerError
+from minik8s_modules.module_utils.minik8s.volumes import mounts
 
 SHARED_SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
 IMAGES = ("minik8s/pause:1", "minik8s/busybox:1")

@@ -23,8 +23,8 @@ from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NAMESPACE, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
 
 KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
 KUBECTL = "/opt/minik8s/bin/kubectl"

@@ -11,18 +11,19 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s import labels, mounts
-from minik8s_modules.module_utils.minik8s.containers import Containers
-from minik8s_modules.module_utils.minik8s.dns import Dns
-from minik8s_modules.module_utils.minik8s.docker import Docker
-from minik8s_modules.module_utils.minik8s.ingress import Ingress
-from minik8s_modules.module_utils.minik8s.netlink import Netlink
-from minik8s_modules.module_utils.minik8s.network import Network
-from minik8s_modules.module_utils.minik8s.sandboxes import Sandboxes
-from minik8s_modules.module_utils.minik8s.secrets import Secrets
-from minik8s_modules.module_utils.minik8s.section import AnySection, Request, context_for, run_pass
-from minik8s_modules.module_utils.minik8s.services import Services
-from minik8s_modules.module_utils.minik8s.volumes import Volumes
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
+from minik8s_modules.module_utils.minik8s.core.section import AnySection, Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.names.dns import Dns
+from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
+from minik8s_modules.module_utils.minik8s.network.netlink import Netlink
+from minik8s_modules.module_utils.minik8s.network.network import Network
+from minik8s_modules.module_utils.minik8s.pods.containers import Containers
+from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes
+from minik8s_modules.module_utils.minik8s.services.services import Services
+from minik8s_modules.module_utils.minik8s.volumes import mounts
+from minik8s_modules.module_utils.minik8s.volumes.secrets import Secrets
+from minik8s_modules.module_utils.minik8s.volumes.volumes import Volumes
 
 SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
 PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -11,8 +11,8 @@ import subprocess
 import time
 
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.module_utils.minik8s import mounts
-from minik8s_modules.module_utils.minik8s.netlink import Netlink
+from minik8s_modules.module_utils.minik8s.network.netlink import Netlink
+from minik8s_modules.module_utils.minik8s.volumes import mounts
 from tests.support.installed import RUN, STATE, Installed
 
 FDS_SLACK = 24  # pools of connections that fill once, to Docker and to the API

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s.docker import Docker
-from minik8s_modules.module_utils.minik8s.images import PROBER, Recipe, archive, changes, import_image
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
+from minik8s_modules.module_utils.minik8s.install.images import PROBER, Recipe, archive, changes, import_image
 
 SOURCE = Path(__file__).resolve().parents[2] / "roles" / "images" / "files" / "pause.c"
 

@@ -39,8 +39,8 @@ def command(*argv):
 def apply(options):
     """Run one pass and return its result with the CPU time it took."""
     sys.path.insert(0, HERE)
-    from minik8s.section import Request, context_for, run_pass
-    from minik8s.services import Services
+    from minik8s.core.section import Request, context_for, run_pass
+    from minik8s.services.services import Services
 
     check = options.pop("check", False)
     dying = Killer(options.pop("die_at", -1))
@@ -68,7 +68,7 @@ class Killer:
 
 def count_sent():
     """Return a list that gets the size of everything this process sends to the kernel's tables."""
-    from minik8s.services_wire import Wire
+    from minik8s.services.services_wire import Wire
 
     sent, send = [], Wire.send
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from minik8s_modules.apiserver.signing import Signer
+from minik8s_modules.apiserver.nodes.signing import Signer
 from tests.support.pki import Certificate
 
 

@@ -31,7 +31,7 @@ class Signer:
 
     def start(self) -> Signer:
         """Start the process."""
-        argv = [sys.executable, "-m", "minik8s_modules.controllers.certificates", "--config", str(self._config)]
+        argv = [sys.executable, "-m", "minik8s_modules.controllers.access.certificates", "--config", str(self._config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(argv, stderr=log, stdout=log)
         return self

@@ -10,8 +10,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.imagined import Decider, World, unroll
-from minik8s_modules.controllers.steps import (
+from minik8s_modules.controllers.core.steps import (
     Adopt,
     Again,
     Create,
@@ -23,6 +22,7 @@ from minik8s_modules.controllers.steps import (
     WriteStatus,
     controller_reference,
 )
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, unroll
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPACE = "shop"

@@ -2,7 +2,7 @@
 
 A request is read strictly. What no signer here puts into a certificate is no detail to pass over: it is what makes a
 certificate say something else to another reader, so such a request is refused as a whole. Certificates are made of what
-is returned here (controllers/signing.py), never of the request's own bytes.
+is returned here (controllers/access/signing.py), never of the request's own bytes.
 """
 
 from __future__ import annotations

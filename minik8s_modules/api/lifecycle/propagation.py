@@ -1,7 +1,7 @@
 """What becomes of dependents when their owner is deleted: a policy of the request, kept as a finalizer of the owner.
 
-``orphan`` and ``foregroundDeletion`` hold the owner until the garbage collector (controllers/garbage.py) has done what
-they ask; without either the owner goes at once and its dependents follow. Source: apiserver
+``orphan`` and ``foregroundDeletion`` hold the owner until the garbage collector (controllers/cleanup/garbage.py) has
+done what they ask; without either the owner goes at once and its dependents follow. Source: apiserver
 ``registry/generic/registry/store.go`` (``deletionFinalizersForGarbageCollection``).
 """
 

@@ -204,7 +204,7 @@ def _wrong_with_address(obj: JsonObject) -> Callable[[str], list[str]]:
     """Return the rule for an endpoint's address: it leads to one other machine or pod (``ValidateNonSpecialIP``).
 
     Those of default/kubernetes are the API servers' own, which may advertise the loopback of a lone machine; what
-    anybody else puts there lasts until their next look (``apiserver/presence.py``).
+    anybody else puts there lasts until their next look (``apiserver/serving/presence.py``).
     """
     own = (namespace(obj), name(obj)) == ("default", "kubernetes")
     return syntax.ipv4 if own else syntax.non_special_ipv4

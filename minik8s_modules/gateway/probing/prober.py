@@ -14,7 +14,7 @@ from datetime import datetime
 from minik8s_modules.gateway.probing import wire
 from minik8s_modules.gateway.probing.checks import Check, Result
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused
-from minik8s_modules.module_utils.minik8s.images import PROBER
+from minik8s_modules.module_utils.minik8s.install.images import PROBER
 from minik8s_modules.streams.connections import Connection
 from minik8s_modules.streams.frames import STDOUT, Demultiplexer
 

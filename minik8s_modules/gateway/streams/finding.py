@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused, find
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 from minik8s_modules.streams.requests import StreamRequest
 
 _NOT_FOUND = 404

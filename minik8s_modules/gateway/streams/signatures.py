@@ -1,4 +1,4 @@
-"""Requests for streams are the API server's own: it has signed each of them (apiserver/signing.py).
+"""Requests for streams are the API server's own: it has signed each of them (apiserver/nodes/signing.py).
 
 The process that hands a request over parses what strangers send, so it is not believed who asked. It has the public
 certificate of the API server and no key: it can pass a request on, neither make nor change nor repeat one.

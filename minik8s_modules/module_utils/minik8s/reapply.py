@@ -18,21 +18,21 @@ import sys
 import time
 from typing import Any, Callable
 
-from . import attendance
-from .containers import Containers
-from .dns import Dns
-from .docker import Docker, DockerError
-from .documents import load_document, stored_node
-from .faults import NodeFault
-from .files import write_atomically
-from .ingress import Ingress
-from .network import Network
-from .sandboxes import Sandboxes
-from .secrets import Secrets
-from .section import AnySection, Request, context_for, run_pass
-from .sections import SECTIONS
-from .services import Services
-from .volumes import Volumes
+from .core.docker import Docker, DockerError
+from .core.documents import load_document, stored_node
+from .core.faults import NodeFault
+from .core.files import write_atomically
+from .core.section import AnySection, Request, context_for, run_pass
+from .core.sections import SECTIONS
+from .install import attendance
+from .names.dns import Dns
+from .names.ingress import Ingress
+from .network.network import Network
+from .pods.containers import Containers
+from .pods.sandboxes import Sandboxes
+from .services.services import Services
+from .volumes.secrets import Secrets
+from .volumes.volumes import Volumes
 
 USER = "minik8s-node"  # the gateway's on this machine; it writes into the run directory
 DOCKER_BOOTS_S = 30.0

@@ -7,7 +7,7 @@ the item is answered with one JSON line ``{"id", "host", "status", "message", "s
 for the play: the next item tries again. With nothing to do the process sleeps in select().
 
 ansible-core removes third-party strategies in 2.23. What knows its insides is this file, `live/worker.py`,
-`live/play.py` and, for payloads, `warm/payload.py`. `reconcile/runner.py` is the other end of the socket.
+`live/play.py` and, for payloads, `warm/payload.py`. `reconcile/executor/runner.py` is the other end of the socket.
 """
 
 from __future__ import annotations

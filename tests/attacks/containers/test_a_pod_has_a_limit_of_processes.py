@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minik8s_modules.module_utils.minik8s import cgroups, labels, pod_cgroup
-from minik8s_modules.reconcile import resources
-from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.pods import cgroups, pod_cgroup
+from minik8s_modules.reconcile.values import resources
+from minik8s_modules.reconcile.values.values import Settings
 from tests.support.node import TestNode
 from tests.support.waiting import until
 

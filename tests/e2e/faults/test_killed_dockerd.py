@@ -13,7 +13,7 @@ import pytest
 
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.core import labels
 from tests.integration.reconcile import conftest as whole_path
 from tests.integration.reconcile.conftest import Cluster
 from tests.support import node as support

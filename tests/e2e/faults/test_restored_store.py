@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.module_utils.minik8s.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
 from tests.support.docker_watch import DockerWatch
 from tests.support.installed import STATE, STORE, Installed
 from tests.support.node import SECTIONS

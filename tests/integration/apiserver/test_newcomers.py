@@ -11,7 +11,7 @@ import pytest
 
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
-from minik8s_modules.reconcile.joining import CLIENT_SIGNER, make_request
+from minik8s_modules.reconcile.standalone.joining import CLIENT_SIGNER, make_request
 from tests.support.apiserver import Answer, ApiServerProcess
 
 SECRETS = "/api/v1/namespaces/kube-system/secrets"

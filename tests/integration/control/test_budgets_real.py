@@ -13,7 +13,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError, TooManyRequests
 from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, POD_DISRUPTION_BUDGET
-from minik8s_modules.controllers.pods import is_active, is_ready
+from minik8s_modules.controllers.core.pods import is_active, is_ready
 from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import STUCK, PlayingNode
 

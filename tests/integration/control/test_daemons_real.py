@@ -10,7 +10,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from minik8s_modules.cli.main import main
-from minik8s_modules.controllers.daemon_pods import node_of
+from minik8s_modules.controllers.workloads.daemon_pods import node_of
 from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import PlayingNode
 

@@ -12,8 +12,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Invalid, NotFound
 from minik8s_modules.api.kinds import CRON_JOB, EVENT, JOB, POD
 from minik8s_modules.base.clock import SystemClock
-from minik8s_modules.controllers.cronjobs import SCHEDULED, CronJobController
-from minik8s_modules.controllers.job_tracking import FINALIZER
+from minik8s_modules.controllers.batch.cronjobs import SCHEDULED, CronJobController
+from minik8s_modules.controllers.batch.job_tracking import FINALIZER
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

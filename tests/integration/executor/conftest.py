@@ -21,8 +21,8 @@ import psutil
 import pytest
 import yaml
 
-from minik8s_modules.reconcile.items import Outcome, SectionRequest, WorkItem
-from minik8s_modules.reconcile.runner import AnsibleRunner
+from minik8s_modules.reconcile.executor.runner import AnsibleRunner
+from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, WorkItem
 from tests.support.etcd import free_port
 
 HERE = Path(__file__).parent

@@ -173,8 +173,8 @@ CONTROLLER = """
 import sys, threading
 sys.path.insert(0, {project!r})
 from pathlib import Path
-from minik8s_modules.reconcile.items import SectionRequest, WorkItem
-from minik8s_modules.reconcile.runner import AnsibleRunner
+from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
+from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 home = Path({home!r})
 runner = AnsibleRunner(inventory=home / "hosts.yml", private_data_dir=home / "p", project_dir=Path({project!r}),
     on_outcome=print, playbook="tests/integration/executor/sections.yml", environment={environment!r})

@@ -206,7 +206,7 @@ def test_a_failing_callback_costs_no_item(new_lab: Callable[..., Any]) -> None:
 
 
 def test_a_deaf_run_is_replaced(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minik8s_modules.reconcile.runner.RESULT_LATENESS_S", 0.5)
+    monkeypatch.setattr("minik8s_modules.reconcile.executor.runner.RESULT_LATENESS_S", 0.5)
     lab.run(first={})
     run, play = lab.runner._current, lab.play
     monkeypatch.setattr(run, "thread", threading.Thread())  # as if ansible-runner's thread had died

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.reconcile.fake_runner import FakeRunner
+from minik8s_modules.reconcile.executor.fake_runner import FakeRunner
 
 from .conftest import LOCAL, Lab
 

@@ -15,7 +15,7 @@ import pytest
 
 from minik8s_modules.plugins.warm import client
 from minik8s_modules.plugins.warm.payload import Payload
-from minik8s_modules.reconcile.plain import render_document
+from minik8s_modules.reconcile.planning.plain import render_document
 
 from .conftest import PROJECT, Lab, peer_pid
 

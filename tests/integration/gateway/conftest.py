@@ -19,7 +19,7 @@ import docker
 import orjson
 import pytest
 
-from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.core import labels
 from tests.support.etcd import free_port
 
 DOCKER = "/var/run/docker.sock"

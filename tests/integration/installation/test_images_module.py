@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.docker import Docker
-from minik8s_modules.module_utils.minik8s.images import LABEL, Recipe, archive, changes, import_image
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
+from minik8s_modules.module_utils.minik8s.install.images import LABEL, Recipe, archive, changes, import_image
 
 SOCKET = "/var/run/docker.sock"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from minik8s_modules.module_utils.minik8s.daemons import Daemon, render
+from minik8s_modules.module_utils.minik8s.install.daemons import Daemon, render
 
 AWKWARD = Daemon(
     "minik8s-test",

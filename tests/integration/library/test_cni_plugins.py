@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import pod_plugins
+from minik8s_modules.module_utils.minik8s.network import pod_plugins
 from tests.integration.library.test_kill_at_every_step import survives
 from tests.support.cni_plugins import plugins
 from tests.support.etcd import free_port

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.cgroups import parse_membership
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.pods.cgroups import parse_membership
 from tests.support.node import TestNode, as_json, command
 
 

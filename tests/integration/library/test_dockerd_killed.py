@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.docker import DockerError
+from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from tests.support import node as support
 from tests.support.dockerd import Dockerd, private_dockerd
 from tests.support.node import TestNode, command

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s.garbage import Wanted, collect
-from minik8s_modules.module_utils.minik8s.manifests import LARGEST_FILE, read_manifests
-from minik8s_modules.module_utils.minik8s.usage import containers_used, disk_usage, volumes_used
+from minik8s_modules.module_utils.minik8s.install.garbage import Wanted, collect
+from minik8s_modules.module_utils.minik8s.install.manifests import LARGEST_FILE, read_manifests
+from minik8s_modules.module_utils.minik8s.install.usage import containers_used, disk_usage, volumes_used
 from tests.support.node import TestNode
 
 

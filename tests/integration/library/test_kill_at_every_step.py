@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import host_ports, labels, pod_cgroup
-from minik8s_modules.module_utils.minik8s.docker import Docker
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
+from minik8s_modules.module_utils.minik8s.pods import host_ports, pod_cgroup
 from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import SOCKET, TestNode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.messages import message_file, message_source
+from minik8s_modules.module_utils.minik8s.core.messages import message_file, message_source
 from tests.support.node import TestNode
 
 MESSAGE = {"path": "/dev/termination-log", "policy": "File"}

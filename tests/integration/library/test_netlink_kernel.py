@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.netlink import Netlink, netns_of
+from minik8s_modules.module_utils.minik8s.network.netlink import Netlink, netns_of
 
 UTILS = Path(__file__).parents[3] / "minik8s_modules" / "module_utils"
 BRIDGES = "".join(f"link add stay{number} type bridge\n" for number in range(40))
@@ -22,7 +22,7 @@ CHURN = f"echo '{BRIDGES}' | ip -batch - && echo ready && while :; do ip link ad
 POD = """
 import json, os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
-from minik8s.netlink import Address, Netlink
+from minik8s.network.netlink import Address, Netlink
 node, pod = sys.argv[2:]
 SHOW = ["ip", "-json", "link", "show", "eth0"]
 before = len(os.listdir("/proc/self/fd"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import netfilter
+from minik8s_modules.module_utils.minik8s.network import netfilter
 from tests.support.node import TestNode, command
 
 

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s import cgroups, host_ports, labels, pod_cgroup
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.pods import cgroups, host_ports, pod_cgroup
 from tests.support.node import TestNode, command
 
 LIMITS = {"cpu_shares": 512, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20}

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import labels, mounts
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.volumes import mounts
 from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import SOCKET, TestNode
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.attachment import link_name
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from tests.support.node import TestNode, command
 
 

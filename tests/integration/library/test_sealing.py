@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import subprocess
 
-from minik8s_modules.module_utils.minik8s.sealing import unseal
+from minik8s_modules.module_utils.minik8s.core.sealing import unseal
 
 KEY, DATA = b"k" * 32, b"secret " * 1000
 

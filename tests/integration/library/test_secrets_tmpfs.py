@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import mounts, sealing
-from minik8s_modules.module_utils.minik8s.faults import KeyFault, NodeFault
+from minik8s_modules.module_utils.minik8s.core import sealing
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault, NodeFault
+from minik8s_modules.module_utils.minik8s.volumes import mounts
 from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import TestNode, as_json
 

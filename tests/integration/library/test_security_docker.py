@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import security
+from minik8s_modules.module_utils.minik8s.pods import security
 from tests.integration.library.test_pod_parts_docker import start
 from tests.support.node import TestNode, command
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import mounts as system_mounts
-from minik8s_modules.module_utils.minik8s import sub_paths
-from minik8s_modules.module_utils.minik8s.container_spec import Mount
-from minik8s_modules.module_utils.minik8s.containers import forget
-from minik8s_modules.module_utils.minik8s.faults import KeyFault
-from minik8s_modules.module_utils.minik8s.garbage import Wanted, collect
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.install.garbage import Wanted, collect
+from minik8s_modules.module_utils.minik8s.pods import sub_paths
+from minik8s_modules.module_utils.minik8s.pods.container_spec import Mount
+from minik8s_modules.module_utils.minik8s.pods.containers import forget
+from minik8s_modules.module_utils.minik8s.volumes import mounts as system_mounts
 from tests.integration.library.test_containers_docker import only
 from tests.support.node import TestNode
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s.docker import Docker
-from minik8s_modules.module_utils.minik8s.facts import gather, parse_memory_bytes, parse_os_release
+from minik8s_modules.module_utils.minik8s.core.docker import Docker
+from minik8s_modules.module_utils.minik8s.install.facts import gather, parse_memory_bytes, parse_os_release
 from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import SOCKET, TestNode
 

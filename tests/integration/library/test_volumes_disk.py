@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import mounts
-from minik8s_modules.module_utils.minik8s.paths import volume_path
+from minik8s_modules.module_utils.minik8s.core.paths import volume_path
+from minik8s_modules.module_utils.minik8s.volumes import mounts
 from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import TestNode, as_json
 

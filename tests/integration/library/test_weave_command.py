@@ -20,9 +20,9 @@ from tests.support.node import SOCKET, TestNode, command
 ROOT = Path(__file__).resolve().parents[3]
 PASS = """
 import json, sys
-from minik8s_modules.module_utils.minik8s.network import Network
-from minik8s_modules.module_utils.minik8s.sandboxes import Sandboxes
-from minik8s_modules.module_utils.minik8s.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.network.network import Network
+from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
 given = json.load(sys.stdin)
 check, section = given.pop("check"), given.pop("section")
 request = Request(given.pop("node"), **given)

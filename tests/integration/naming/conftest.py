@@ -19,8 +19,8 @@ import pytest
 
 from minik8s_modules.api.kinds import HOST_GRANT, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s import nginx as server
-from minik8s_modules.module_utils.minik8s.dns_host import remove_address
+from minik8s_modules.module_utils.minik8s.names import nginx as server
+from minik8s_modules.module_utils.minik8s.pods.dns_host import remove_address
 from minik8s_modules.store.errors import StaleWrite
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.reconcile import conftest as whole_path

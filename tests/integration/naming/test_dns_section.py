@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.dns import Dns
-from minik8s_modules.module_utils.minik8s.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.names.dns import Dns
 from tests.support import coredns
 from tests.support.coredns import ask
 from tests.support.etcd import free_port

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s import nginx as server
-from minik8s_modules.module_utils.minik8s.ingress import Ingress
-from minik8s_modules.module_utils.minik8s.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.names import nginx as server
+from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
 from tests.integration.naming.conftest import nginx, request
 from tests.support.etcd import free_port
 from tests.support.waiting import until

@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s.dns_files import without_serial
-from minik8s_modules.module_utils.minik8s.dns_host import has_address, remove_address
-from minik8s_modules.module_utils.minik8s.nginx import PROGRAM, STAGE
+from minik8s_modules.module_utils.minik8s.names.dns_files import without_serial
+from minik8s_modules.module_utils.minik8s.names.nginx import PROGRAM, STAGE
+from minik8s_modules.module_utils.minik8s.pods.dns_host import has_address, remove_address
 from tests.integration.naming import test_dns_section, test_ingress_section
 from tests.integration.naming.conftest import nginx
 from tests.integration.naming.test_dns_section import EXTERNAL, WEB

@@ -23,7 +23,7 @@ from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
-from minik8s_modules.reconcile.services import kubernetes_address
+from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode

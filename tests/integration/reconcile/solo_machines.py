@@ -47,7 +47,7 @@ class Signer(Daemon):
 
     def start(self) -> None:
         """Start the process."""
-        argv = [sys.executable, "-m", "minik8s_modules.controllers.certificates", "--config", str(self.config)]
+        argv = [sys.executable, "-m", "minik8s_modules.controllers.access.certificates", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(argv, stderr=log, stdout=log, cwd=ROOT, env=self._environment)
 

@@ -8,7 +8,7 @@ import subprocess
 from typing import Any
 
 from minik8s_modules.api.kinds import NAMESPACE, POD, SECRET, SERVICE
-from minik8s_modules.controllers.imagined import placeholder_uid
+from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
-from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.core import labels
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 from tests.support.node import command
 

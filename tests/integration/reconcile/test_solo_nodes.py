@@ -30,7 +30,7 @@ from minik8s_modules.api.kinds import (
     SECRET,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.controllers.imagined import placeholder_uid
+from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE
 from tests.integration.reconcile.solo_machines import ControlPlane, SoloNode
 from tests.support.etcd import free_port

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.services import kubernetes_address
+from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.reconcile.conftest import IMAGE
 from tests.integration.services.conftest import Cluster
 from tests.lab.lab import Lab

@@ -13,7 +13,7 @@ import pytest
 
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.cli import planning_commands
-from minik8s_modules.reconcile.services import kubernetes_address
+from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.services.conftest import SICK
 from tests.integration.services.lab_cluster import NODE, LabCluster
 from tests.lab.lab import Lab

@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.api.access.steering import RULES, refusals
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s import labels
+from minik8s_modules.module_utils.minik8s.core import labels
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = ("minik8s_modules", "library", "roles", "playbooks", "templates", "inventory")

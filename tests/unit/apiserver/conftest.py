@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.startup import Wanted, ensure
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.serving.startup import Wanted, ensure
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.memory import MemoryStore

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.apiserver.audit import Entry, event, level_of
-from minik8s_modules.apiserver.audit_files import LogFile
-from minik8s_modules.apiserver.audit_log import AuditLog
-from minik8s_modules.apiserver.identity import User
-from minik8s_modules.apiserver.target import parse
+from minik8s_modules.apiserver.audit.audit import Entry, event, level_of
+from minik8s_modules.apiserver.audit.audit_files import LogFile
+from minik8s_modules.apiserver.audit.audit_log import AuditLog
+from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.http.target import parse
 from minik8s_modules.base.clock import FakeClock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry

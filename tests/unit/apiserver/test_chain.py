@@ -8,8 +8,8 @@ import pytest
 
 from minik8s_modules.api.kind import SUBRESOURCE_VERBS, Kind
 from minik8s_modules.api.kinds import KINDS, LEGACY_REPLICA_SET, POD, REPLICA_SET
-from minik8s_modules.apiserver.chain import PLUGINS, Plugin
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.admission.chain import PLUGINS, Plugin
+from minik8s_modules.apiserver.http.target import Target
 
 WRITES = {"create", "update", "patch"}
 STREAMS = {"exec", "attach", "portforward"}

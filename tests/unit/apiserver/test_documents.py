@@ -7,7 +7,7 @@ import pytest
 
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import KINDS
-from minik8s_modules.apiserver import discovery, openapi
+from minik8s_modules.apiserver.discovery import discovery, openapi
 
 
 def test_every_kind_is_in_both_forms_of_discovery():

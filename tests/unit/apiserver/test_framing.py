@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge, StatusError
-from minik8s_modules.apiserver.bodies import MAX_BODY_BYTES
-from minik8s_modules.apiserver.framing import MAX_CHUNKS, MAX_HEAD_BYTES, Reader, Whole
+from minik8s_modules.apiserver.http.bodies import MAX_BODY_BYTES
+from minik8s_modules.apiserver.intake.framing import MAX_CHUNKS, MAX_HEAD_BYTES, Reader, Whole
 from tests.attacks.test_requests_are_framed_one_way import AMBIGUOUS
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"

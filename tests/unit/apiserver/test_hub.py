@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP
-from minik8s_modules.apiserver import hub as hub_module
-from minik8s_modules.apiserver import watchers, writing
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.hub import Hub
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.limits import USER, Account, Admission, Holder
-from minik8s_modules.apiserver.negotiation import OBJECT
-from minik8s_modules.apiserver.selection import select
-from minik8s_modules.apiserver.settings import Limits
-from minik8s_modules.apiserver.target import Target
-from minik8s_modules.apiserver.watchers import Join
-from minik8s_modules.apiserver.watching import EventStream
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.negotiation import OBJECT
+from minik8s_modules.apiserver.http.settings import Limits
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.intake.limits import USER, Account, Admission, Holder
+from minik8s_modules.apiserver.reads import hub as hub_module
+from minik8s_modules.apiserver.reads import watchers
+from minik8s_modules.apiserver.reads.hub import Hub
+from minik8s_modules.apiserver.reads.selection import select
+from minik8s_modules.apiserver.reads.watchers import Join
+from minik8s_modules.apiserver.reads.watching import EventStream
+from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cached import CachedObject, CacheEvent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.errors import TooManyRequests
-from minik8s_modules.apiserver.identity import MASTERS, User
-from minik8s_modules.apiserver.limits import STRANGER, SYSTEM, USER, Account, Admission, Holder, account_of
-from minik8s_modules.apiserver.settings import Limits
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
+from minik8s_modules.apiserver.http.settings import Limits
+from minik8s_modules.apiserver.intake.limits import STRANGER, SYSTEM, USER, Account, Admission, Holder, account_of
 from minik8s_modules.base.metrics import Registry
 
 JANE = Account("jane", USER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.errors import BadRequest, NotAcceptable
-from minik8s_modules.apiserver.negotiation import discovery_version, form
+from minik8s_modules.apiserver.http.negotiation import discovery_version, form
 
 KUBECTL_GET = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"

@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.pods.pod_references import Reference
-from minik8s_modules.apiserver.node_index import NodeIndex
+from minik8s_modules.apiserver.access.node_index import NodeIndex
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.memory import MemoryStore
 

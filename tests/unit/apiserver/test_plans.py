@@ -10,11 +10,12 @@ from minik8s_modules.api.errors import Invalid, NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, Kind
 from minik8s_modules.api.merging.apply import annotated
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import plans, writing
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.reconcilers import ENDPOINT, Endpoint, endpoints
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.nodes import plans
+from minik8s_modules.apiserver.nodes.reconcilers import ENDPOINT, Endpoint, endpoints
+from minik8s_modules.apiserver.verbs import writing
 
 DIFF = {"diff": {"containers": {"before": {"k": None}, "after": {"k": {"is": "x"}}}}, "steps": [{"action": "create"}]}
 SHOWN = {"diff": {"containers": {"before": "", "after": "k:\n  is: x\n"}}, "steps": [{"action": "create"}]}

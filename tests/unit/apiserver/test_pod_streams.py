@@ -9,7 +9,7 @@ import pytest
 from werkzeug.datastructures import MultiDict
 
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.apiserver import pod_streams
+from minik8s_modules.apiserver.nodes import pod_streams
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Options = dict[str, list[str]]

@@ -7,16 +7,17 @@ import pytest
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver import bootstrap, writing
-from minik8s_modules.apiserver.attributes import Attributes
-from minik8s_modules.apiserver.authorization import Access, Asker
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.collecting_access import CollectingAuthorizer
-from minik8s_modules.apiserver.identity import MASTERS, User
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.policy import Rbac, subject_key
-from minik8s_modules.apiserver.startup import ensure_policy
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.authorization.attributes import Attributes
+from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
+from minik8s_modules.apiserver.authorization.policy import Rbac, subject_key
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.serving import bootstrap
+from minik8s_modules.apiserver.serving.startup import ensure_policy
+from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
 
 JANE = User("jane", ("people", "system:authenticated"))
 GET_POD = Attributes("get", "", "pods", "default", "web")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.presence import GAP_S, LIFE_S, LOOK_S, Presence, Roll
-from minik8s_modules.apiserver.startup import Startup
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.serving.presence import GAP_S, LIFE_S, LOOK_S, Presence, Roll
+from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.base.clock import FakeClock
 from tests.support.waiting import until
 from tests.unit.apiserver.test_startup import SETTINGS

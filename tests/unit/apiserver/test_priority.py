@@ -8,9 +8,9 @@ import time
 import pytest
 
 from minik8s_modules.api.errors import TooManyRequests
-from minik8s_modules.apiserver.identity import MASTERS, User
-from minik8s_modules.apiserver.priority import LEVELS, LISTS, READS, SYSTEM, WRITES, Priority, Seats, level_of
-from minik8s_modules.apiserver.target import parse
+from minik8s_modules.apiserver.access.priority import LEVELS, LISTS, READS, SYSTEM, WRITES, Priority, Seats, level_of
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
+from minik8s_modules.apiserver.http.target import parse
 from minik8s_modules.base.metrics import Registry
 
 PODS, WEB = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/pods/web"

@@ -9,10 +9,10 @@ import pytest
 
 from minik8s_modules.api.errors import AlreadyExists, Forbidden
 from minik8s_modules.api.kinds import CONFIG_MAP, POD, RESOURCE_QUOTA, SERVICE, Kind
-from minik8s_modules.apiserver import writing
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.verbs import writing
 
 
 def quota(backend: Backend, options: Options, name: str = "q", used: dict[str, str] | None = None, **spec: Any) -> None:

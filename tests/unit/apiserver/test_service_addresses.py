@@ -10,10 +10,11 @@ import pytest
 
 from minik8s_modules.api.errors import AlreadyExists, InternalError, Invalid
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.apiserver import deleting, service_addresses, writing
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.admission import service_addresses
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.base.clock import FakeClock
 
 COLLECTION = Target(SERVICE, "default")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.apiserver import settings
+from minik8s_modules.apiserver.http import settings
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 

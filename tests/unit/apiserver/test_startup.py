@@ -6,12 +6,12 @@ import ipaddress
 from pathlib import Path
 
 from minik8s_modules.api.kinds import CONFIG_MAP, NAMESPACE, SERVICE
-from minik8s_modules.apiserver import deleting
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.settings import Settings, TlsFiles
-from minik8s_modules.apiserver.startup import Startup
-from minik8s_modules.apiserver.target import Target
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.serving.startup import Startup
+from minik8s_modules.apiserver.verbs import deleting
 from minik8s_modules.base.clock import FakeClock
 
 SETTINGS = Settings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.apiserver.target import parse, unserved, verb_of
+from minik8s_modules.apiserver.http.target import parse, unserved, verb_of
 
 
 @pytest.mark.parametrize(

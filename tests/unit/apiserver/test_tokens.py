@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from minik8s_modules.api.errors import BadRequest, Conflict, Invalid, NotFound
 from minik8s_modules.api.kinds import POD, SECRET, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject, uid
-from minik8s_modules.apiserver import deleting, writing
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.incoming import Options
-from minik8s_modules.apiserver.keyfiles import KeyFiles, read_signing_key
-from minik8s_modules.apiserver.keys import main, signing_key
-from minik8s_modules.apiserver.target import Target
-from minik8s_modules.apiserver.tokens import InvalidToken, TokenAuthenticator, Tokens
+from minik8s_modules.apiserver.access.keys import main, signing_key
+from minik8s_modules.apiserver.access.tokens import InvalidToken, TokenAuthenticator, Tokens
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.keyfiles import KeyFiles, read_signing_key
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.errors import ConfigurationError
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from minik8s_modules.api.errors import TooManyRequests
-from minik8s_modules.apiserver import tunnels as tunnels_module
-from minik8s_modules.apiserver.limits import USER, Account, Admission, Holder
-from minik8s_modules.apiserver.settings import Limits
-from minik8s_modules.apiserver.tunnels import BUFFER_BYTES, Tunnels
+from minik8s_modules.apiserver.http.settings import Limits
+from minik8s_modules.apiserver.intake.limits import USER, Account, Admission, Holder
+from minik8s_modules.apiserver.nodes import tunnels as tunnels_module
+from minik8s_modules.apiserver.nodes.tunnels import BUFFER_BYTES, Tunnels
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.metrics import Registry
 

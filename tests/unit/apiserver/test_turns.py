@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minik8s_modules.apiserver.limits import STRANGER, SYSTEM, USER, Account
-from minik8s_modules.apiserver.turns import OF_ALL, OF_ONE, Turns
+from minik8s_modules.apiserver.intake.limits import STRANGER, SYSTEM, USER, Account
+from minik8s_modules.apiserver.intake.turns import OF_ALL, OF_ONE, Turns
 
 JANE, JOE, DAEMON = Account("jane", USER), Account("joe", USER), Account("system:kube-scheduler", SYSTEM)
 THREADS = 32

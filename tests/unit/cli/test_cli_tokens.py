@@ -40,7 +40,7 @@ def test_the_program_is_given_everything_but_the_token():
     token = ["--token", "abcdef.0123456789abcdef"]
     given = parse(["reconciler", "--node", "n1", "-j", "192.0.2.1", *token, "--ca-hash", pin, "-c", "f"])
     words = joining.program(given)
-    assert words[1:3] == ["-m", "minik8s_modules.reconcile.solo"]
+    assert words[1:3] == ["-m", "minik8s_modules.reconcile.standalone.startup"]
     assert {"--node=n1", "--server=https://192.0.2.1:6443", "--config=f", f"--pin={pin}"} <= set(words)
     assert not any("0123456789abcdef" in word for word in words)
     assert joining._token(given) == "abcdef.0123456789abcdef"

@@ -14,9 +14,9 @@ from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.acting import Acting, Owner
-from minik8s_modules.controllers.replicasets import ReplicaSetController, new_pod
-from minik8s_modules.controllers.steps import Adopt, Again, Create, Delete, Patch, Release, Step
+from minik8s_modules.controllers.core.acting import Acting, Owner
+from minik8s_modules.controllers.core.steps import Adopt, Again, Create, Delete, Patch, Release, Step
+from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController, new_pod
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.expectations import Expectations

@@ -11,9 +11,9 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, POD_DISRUPTION_BUDGET, REPLICA_SET
 from minik8s_modules.api.schema.structural import unknown_fields
-from minik8s_modules.controllers.disruption import Scale, decide_budget
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.steps import Step, WriteStatus
+from minik8s_modules.controllers.core.steps import Step, WriteStatus
+from minik8s_modules.controllers.policy.disruption import Scale, decide_budget
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from tests.support.workloads import NOW, SPACE, ago, cut_off, pod, words, workload
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_budget").glob("*.yml"))

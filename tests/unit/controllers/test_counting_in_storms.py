@@ -12,11 +12,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import NODE, POD, POD_DISRUPTION_BUDGET, RESOURCE_QUOTA
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.controllers.disruption import DisruptionController
-from minik8s_modules.controllers.pod_gc import PodGc
-from minik8s_modules.controllers.quotas import QuotaController
-from minik8s_modules.controllers.taint_eviction import TaintEvictionController
-from minik8s_modules.controllers.taints import UNREACHABLE, TaintController
+from minik8s_modules.controllers.cleanup.pod_gc import PodGc
+from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionController
+from minik8s_modules.controllers.nodes.taints import UNREACHABLE, TaintController
+from minik8s_modules.controllers.policy.disruption import DisruptionController
+from minik8s_modules.controllers.policy.quotas import QuotaController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

@@ -11,10 +11,10 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CRON_JOB, JOB
 from minik8s_modules.api.schema.structural import unknown_fields
-from minik8s_modules.controllers.cronjobs import SCHEDULED, decide_cron_job
-from minik8s_modules.controllers.deciders import cron_job_steps
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.steps import Create, WriteStatus, controller_reference
+from minik8s_modules.controllers.batch.cronjobs import SCHEDULED, decide_cron_job
+from minik8s_modules.controllers.core.steps import Create, WriteStatus, controller_reference
+from minik8s_modules.controllers.simulation.deciders import cron_job_steps
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from tests.support.workloads import NOW, SPACE, ago, cut_off, words, workload
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_cron_job").glob("*.yml"))

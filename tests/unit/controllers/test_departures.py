@@ -15,7 +15,8 @@ from minik8s_modules.api.nodes.leaving import LEAVING
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.departures import (
+from minik8s_modules.controllers.core.steps import Patch, Step
+from minik8s_modules.controllers.nodes.departures import (
     DepartureController,
     ReturnController,
     decide_leaving,
@@ -23,9 +24,8 @@ from minik8s_modules.controllers.departures import (
     note_of,
     pod_of,
 )
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.orphans import QUARANTINE_S, OrphanController
-from minik8s_modules.controllers.steps import Patch, Step
+from minik8s_modules.controllers.nodes.orphans import QUARANTINE_S, OrphanController
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.runtime.controller import Context
 from tests.support import workloads
 from tests.support.waiting import until

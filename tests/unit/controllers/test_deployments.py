@@ -11,11 +11,11 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET
 from minik8s_modules.api.schema.structural import unknown_fields
-from minik8s_modules.controllers import revisions
-from minik8s_modules.controllers.deciders import deployment_steps
-from minik8s_modules.controllers.deployments import replica_annotations
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.steps import Create, Patch, Step, WriteStatus, controller_reference
+from minik8s_modules.controllers.core.steps import Create, Patch, Step, WriteStatus, controller_reference
+from minik8s_modules.controllers.simulation.deciders import deployment_steps
+from minik8s_modules.controllers.simulation.simulated_cluster import World
+from minik8s_modules.controllers.workloads import revisions
+from minik8s_modules.controllers.workloads.deployments import replica_annotations
 from tests.support.workloads import NOW, SPACE, cut_off, pod, template, words, workload
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_deployment").glob("*.yml"))

@@ -10,9 +10,9 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_map
-from minik8s_modules.controllers.endpoints import decide_endpoints
-from minik8s_modules.controllers.endpoints_of_pods import has_endpoints, offers
-from minik8s_modules.controllers.endpointslices import (
+from minik8s_modules.controllers.network.endpoints import decide_endpoints
+from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
+from minik8s_modules.controllers.network.endpointslices import (
     MANAGED_BY,
     MIRRORED,
     SELECTED,

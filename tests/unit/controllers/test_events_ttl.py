@@ -9,7 +9,7 @@ import pytest
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.base.clock import FakeClock, rfc3339, rfc3339_micro
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.events import EventController, decide_events
+from minik8s_modules.controllers.cleanup.events import EventController, decide_events
 
 CLOCK = FakeClock()
 

@@ -12,9 +12,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.merging.patch import merge_patch
-from minik8s_modules.controllers.garbage import Item, OwnerState, decide_garbage, is_waiting
-from minik8s_modules.controllers.garbage_graph import Graph
-from minik8s_modules.controllers.steps import Delete, Patch, Step
+from minik8s_modules.controllers.cleanup.garbage import Item, OwnerState, decide_garbage, is_waiting
+from minik8s_modules.controllers.cleanup.garbage_graph import Graph
+from minik8s_modules.controllers.core.steps import Delete, Patch, Step
 from tests.support.workloads import SPACE, ago
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_garbage").glob("*.yml"))

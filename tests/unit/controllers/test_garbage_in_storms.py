@@ -12,7 +12,7 @@ from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, REPLICA_SET, Kind
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.collector import GarbageCollector
+from minik8s_modules.controllers.cleanup.collector import GarbageCollector
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

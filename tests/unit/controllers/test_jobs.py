@@ -11,11 +11,11 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import JOB, POD
 from minik8s_modules.api.schema.structural import unknown_fields
-from minik8s_modules.controllers import job_indexes, job_tracking
-from minik8s_modules.controllers.deciders import job_steps
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.jobs import decide_job, end_of
-from minik8s_modules.controllers.steps import Create, Patch, Step, WriteStatus
+from minik8s_modules.controllers.batch import job_indexes, job_tracking
+from minik8s_modules.controllers.batch.jobs import decide_job, end_of
+from minik8s_modules.controllers.core.steps import Create, Patch, Step, WriteStatus
+from minik8s_modules.controllers.simulation.deciders import job_steps
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from tests.support.workloads import NOW, SPACE, ago, cut_off, pod, words, workload
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_job").glob("*.yml"))

@@ -14,10 +14,10 @@ from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import JOB, POD, Kind
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.job_controller import JobController
-from minik8s_modules.controllers.job_tracking import is_tracked
-from minik8s_modules.controllers.jobs import end_of
-from minik8s_modules.controllers.pods import has_ended, is_active
+from minik8s_modules.controllers.batch.job_controller import JobController
+from minik8s_modules.controllers.batch.job_tracking import is_tracked
+from minik8s_modules.controllers.batch.jobs import end_of
+from minik8s_modules.controllers.core.pods import has_ended, is_active
 from tests.support.storms import Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, ago, workload

@@ -11,10 +11,10 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, POD, STATEFUL_SET, Kind
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.daemon_pods import node_of
-from minik8s_modules.controllers.daemonsets import DaemonSetController
-from minik8s_modules.controllers.pods import is_ready
-from minik8s_modules.controllers.statefulsets import StatefulSetController
+from minik8s_modules.controllers.core.pods import is_ready
+from minik8s_modules.controllers.workloads.daemon_pods import node_of
+from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
+from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
 from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload

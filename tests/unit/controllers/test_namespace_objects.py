@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
-from minik8s_modules.controllers.namespace_objects import Create, Replace
-from minik8s_modules.controllers.root_ca import decide_root_ca
-from minik8s_modules.controllers.service_accounts import decide_account
+from minik8s_modules.controllers.access.root_ca import decide_root_ca
+from minik8s_modules.controllers.access.service_accounts import decide_account
+from minik8s_modules.controllers.core.namespace_objects import Create, Replace
 
 NAMESPACE = {"metadata": {"name": "n"}}
 

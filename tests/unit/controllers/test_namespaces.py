@@ -15,7 +15,7 @@ from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET,
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.controllers.namespaces import (
+from minik8s_modules.controllers.cleanup.namespaces import (
     DeleteContent,
     Finalize,
     NamespaceController,

@@ -8,9 +8,9 @@ from typing import Any
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.access.certificate_requests import Asked
-from minik8s_modules.controllers.bootstrap_tokens import Keep, Remove, decide_token
-from minik8s_modules.controllers.newcomers import Admit, Claim, Refuse, decide_newcomer, token_id
-from minik8s_modules.controllers.signing_requests import Approve, Deny, decide_request
+from minik8s_modules.controllers.access.bootstrap_tokens import Keep, Remove, decide_token
+from minik8s_modules.controllers.access.newcomers import Admit, Claim, Refuse, decide_newcomer, token_id
+from minik8s_modules.controllers.access.signing_requests import Approve, Deny, decide_request
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef")

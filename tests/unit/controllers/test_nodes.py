@@ -8,7 +8,7 @@ from minik8s_modules.api.kinds import EVENT, LEASE, NODE
 from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.nodes import STALE_AFTER_S, NodeController, decide_node_health
+from minik8s_modules.controllers.nodes.nodes import STALE_AFTER_S, NodeController, decide_node_health
 from minik8s_modules.runtime.events import EventRecorder
 
 NOW = "2026-01-01T00:00:00Z"

@@ -11,7 +11,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE, POD
 from minik8s_modules.api.objects import Key, name
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.orphans import QUARANTINE_S, OrphanController, decide_orphans
+from minik8s_modules.controllers.nodes.orphans import QUARANTINE_S, OrphanController, decide_orphans
 from minik8s_modules.runtime.controller import Context
 from tests.support.waiting import until
 

@@ -17,8 +17,8 @@ from minik8s_modules.api.nodes.pod_cidrs import NoCidrLeft, choose, claim_name, 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.pod_cidrs import Found, PodCidrController, decide_pod_cidrs
-from minik8s_modules.controllers.steps import Again, Create, Delete, Step, Tell, WriteStatus
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell, WriteStatus
+from minik8s_modules.controllers.nodes.pod_cidrs import Found, PodCidrController, decide_pod_cidrs
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

@@ -13,10 +13,10 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE, POD, REPLICA_SET
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.orphans import QUARANTINE_S, OrphanController
-from minik8s_modules.controllers.pod_gc import PodGc, decide_pod_gc
-from minik8s_modules.controllers.steps import Step
+from minik8s_modules.controllers.cleanup.pod_gc import PodGc, decide_pod_gc
+from minik8s_modules.controllers.core.steps import Step
+from minik8s_modules.controllers.nodes.orphans import QUARANTINE_S, OrphanController
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

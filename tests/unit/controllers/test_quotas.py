@@ -12,9 +12,9 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, POD, RESOURCE_QUOTA, SERVICE, Kind
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.quotas import decide_quota, frees
-from minik8s_modules.controllers.steps import Again, WriteStatus
+from minik8s_modules.controllers.core.steps import Again, WriteStatus
+from minik8s_modules.controllers.policy.quotas import decide_quota, frees
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from tests.support.workloads import NOW, SPACE, cut_off
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_quota").glob("*.yml"))

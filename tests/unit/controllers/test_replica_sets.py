@@ -11,11 +11,11 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, REPLICA_SET
 from minik8s_modules.api.schema.structural import unknown_fields
-from minik8s_modules.controllers.deciders import replica_set_steps
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.pods import is_active
-from minik8s_modules.controllers.replicasets import Trouble, decide_replica_set
-from minik8s_modules.controllers.steps import WriteStatus
+from minik8s_modules.controllers.core.pods import is_active
+from minik8s_modules.controllers.core.steps import WriteStatus
+from minik8s_modules.controllers.simulation.deciders import replica_set_steps
+from minik8s_modules.controllers.simulation.simulated_cluster import World
+from minik8s_modules.controllers.workloads.replicasets import Trouble, decide_replica_set
 from tests.support.workloads import NOW, SPACE, cut_off, pod, words, workload
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_replica_set").glob("*.yml"))

@@ -12,10 +12,10 @@ from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import DEPLOYMENT, POD, REPLICA_SET, Kind
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers import revisions
-from minik8s_modules.controllers.deployments import DeploymentController
-from minik8s_modules.controllers.pods import is_active, is_ready
-from minik8s_modules.controllers.replicasets import ReplicaSetController
+from minik8s_modules.controllers.core.pods import is_active, is_ready
+from minik8s_modules.controllers.workloads import revisions
+from minik8s_modules.controllers.workloads.deployments import DeploymentController
+from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
 from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload

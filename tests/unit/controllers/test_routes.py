@@ -11,7 +11,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.ingress_routes import Cluster, decide_routes
-from minik8s_modules.controllers.ingresses import decide_dns_status, decide_ingress_status, node_addresses
+from minik8s_modules.controllers.network.ingresses import decide_dns_status, decide_ingress_status, node_addresses
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_routes").glob("*.yml"))
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

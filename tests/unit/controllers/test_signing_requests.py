@@ -18,8 +18,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.access.certificate_requests import Asked, Request
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers import signing
-from minik8s_modules.controllers.signing_requests import Approve, Delete, Deny, Fail, Sign, Step, Wait, decide_request
+from minik8s_modules.controllers.access import signing
+from minik8s_modules.controllers.access.signing_requests import (
+    Approve,
+    Delete,
+    Deny,
+    Fail,
+    Sign,
+    Step,
+    Wait,
+    decide_request,
+)
 from tests.support.pki import Authority
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from minik8s_modules.api.kinds import NODE, POD, REPLICA_SET
 from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.silent_nodes import UNHEARD_S, SilentNodeController, decide_silence
+from minik8s_modules.controllers.nodes.silent_nodes import UNHEARD_S, SilentNodeController, decide_silence
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

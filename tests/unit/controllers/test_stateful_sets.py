@@ -11,10 +11,10 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from minik8s_modules.api.schema.structural import unknown_fields
-from minik8s_modules.controllers import history, stateful_pods
-from minik8s_modules.controllers.deciders import stateful_set_steps
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.steps import Create, Delete, Step, WriteStatus
+from minik8s_modules.controllers.core.steps import Create, Delete, Step, WriteStatus
+from minik8s_modules.controllers.simulation.deciders import stateful_set_steps
+from minik8s_modules.controllers.simulation.simulated_cluster import World
+from minik8s_modules.controllers.workloads import history, stateful_pods
 from tests.support.workloads import NOW, SPACE, cut_off, pod, template, words, workload
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_stateful_set").glob("*.yml"))

@@ -15,10 +15,10 @@ from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import NODE, POD, REPLICA_SET
 from minik8s_modules.base.clock import FakeClock, parse_rfc3339
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.imagined import World
-from minik8s_modules.controllers.steps import Patch, Step, Tell
-from minik8s_modules.controllers.taint_eviction import TaintEvictionController, decide_eviction, taint_id
-from minik8s_modules.controllers.taints import TaintController, decide_taints
+from minik8s_modules.controllers.core.steps import Patch, Step, Tell
+from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionController, decide_eviction, taint_id
+from minik8s_modules.controllers.nodes.taints import TaintController, decide_taints
+from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPri
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.apiserver.signing import Signer
+from minik8s_modules.apiserver.nodes.signing import Signer
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.gateway.streams.signatures import CALLER, WINDOW_S, Signatures
 from minik8s_modules.streams.requests import CERTIFICATE, SIGNED

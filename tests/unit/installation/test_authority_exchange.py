@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.authorities import (
+from minik8s_modules.module_utils.minik8s.install.authorities import (
     Found,
     Step,
     TooEarly,

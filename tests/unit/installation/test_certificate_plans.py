@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.certificates import Found, Identity, Step, Wanted, plan_certificates
+from minik8s_modules.module_utils.minik8s.install.certificates import Found, Identity, Step, Wanted, plan_certificates
 
 ACCESS = ("root", "root", "0600")
 NOW_S = 1_800_000_000.0

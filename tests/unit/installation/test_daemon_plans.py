@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.confinement import Confinement
-from minik8s_modules.module_utils.minik8s.daemons import Daemon, Found, Step, plan_daemons, render, restart_key
+from minik8s_modules.module_utils.minik8s.install.confinement import Confinement
+from minik8s_modules.module_utils.minik8s.install.daemons import Daemon, Found, Step, plan_daemons, render, restart_key
 
 AWKWARD = ("/bin/x", "a b", "100%", 'say "hi"', "it's", "$HOME", "back\\slash")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from minik8s_modules.module_utils.minik8s.images import Recipe, archive, changes, plan_images
+from minik8s_modules.module_utils.minik8s.install.images import Recipe, archive, changes, plan_images
 
 RECIPE = Recipe("minik8s/test:1", ("sh", "sleep"), ("/bin/sleep", "5"), (("PATH", "/bin"),))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from minik8s_modules.module_utils.minik8s.remains import Remain, links, mounts, plan_removal, processes, tables
+from minik8s_modules.module_utils.minik8s.install.remains import Remain, links, mounts, plan_removal, processes, tables
 
 MOUNTS = """\
 22 1 0:20 / / rw - ext4 /dev/vda rw

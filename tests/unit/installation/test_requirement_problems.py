@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.ranges import Ranges, connected_networks, range_problems
-from minik8s_modules.module_utils.minik8s.requirements import Machine, Needed, observe_machine, problems
+from minik8s_modules.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
+from minik8s_modules.module_utils.minik8s.install.requirements import Machine, Needed, observe_machine, problems
 
 NOW_S = 1_800_000_000.0
 NEEDED = Needed((6443, 2379), 900, (3, 11), 12, disk_mb=500, time_s=NOW_S, host_key=True)

@@ -90,8 +90,8 @@ def without_samples(name: str) -> dict[str, Any]:
 
 
 def test_the_returned_keys_of_a_pass_are_documented(tmp_path: Path) -> None:
-    section = importlib.import_module("ansible.module_utils.minik8s.section")
-    network = importlib.import_module("ansible.module_utils.minik8s.volumes")
+    section = importlib.import_module("ansible.module_utils.minik8s.core.section")
+    network = importlib.import_module("ansible.module_utils.minik8s.volumes.volumes")
     request = section.Request("n", entries={}, state_dir=str(tmp_path / "s"), run_dir=str(tmp_path / "r"))
     result = section.run_pass(network.Volumes(), request, section.context_for(request), check=True)
     for name in SECTIONS:

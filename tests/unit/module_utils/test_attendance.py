@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.module_utils.minik8s import attendance, reapply
-from minik8s_modules.module_utils.minik8s.attendance import Look, Record, judge
+from minik8s_modules.module_utils.minik8s import reapply
+from minik8s_modules.module_utils.minik8s.install import attendance
+from minik8s_modules.module_utils.minik8s.install.attendance import Look, Record, judge
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "judge_attendance").glob("*.yml"))
 

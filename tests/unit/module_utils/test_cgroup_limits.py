@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import cgroups
+from minik8s_modules.module_utils.minik8s.pods import cgroups
 
 
 def test_membership_is_read_by_controller() -> None:

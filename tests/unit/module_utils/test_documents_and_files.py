@@ -10,19 +10,12 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import (
-    attachment,
-    digests,
-    documents,
-    fencing,
-    files,
-    mounts,
-    netfilter,
-    paths,
-)
-from minik8s_modules.module_utils.minik8s.faults import KeyFault, PassFault
-from minik8s_modules.module_utils.minik8s.observations import observation_from_inspect
-from minik8s_modules.module_utils.minik8s.section import Request, context_for
+from minik8s_modules.module_utils.minik8s.core import digests, documents, fencing, files, paths
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault, PassFault
+from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for
+from minik8s_modules.module_utils.minik8s.network import attachment, netfilter
+from minik8s_modules.module_utils.minik8s.volumes import mounts
 
 
 def test_the_digest_is_what_the_contract_says() -> None:

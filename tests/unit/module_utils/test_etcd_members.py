@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.etcd_members import (
+from minik8s_modules.module_utils.minik8s.install.etcd_members import (
     Member,
     NoSuchMember,
     initial_cluster,

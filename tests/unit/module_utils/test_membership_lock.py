@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.membership_lock import Claim, Now, Place, machine_now, parse, release, take
+from minik8s_modules.module_utils.minik8s.install.membership_lock import (
+    Claim,
+    Now,
+    Place,
+    machine_now,
+    parse,
+    release,
+    take,
+)
 
 NOW = Now("boot-1", 1000.0, 1_700_000_000.0)
 US, THEM = {"id": "us", "user": "a"}, {"id": "them", "user": "b"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.faults import KeyFault
-from minik8s_modules.module_utils.minik8s.network import Network
-from minik8s_modules.module_utils.minik8s.network_vxlan import Underlay, Way, mac_of, ways
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.network.network import Network
+from minik8s_modules.module_utils.minik8s.network.network_vxlan import Underlay, Way, mac_of, ways
 
 NEAR = {"cidr": "10.244.1.0/24", "address": "192.0.2.22"}
 FAR = {"cidr": "10.244.2.0/24", "address": "198.51.100.1"}

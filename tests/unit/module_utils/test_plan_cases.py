@@ -9,23 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.module_utils.minik8s import (
-    attachment,
-    labels,
-    netfilter,
-    network_bridge,
-    sandbox_plan,
-    sandboxes,
-    secrets,
-    volumes,
-)
-from minik8s_modules.module_utils.minik8s import network as net
-from minik8s_modules.module_utils.minik8s.container_plan import Sandbox, Seen, plan_container
-from minik8s_modules.module_utils.minik8s.container_spec import Mount, body_of, normalized
-from minik8s_modules.module_utils.minik8s.faults import KeyFault
-from minik8s_modules.module_utils.minik8s.netlink import Address, Link
-from minik8s_modules.module_utils.minik8s.section import Context, Plan, Request, Scope, context_for
-from minik8s_modules.module_utils.minik8s.volume_files import File, Tree, links_for
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.core.section import Context, Plan, Request, Scope, context_for
+from minik8s_modules.module_utils.minik8s.network import attachment, netfilter, network_bridge
+from minik8s_modules.module_utils.minik8s.network import network as net
+from minik8s_modules.module_utils.minik8s.network.netlink import Address, Link
+from minik8s_modules.module_utils.minik8s.pods import sandbox_plan, sandboxes
+from minik8s_modules.module_utils.minik8s.pods.container_plan import Sandbox, Seen, plan_container
+from minik8s_modules.module_utils.minik8s.pods.container_spec import Mount, body_of, normalized
+from minik8s_modules.module_utils.minik8s.volumes import secrets, volumes
+from minik8s_modules.module_utils.minik8s.volumes.volume_files import File, Tree, links_for
 
 CASES = Path(__file__).parents[2] / "cases"
 UID = "4ab1c2d3-0000-4000-8000-000000000001"

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import cgroups, host_ports, pod_cgroup, pod_files, sandbox_parts
-from minik8s_modules.module_utils.minik8s.docker import DockerError
-from minik8s_modules.module_utils.minik8s.section import Request, context_for
+from minik8s_modules.module_utils.minik8s.core.docker import DockerError
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for
+from minik8s_modules.module_utils.minik8s.pods import cgroups, host_ports, pod_cgroup, pod_files, sandbox_parts
 
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
 LIMITS = {"cpu_shares": 1024, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20, "pids": 100}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s import labels
-from minik8s_modules.module_utils.minik8s.service_links import is_link, with_links_of
-from minik8s_modules.reconcile.service_links import link_variables
+from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.pods.service_links import is_link, with_links_of
+from minik8s_modules.reconcile.pods.service_links import link_variables
 
 WEB = {
     "metadata": {"name": "my-web", "namespace": "shop"},

@@ -12,16 +12,16 @@ PACKAGE = Path(__file__).parents[3] / "minik8s_modules" / "module_utils" / "mini
 IMPORT_ALL = """
 import importlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
-for path in sorted(pathlib.Path(sys.argv[1], "minik8s").glob("*.py")):
-    importlib.import_module("minik8s." + path.stem if path.stem != "__init__" else "minik8s")
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.py")):
+    importlib.import_module(".".join(path.relative_to(sys.argv[1]).with_suffix("").parts).removesuffix(".__init__"))
 """
 
 
 OPEN = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from minik8s.faults import PassFault
-from minik8s.netlink import Netlink
+from minik8s.core.faults import PassFault
+from minik8s.network.netlink import Netlink
 try:
     Netlink("/proc/self/ns/net")
 except PassFault as fault:

@@ -22,16 +22,16 @@ from flask.testing import FlaskClient
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
 from minik8s_modules.api.schema.shapes import Shape, kind_shape
 from minik8s_modules.api.size_limits import MAX_VALUES
-from minik8s_modules.apiserver.app import make_app
-from minik8s_modules.apiserver.authorization import Access
-from minik8s_modules.apiserver.backend import Backend
-from minik8s_modules.apiserver.hub import Hub
-from minik8s_modules.apiserver.identity import MASTERS, User
-from minik8s_modules.apiserver.limits import Admission
-from minik8s_modules.apiserver.policy import Rbac
-from minik8s_modules.apiserver.resources import Services
-from minik8s_modules.apiserver.settings import Limits
-from minik8s_modules.apiserver.startup import Wanted, ensure
+from minik8s_modules.apiserver.authorization.authorization import Access
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
+from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.settings import Limits
+from minik8s_modules.apiserver.intake.limits import Admission
+from minik8s_modules.apiserver.reads.hub import Hub
+from minik8s_modules.apiserver.serving.app import make_app
+from minik8s_modules.apiserver.serving.resources import Services
+from minik8s_modules.apiserver.serving.startup import Wanted, ensure
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cache import WatchCache

@@ -25,7 +25,7 @@ from minik8s_modules.api.merging import fieldsets, managed_fields, patch, server
 from minik8s_modules.api.merging.server_side_apply import Applier
 from minik8s_modules.api.schema import structural
 from minik8s_modules.api.selectors import parse_label_selector
-from minik8s_modules.apiserver import bodies
+from minik8s_modules.apiserver.http import bodies
 from minik8s_modules.apiserver.protobuf import decode as protobuf
 from tests.support.cpu import fast_seconds
 

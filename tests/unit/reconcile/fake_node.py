@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s.digests import section_digest
-from minik8s_modules.module_utils.minik8s.documents import apply_delta
+from minik8s_modules.module_utils.minik8s.core.digests import section_digest
+from minik8s_modules.module_utils.minik8s.core.documents import apply_delta
 
 _ATTEMPTS_KEPT = 2
 

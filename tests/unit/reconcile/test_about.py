@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.kinds import DNS, INGRESS
-from minik8s_modules.reconcile.about import EVERYTHING, Subjects
+from minik8s_modules.reconcile.loop.plan_subjects import EVERYTHING, Subjects
 
 POD = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from minik8s_modules.base.clock import FakeClock, rfc3339
-from minik8s_modules.reconcile.desired import assemble, decide_pod
-from minik8s_modules.reconcile.observed import group, observation
-from minik8s_modules.reconcile.status import Place, pod_status
+from minik8s_modules.reconcile.pods.desired import assemble, decide_pod
+from minik8s_modules.reconcile.pods.observed import group, observation
+from minik8s_modules.reconcile.status.status import Place, pod_status
 from tests.unit.reconcile.fake_node import FakeNode, Killed
 from tests.unit.reconcile.worlds import IMAGE, NODE, PAUSE, SETTINGS, T0, inputs, pod
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.reconcile.desired import decide_pod
-from minik8s_modules.reconcile.values import PodDecision
+from minik8s_modules.reconcile.pods.desired import decide_pod
+from minik8s_modules.reconcile.values.values import PodDecision
 from tests.unit.reconcile.worlds import T0, UID, at, inputs, mismatch, observations, pod
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_pod").glob("*.yml"))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.module_utils.minik8s.dns_entries import check_entry
-from minik8s_modules.reconcile.dns import NameBook, server_entry, service_entry
-from minik8s_modules.reconcile.values import DnsSettings
+from minik8s_modules.module_utils.minik8s.names.dns_entries import check_entry
+from minik8s_modules.reconcile.network.dns import NameBook, server_entry, service_entry
+from minik8s_modules.reconcile.values.values import DnsSettings
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "dns_service_entry").glob("*.yml"))
 SERVER = server_entry(DnsSettings("169.254.20.10"), "cluster.local")

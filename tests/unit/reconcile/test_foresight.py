@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.foresight import Cluster, Foreseen, addresses, foresee, with_services
-from minik8s_modules.reconcile.hypothesis import Hypothesis
+from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
+from minik8s_modules.reconcile.planning.simulation import Hypothesis
 
 PLANE = {"mode": "nftables"}
 OLD = {"protocol": "TCP", "address": "100.0.0.2", "port": 80, "endpoints": [["192.0.2.7", 80]]}

@@ -10,9 +10,9 @@ import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, NODE, POD_ADDRESS, SECRET
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.foretelling import read_foretold
-from minik8s_modules.reconcile.hypothesis import parse_question
-from minik8s_modules.reconcile.plan_lists import Vacancy
+from minik8s_modules.reconcile.planning.plan_lists import Vacancy
+from minik8s_modules.reconcile.planning.simulation import parse_question
+from minik8s_modules.reconcile.planning.standalone_plans import read_foretold
 from tests.unit.reconcile.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.test_plan import ask, pod, service
 from tests.unit.reconcile.test_plan import told as texts

@@ -10,9 +10,9 @@ import yaml
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.reconcile.garbage import ContainerPolicy
-from minik8s_modules.reconcile.image_gc import ImagePolicy
-from minik8s_modules.reconcile.policies import Policies, read_policies
+from minik8s_modules.reconcile.housekeeping.garbage import ContainerPolicy
+from minik8s_modules.reconcile.housekeeping.image_gc import ImagePolicy
+from minik8s_modules.reconcile.housekeeping.policies import Policies, read_policies
 
 ROOT = Path(__file__).resolve().parents[3]
 

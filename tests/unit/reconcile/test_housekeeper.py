@@ -9,14 +9,14 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
-from minik8s_modules.reconcile import pressure
-from minik8s_modules.reconcile.eviction import Eviction
-from minik8s_modules.reconcile.garbage import ContainerPolicy
-from minik8s_modules.reconcile.housekeeping import Housekeeper
-from minik8s_modules.reconcile.image_gc import Image, ImagePolicy
-from minik8s_modules.reconcile.items import Outcome, WorkItem
-from minik8s_modules.reconcile.observed import ObservedContainer, observation
-from minik8s_modules.reconcile.policies import Policies
+from minik8s_modules.reconcile.housekeeping import pressure
+from minik8s_modules.reconcile.housekeeping.eviction import Eviction
+from minik8s_modules.reconcile.housekeeping.garbage import ContainerPolicy
+from minik8s_modules.reconcile.housekeeping.housekeeping import Housekeeper
+from minik8s_modules.reconcile.housekeeping.image_gc import Image, ImagePolicy
+from minik8s_modules.reconcile.housekeeping.policies import Policies
+from minik8s_modules.reconcile.pods.observed import ObservedContainer, observation
+from minik8s_modules.reconcile.values.items import Outcome, WorkItem
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DISK = {"capacity_bytes": 100, "available_bytes": 50, "inodes": 100, "inodes_free": 90}

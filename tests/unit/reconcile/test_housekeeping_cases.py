@@ -11,12 +11,12 @@ import yaml
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.reconcile import eviction, garbage, image_gc, pressure
-from minik8s_modules.reconcile.eviction import Used
-from minik8s_modules.reconcile.garbage import ContainerPolicy
-from minik8s_modules.reconcile.image_gc import Image, ImagePlan, ImagePolicy, Record
-from minik8s_modules.reconcile.observed import ObservedContainer, observation
-from minik8s_modules.reconcile.pressure import Available
+from minik8s_modules.reconcile.housekeeping import eviction, garbage, image_gc, pressure
+from minik8s_modules.reconcile.housekeeping.eviction import Used
+from minik8s_modules.reconcile.housekeeping.garbage import ContainerPolicy
+from minik8s_modules.reconcile.housekeeping.image_gc import Image, ImagePlan, ImagePolicy, Record
+from minik8s_modules.reconcile.housekeeping.pressure import Available
+from minik8s_modules.reconcile.pods.observed import ObservedContainer, observation
 
 CASES = Path(__file__).resolve().parents[2] / "cases"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

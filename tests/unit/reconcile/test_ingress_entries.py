@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from minik8s_modules.api.network.ingress_routes import Route, Routes
-from minik8s_modules.module_utils.minik8s.ingress_entries import check_entry
-from minik8s_modules.reconcile.ingress import Backend, Renderer, backend, ingress_entries, quoted
-from minik8s_modules.reconcile.values import IngressSettings
+from minik8s_modules.module_utils.minik8s.names.ingress_entries import check_entry
+from minik8s_modules.reconcile.network.ingress import Backend, Renderer, backend, ingress_entries, quoted
+from minik8s_modules.reconcile.values.values import IngressSettings
 
 ROOT = Path(__file__).parents[3]
 CASES = sorted((ROOT / "tests" / "cases" / "render_host").glob("*.yml"))

@@ -19,11 +19,11 @@ from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.reconcile import joining
-from minik8s_modules.reconcile.items import Outcome
-from minik8s_modules.reconcile.joining import CLIENT_SIGNER, SERVING_SIGNER, Stopped, make_request
-from minik8s_modules.reconcile.leaving import remaining
-from minik8s_modules.reconcile.solo_files import Home, Identity, client_validity, kubeconfig, validity
+from minik8s_modules.reconcile.standalone import joining
+from minik8s_modules.reconcile.standalone.files import Home, Identity, client_validity, kubeconfig, validity
+from minik8s_modules.reconcile.standalone.joining import CLIENT_SIGNER, SERVING_SIGNER, Stopped, make_request
+from minik8s_modules.reconcile.standalone.leaving import remaining
+from minik8s_modules.reconcile.values.items import Outcome
 from tests.support.pki import Authority
 
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef")

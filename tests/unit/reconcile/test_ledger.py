@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.reconcile.items import Outcome, SectionRequest, WorkItem
-from minik8s_modules.reconcile.ledger import Answer, Ledger
+from minik8s_modules.reconcile.executor.ledger import Answer, Ledger
+from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, WorkItem
 
 OK = Answer("ok", "", ("first",))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from minik8s_modules.reconcile.items import SECTIONS, Outcome
-from minik8s_modules.reconcile.nodestate import FRESH_S, SETTLE_S, NodeState, Sent
-from minik8s_modules.reconcile.observed import ObservedContainer
-from minik8s_modules.reconcile.values import NodeDocument
+from minik8s_modules.reconcile.loop.nodestate import FRESH_S, SETTLE_S, NodeState, Sent
+from minik8s_modules.reconcile.pods.observed import ObservedContainer
+from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.values import NodeDocument
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY: NodeDocument = {section: {} for section in SECTIONS}

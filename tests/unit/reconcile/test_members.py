@@ -12,10 +12,10 @@ from minik8s_modules.api.kinds import NODE, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.reconcile.fake_runner import FakeRunner
-from minik8s_modules.reconcile.items import OnOutcome
+from minik8s_modules.reconcile.executor.fake_runner import FakeRunner
 from minik8s_modules.reconcile.service import Outside, ShardService
-from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.values.items import OnOutcome
+from minik8s_modules.reconcile.values.values import Settings
 from tests.support.waiting import until
 from tests.unit.reconcile.fake_node import FakeNode
 from tests.unit.reconcile.worlds import IMAGE, PAUSE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.objects import Key
-from minik8s_modules.reconcile.ingress_telling import NameTeller
-from minik8s_modules.reconcile.items import Outcome
+from minik8s_modules.reconcile.loop.ingress_events import NameTeller
+from minik8s_modules.reconcile.values.items import Outcome
 
 NODE = {"kind": "Node", "metadata": {"name": "n1"}}
 SERVICE = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}}

@@ -9,11 +9,11 @@ import pytest
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.module_utils.minik8s.network import Network
+from minik8s_modules.module_utils.minik8s.network.network import Network
 from minik8s_modules.reconcile.main import read_options
-from minik8s_modules.reconcile.networks import machines, network_entries
-from minik8s_modules.reconcile.services import dataplane_entry
-from minik8s_modules.reconcile.values import OverlaySettings, PluginSettings, Settings
+from minik8s_modules.reconcile.network.networks import machines, network_entries
+from minik8s_modules.reconcile.network.services import dataplane_entry
+from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings
 
 OVERLAID = Settings(overlay=OverlaySettings("mk8s-vx0"), mtu=1450)
 

@@ -8,11 +8,12 @@ import pytest
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.reconcile import nodes, solo_configs
-from minik8s_modules.reconcile.alone import served_alone
-from minik8s_modules.reconcile.node_file import Declared, declared_of, parse_node_file
-from minik8s_modules.reconcile.shared_settings import shared_of
-from minik8s_modules.reconcile.solo_configs import Machine
+from minik8s_modules.reconcile.nodes import nodes
+from minik8s_modules.reconcile.nodes.standalone_nodes import served_alone
+from minik8s_modules.reconcile.standalone import daemon_configs
+from minik8s_modules.reconcile.standalone.daemon_configs import Machine
+from minik8s_modules.reconcile.standalone.shared_settings import shared_of
+from minik8s_modules.reconcile.values.node_file import Declared, declared_of, parse_node_file
 
 ORIGINAL = """
 apiVersion: v1
@@ -65,7 +66,7 @@ def test_what_is_declared_goes_through_the_reconcilers_file_into_the_node():
     text += "taints: [{key: k, effect: NoSchedule}]}, status: {address: 192.0.2.7}}"
     file = parse_node_file(text, "f")
     declared = file.declared
-    written = solo_configs.reconciler(MACHINE, {"cluster_cidr": "10.1.0.0/16"}, {"bridge": "b"}, file)
+    written = daemon_configs.reconciler(MACHINE, {"cluster_cidr": "10.1.0.0/16"}, {"bridge": "b"}, file)
     assert written["cluster_cidr"] == "10.1.0.0/16"
     assert (written["bridge"], written["shard"]) == ("b", "node.n1")
     assert declared_of(written["nodes"], "f") == {"n1": declared}
@@ -82,13 +83,13 @@ def test_what_is_declared_goes_through_the_reconcilers_file_into_the_node():
 def test_a_folder_of_static_pods_is_looked_at_every_20_seconds_beside_the_clusters_housekeeping():
     file = parse_node_file("{apiVersion: v1, kind: Node, spec: {staticPodPath: /etc/pods}}", "f")
     shared = {"housekeeping": {"image_gc": {"high_percent": 90}}}
-    written = solo_configs.reconciler(MACHINE, shared, {}, file)
+    written = daemon_configs.reconciler(MACHINE, shared, {}, file)
     assert written["housekeeping"] == {
         "image_gc": {"high_percent": 90},
         "manifests": "/etc/pods",
         "manifests_every_s": 20,
     }
-    assert "housekeeping" not in solo_configs.reconciler(MACHINE, {}, {}, file._replace(manifests=""))
+    assert "housekeeping" not in daemon_configs.reconciler(MACHINE, {}, {}, file._replace(manifests=""))
     assert shared == {"housekeeping": {"image_gc": {"high_percent": 90}}}
 
 
@@ -99,10 +100,10 @@ def test_a_folder_of_static_pods_is_an_absolute_path(path: str):
 
 
 def test_plans_are_answered_where_api_servers_reach_the_node():
-    plan = solo_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))["plan"]
+    plan = daemon_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))["plan"]
     assert plan["listen"] == "192.0.2.7:7001"
     assert plan["cert"] == plan["key"] == f"{MACHINE.folder}/serving.pem"
-    assert "plan_port" not in solo_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))
+    assert "plan_port" not in daemon_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))
 
 
 def test_nothing_declared_changes_nothing():
@@ -113,15 +114,15 @@ def test_nothing_declared_changes_nothing():
 
 
 def test_settings_of_this_machine_are_known_ones():
-    solo_configs.check_own({"bridge": "b", "stream_port": 7000}, "own.yml")
+    daemon_configs.check_own({"bridge": "b", "stream_port": 7000}, "own.yml")
     with pytest.raises(ConfigurationError, match=r"own.yml: color would do nothing"):
-        solo_configs.check_own({"color": "red"}, "own.yml")
+        daemon_configs.check_own({"color": "red"}, "own.yml")
     with pytest.raises(ConfigurationError, match="stream_port must be an integer"):
-        solo_configs.check_own({"stream_port": "many"}, "own.yml")
+        daemon_configs.check_own({"stream_port": "many"}, "own.yml")
 
 
 def test_the_gateway_serves_under_the_nodes_own_name():
-    streams = solo_configs.gateway(MACHINE, {"stream_port": 7000})["streams"]
+    streams = daemon_configs.gateway(MACHINE, {"stream_port": 7000})["streams"]
     assert (streams["advertise"], streams["server_name"]) == ("192.0.2.7:7000", "n1.node.minik8s.internal")
 
 

@@ -17,17 +17,17 @@ from minik8s_modules.api.kinds import POD_ADDRESS
 from minik8s_modules.base.clock import FakeClock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.reconcile import changes
-from minik8s_modules.reconcile.addresses import REST_S, AddressBook, AddressesExhausted, usable
-from minik8s_modules.reconcile.changes import Confirmed
-from minik8s_modules.reconcile.containers import backoff_s
-from minik8s_modules.reconcile.environment import SecretValue, expand
-from minik8s_modules.reconcile.gateway_link import GatewayLink
-from minik8s_modules.reconcile.hosts import hosts_of, load_hosts
-from minik8s_modules.reconcile.images import normalized
-from minik8s_modules.reconcile.nodes import conditions, status_from_facts
-from minik8s_modules.reconcile.observed import NodeObservations, observation
-from minik8s_modules.reconcile.values import Sealed
+from minik8s_modules.reconcile.executor.hosts import hosts_of, load_hosts
+from minik8s_modules.reconcile.loop import section_changes as changes
+from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
+from minik8s_modules.reconcile.loop.section_changes import Confirmed
+from minik8s_modules.reconcile.nodes.nodes import conditions, status_from_facts
+from minik8s_modules.reconcile.pods.containers import backoff_s
+from minik8s_modules.reconcile.pods.observed import NodeObservations, observation
+from minik8s_modules.reconcile.values.addresses import REST_S, AddressBook, AddressesExhausted, usable
+from minik8s_modules.reconcile.values.environment import SecretValue, expand
+from minik8s_modules.reconcile.values.images import normalized
+from minik8s_modules.reconcile.values.values import Sealed
 from tests.unit.reconcile.test_loop import until
 from tests.unit.reconcile.worlds import T0, UID, observed_container, pod
 

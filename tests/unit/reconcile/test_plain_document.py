@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import yaml
 
-from minik8s_modules.module_utils.minik8s.documents import save_document
-from minik8s_modules.reconcile.plain import main
+from minik8s_modules.module_utils.minik8s.core.documents import save_document
+from minik8s_modules.reconcile.planning.plain import main
 
 
 class _Loader(yaml.SafeLoader):

@@ -13,10 +13,10 @@ import pytest
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SECRET, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import MIRROR
-from minik8s_modules.controllers.imagined import placeholder_uid
-from minik8s_modules.reconcile.foresight import imagined_slices
-from minik8s_modules.reconcile.hypothesis import Question, parse_question
-from minik8s_modules.reconcile.planserver import CALLER, PlanFiles, PlanServer
+from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
+from minik8s_modules.reconcile.planning.simulated_services import imagined_slices
+from minik8s_modules.reconcile.planning.simulation import Question, parse_question
 from tests.support.pki import Authority
 from tests.unit.reconcile.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.worlds import IMAGE

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.reconcile.desired import decide_pod
-from minik8s_modules.reconcile.status import Place, pod_status
+from minik8s_modules.reconcile.pods.desired import decide_pod
+from minik8s_modules.reconcile.status.status import Place, pod_status
 from tests.unit.reconcile.worlds import at, inputs, mismatch, observations, pod
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "pod_status").glob("*.yml"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.reconcile.environment import environment, service_variables
-from minik8s_modules.reconcile.projections import lines, quoted, token_needs
-from minik8s_modules.reconcile.references import Reference, references
-from minik8s_modules.reconcile.values import TokenNeed
+from minik8s_modules.reconcile.loop.references import Reference, references
+from minik8s_modules.reconcile.storage.projections import lines, quoted, token_needs
+from minik8s_modules.reconcile.values.environment import environment, service_variables
+from minik8s_modules.reconcile.values.values import TokenNeed
 from tests.unit.reconcile.worlds import SETTINGS, inputs, pod
 
 

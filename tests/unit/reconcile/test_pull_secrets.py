@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.reconcile.pull_secrets import credentials, missing_event, pull_key, pulls_of
-from minik8s_modules.reconcile.values import PullState
+from minik8s_modules.reconcile.storage.pull_secrets import credentials, missing_event, pull_key, pulls_of
+from minik8s_modules.reconcile.values.values import PullState
 
 
 def config(**auths: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.reconcile.results import RESULT, BadResult, check_result
+from minik8s_modules.reconcile.executor.results import RESULT, BadResult, check_result
 
 GOOD = {
     "changed": True,

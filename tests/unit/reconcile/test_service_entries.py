@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
-from minik8s_modules.reconcile.values import Settings
+from minik8s_modules.reconcile.network.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
+from minik8s_modules.reconcile.values.values import Settings
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "service_ports").glob("*.yml"))
 PLANE = {"mode": "nftables"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.objects import Key
-from minik8s_modules.reconcile.items import Outcome
-from minik8s_modules.reconcile.services_telling import REASON, ServiceTeller
+from minik8s_modules.reconcile.loop.services_events import REASON, ServiceTeller
+from minik8s_modules.reconcile.values.items import Outcome
 
 SERVICE = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}}
 NODE = {"kind": "Node", "metadata": {"name": "n1"}}

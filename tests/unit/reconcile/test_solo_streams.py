@@ -7,7 +7,7 @@ import os
 import pytest
 
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.reconcile.solo_streams import User, require_readable
+from minik8s_modules.reconcile.standalone.stream_user import User, require_readable
 
 US = User(os.geteuid(), os.getegid())
 

@@ -17,11 +17,11 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
-from minik8s_modules.controllers import signing
-from minik8s_modules.reconcile.node_file import NodeFile, parse_node_file
-from minik8s_modules.reconcile.shared_settings import KEY
-from minik8s_modules.reconcile.solo_agent import Agent, Given
-from minik8s_modules.reconcile.solo_files import Identity, kubeconfig, validity
+from minik8s_modules.controllers.access import signing
+from minik8s_modules.reconcile.standalone.agent import Agent, Given
+from minik8s_modules.reconcile.standalone.files import Identity, kubeconfig, validity
+from minik8s_modules.reconcile.standalone.shared_settings import KEY
+from minik8s_modules.reconcile.values.node_file import NodeFile, parse_node_file
 from tests.support.pki import Authority
 
 SERVER = "https://192.0.2.1:6443"

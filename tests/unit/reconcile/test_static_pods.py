@@ -12,8 +12,8 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, is_mirror, node_uid, static_uid
-from minik8s_modules.reconcile.mirrors import seen_pod, seen_pods
-from minik8s_modules.reconcile.static_pods import StaticPods, as_static, mirror_of, parse_manifests
+from minik8s_modules.reconcile.housekeeping.mirrors import seen_pod, seen_pods
+from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static, mirror_of, parse_manifests
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import SERVICE_ACCOUNT, Kind
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.reconcile.desired import decide_pod
-from minik8s_modules.reconcile.pod_context import CREATING
-from minik8s_modules.reconcile.tokens import TokenBook
-from minik8s_modules.reconcile.values import TokenNeed, Tokens
+from minik8s_modules.reconcile.loop.tokens import TokenBook
+from minik8s_modules.reconcile.pods.desired import decide_pod
+from minik8s_modules.reconcile.pods.pod_context import CREATING
+from minik8s_modules.reconcile.values.values import TokenNeed, Tokens
 from tests.unit.reconcile.worlds import T0, UID, inputs, observations, pod
 
 NEED = TokenNeed("", 1000)

@@ -8,10 +8,10 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, REPLICA_SET, STATEFUL_SET
-from minik8s_modules.controllers.deciders import DECIDERS
-from minik8s_modules.controllers.imagined import World, unroll
-from minik8s_modules.reconcile.hypothesis import Operation, Question, hypothesis
-from minik8s_modules.reconcile.unrolling import Change, Unrolled, unrolled
+from minik8s_modules.controllers.simulation.deciders import DECIDERS
+from minik8s_modules.controllers.simulation.simulated_cluster import World, unroll
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
+from minik8s_modules.reconcile.planning.simulation import Operation, Question, hypothesis
 from tests.support.workloads import NOW, SPACE, workload
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}

@@ -12,8 +12,8 @@ from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.reconcile.observed import ObservedContainer, ObservedPod, group
-from minik8s_modules.reconcile.values import CheckResult, PodInputs, PullState, Settings, TokenNeed, Tokens
+from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod, group
+from minik8s_modules.reconcile.values.values import CheckResult, PodInputs, PullState, Settings, TokenNeed, Tokens
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 UID = "11111111-2222-4333-8444-555555555555"

@@ -11,7 +11,7 @@ from minik8s_modules.api.kinds import CONFIG_MAP, POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.owning import selector_of
+from minik8s_modules.controllers.core.owning import selector_of
 from minik8s_modules.runtime.controller import Context, Loop
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

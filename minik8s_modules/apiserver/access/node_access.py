@@ -1,0 +1,256 @@
+"""What a node may do: ``system:node:NAME`` in the group ``system:nodes`` reads what its pods need, and nothing else.
+
+Two halves, as in Kubernetes. The authorizer (``NodeAuthorizer``) lets a node read its own Node and pods, the objects
+those pods name, services and endpoints; lists and watches of nodes and pods must select its own. Where a request's
+name does not tell (creates) or the object's content decides, admission (``restrict``) looks at it. Differences to
+Kubernetes: a node may run a reconciler of its own (reconcile/standalone/startup.py), so it reads namespaces, the other
+Nodes (its overlay leads to them), names and paths with the certificates of Ingresses, holds its own shard's Lease,
+claims PodAddresses, sets its own taints of pressure, and takes its Node away when it leaves. Of pods it makes mirrors
+of its static ones only, and no mirror opens it anything: what it names counts for nothing (node_index.py). Source:
+kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from minik8s_modules.api.access.rbac import Rule, compiled
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT
+from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
+from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
+from minik8s_modules.api.pods.pod_references import Reference, references
+from minik8s_modules.apiserver.access.node_index import NodeIndex
+from minik8s_modules.apiserver.authorization.attributes import Attributes
+from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store.cache import WatchCache
+
+NODES = "system:nodes"
+PREFIX = "system:node:"
+LEASES = "kube-node-lease"
+# namespace, and name of the Lease of a node's own reconciler (runtime/shards.py)
+SHARDS = ("kube-system", "minik8s-reconciler-node.")
+# the cluster's epoch, and what its reconcilers have in common
+_SHARED = frozenset({("kube-system", "minik8s-cluster"), ("kube-system", "minik8s-nodes")})
+_READ, _ONE = ["get", "list", "watch"], frozenset({"get"})
+_MANY = frozenset({"list", "watch"})
+_WHY = "node {0}: a node may do this"
+
+
+def _static() -> tuple[Rule, ...]:
+    def rule(verbs: str, group: str, resources: str) -> Mapping[str, list[str]]:
+        return {"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split()}
+
+    read = " ".join(_READ)
+    return compiled(
+        [
+            rule(read, "", "services endpoints namespaces"),
+            rule(read, "discovery.k8s.io", "endpointslices"),
+            rule("create update patch", "", "events"),
+            rule("create update patch", "events.k8s.io", "events"),
+            rule(f"{read} create", "", "nodes"),
+            rule("create", "", "pods"),  # mirrors, see _pod_written
+            rule(read, "", "dns"),
+            rule(read, "networking.k8s.io", "ingresses ingressclasses"),
+            rule(read, "minik8s.io", "hostgrants"),
+            rule("get list create", "minik8s.io", "podcidrs"),
+            rule("create", "authentication.k8s.io", "tokenreviews"),
+            rule("create", "authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews"),
+            rule(f"{read} create", "certificates.k8s.io", "certificatesigningrequests"),
+            rule(f"{read} create update patch delete", "minik8s.io", "podaddresses"),
+        ]
+    )
+
+
+_STATIC = _static()
+# resource: verbs that are allowed on what is the node's own, and the field that selects it in lists
+_OWN: Mapping[tuple[str, str], tuple[frozenset[str], str]] = {
+    ("", "nodes"): (frozenset({"update", "patch", "delete"}), ""),
+    ("", "nodes/status"): (frozenset({"get", "update", "patch"}), ""),
+    ("", "pods"): (frozenset({"get", "delete"}), "spec.nodeName"),
+    ("", "pods/status"): (frozenset({"get", "update", "patch"}), ""),
+}
+_NAMED = frozenset({"configmaps", "secrets", "serviceaccounts", "persistentvolumeclaims"})
+
+
+def node_of(user: User) -> str:
+    """Return the node that ``user`` is, "" when it is none."""
+    return user.name.removeprefix(PREFIX) if user.name.startswith(PREFIX) and NODES in user.groups else ""
+
+
+class NodeAuthorizer:
+    """See the top of this file."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._cache = cache
+        self._index = NodeIndex(cache)
+
+    def why(self, user: User, asked: Attributes) -> str:
+        """Return why the node may do it; "" when it may not, or the user is no node."""
+        node = node_of(user)
+        if not node or asked.path:
+            return ""
+        told = _WHY.format(node)
+        if any(rule.allows(asked.verb, asked.group, asked.resource, asked.name) for rule in _STATIC):
+            return told
+        allowed = self._lease(node, asked) or self._own(node, asked) or self._named(node, asked)
+        allowed = allowed or self._range(node, asked)
+        return told if allowed else ""
+
+    @staticmethod
+    def _lease(node: str, asked: Attributes) -> bool:
+        if (asked.group, asked.resource) != (LEASE.group, LEASE.plural):
+            return False
+        own = {LEASES: node, SHARDS[0]: f"{SHARDS[1]}{node}"}.get(asked.namespace)
+        if own is None:
+            return False
+        return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == own)
+
+    def _range(self, node: str, asked: Attributes) -> bool:
+        """Return whether the node gives its range of addresses back, as it does when it leaves."""
+        if (asked.group, asked.resource, asked.verb) != (POD_CIDR.group, POD_CIDR.plural, "delete"):
+            return False
+        found = self._cache.get(POD_CIDR.key("", asked.name))
+        return found is not None and spec(found.object).get("nodeName") == node
+
+    def _own(self, node: str, asked: Attributes) -> bool:
+        verbs, selector = _OWN.get((asked.group, asked.resource), (frozenset(), ""))
+        if asked.verb in _MANY:
+            return bool(selector) and asked.fields.requires(selector, node)
+        if asked.verb not in verbs:
+            return False
+        if asked.resource.startswith(NODE.plural):
+            return asked.name == node
+        found = self._cache.get(POD.key(asked.namespace, asked.name))
+        return found is not None and spec(found.object).get("nodeName") == node
+
+    def _named(self, node: str, asked: Attributes) -> bool:
+        plural, _, subresource = asked.resource.partition("/")
+        if asked.group or plural not in _NAMED:
+            return False
+        if subresource:
+            fits = (plural, subresource, asked.verb) == ("serviceaccounts", "token", "create")
+        else:
+            fits = asked.verb in _ONE or (asked.verb in _MANY and plural != "serviceaccounts")
+        wanted = asked.name
+        if not fits or not wanted:
+            return False
+        if plural == CONFIG_MAP.plural and (asked.namespace, wanted) in _SHARED:
+            return True
+        if self._index.names(node, asked.namespace, Reference(plural, wanted)):
+            return True
+        return plural == "secrets" and self._is_for_hosts(asked.namespace, wanted)
+
+    def _is_for_hosts(self, namespace: str, secret: str) -> bool:
+        """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""
+        ingresses = (item.object for item in self._cache.list(f"{INGRESS.prefix}{namespace}/").items)
+        return any(tls.get("secretName") == secret for one in ingresses for tls in spec(one).get("tls") or [])
+
+
+# --- admission ------------------------------------------------------------------------------------
+
+_OWN_LABELS = "node-restriction.kubernetes.io"
+# labels of kubernetes.io and k8s.io that a node may set on itself (kubelet/pkg/apis/well_known_labels.go)
+_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+    }
+)  # fmt: skip
+_PRESSURE = frozenset(f"node.kubernetes.io/{what}-pressure" for what in ("memory", "disk", "pid"))
+# what defaulting writes into every pod
+_HARMLESS = frozenset({Reference("serviceaccounts", "default")})
+_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+
+
+def restrict(write: Write) -> None:
+    """Raise Forbidden when a node writes what is not its own."""
+    node = node_of(write.asker.user)
+    if node:
+        for why in _CHECKS[write.target.kind.id](write, node):
+            raise Forbidden(write.target.kind, write.target.name or name(write.obj or {}), why)
+
+
+def _node_written(write: Write, node: str) -> Iterator[str]:
+    called = write.target.name or name(write.obj or {})
+    if called != node:
+        yield f'node "{node}" is not allowed to modify node "{called}"'
+    if write.operation == "delete" or write.target.subresource:
+        return
+    before, after = labels(write.old or {}), labels(write.new)
+    changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key) and _is_guarded(key))
+    if changed:
+        yield f'node "{node}" is not allowed to set the labels: {", ".join(changed)}'
+    if write.operation == "update" and _others_taints(write.old or {}) != _others_taints(write.new):
+        yield f'node "{node}" is not allowed to modify taints'
+
+
+def _others_taints(node: Mapping[str, object]) -> list[object]:
+    """Return the taints that are not the node's own to set; those of pressure are."""
+    return [one for one in dig(node, "spec", "taints") or [] if one.get("key") not in _PRESSURE]
+
+
+def _is_guarded(key: str) -> bool:
+    domain = key.partition("/")[0] if "/" in key else ""
+    if domain == _OWN_LABELS or domain.endswith(f".{_OWN_LABELS}"):
+        return True
+    if not any(domain == each or domain.endswith(f".{each}") for each in ("kubernetes.io", "k8s.io")):
+        return False
+    return key not in _LABELS and not any(domain == each or domain.endswith(f".{each}") for each in _LABEL_DOMAINS)
+
+
+def _pod_written(write: Write, node: str) -> Iterator[str]:
+    if write.operation == "create":
+        yield from _mirror_made(write.new, node)
+    elif spec(write.old or {}).get("nodeName") != node:
+        yield f'node "{node}" can only change pods with spec.nodeName set to itself'
+
+
+def _mirror_made(pod: JsonObject, node: str) -> Iterator[str]:
+    """Tell what forbids a pod that a node makes: it mirrors what runs there already, and is nobody else's."""
+    if not is_mirror(pod):
+        yield f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
+    if spec(pod).get("nodeName") != node:
+        yield f'node "{node}" can only create pods with spec.nodeName set to itself'
+    if metadata(pod).get("ownerReferences"):
+        yield f'node "{node}" can not create pods with an owner'
+    named = sorted(f"{one.plural}/{one.name}" for one in references(pod) if one not in _HARMLESS)
+    if named:
+        yield f'node "{node}" can not create pods that reference {", ".join(named)}'
+
+
+def _lease_written(write: Write, node: str) -> Iterator[str]:
+    called = write.target.name or name(write.obj or {})
+    if (write.target.namespace, called) not in {(LEASES, node), (SHARDS[0], f"{SHARDS[1]}{node}")}:
+        yield f'node "{node}" can only access the lease "{node}" in the namespace "{LEASES}"'
+
+
+def _address_written(write: Write, node: str) -> Iterator[str]:
+    if any(spec(each).get("nodeName") != node for each in (write.obj, write.old) if each is not None):
+        yield f'node "{node}" can only claim addresses for itself and its own pods'
+
+
+def _token_asked(write: Write, node: str) -> Iterator[str]:
+    if write.target.subresource != "token":
+        return
+    ref = spec(write.new).get("boundObjectRef") or {}
+    if (ref.get("kind"), bool(ref.get("name")), bool(ref.get("uid"))) != (POD.kind, True, True):
+        yield "node requested token not bound to a pod, by name and uid"
+        return
+    found = write.backend.cache.get(POD.key(write.target.namespace, ref["name"]))
+    if found is None or spec(found.object).get("nodeName") != node:
+        yield "node requested token bound to a pod scheduled on a different node"
+    elif is_mirror(found.object):
+        yield "node requested token bound to a mirror pod"
+
+
+_CHECKS = {
+    NODE.id: _node_written,
+    POD.id: _pod_written,
+    LEASE.id: _lease_written,
+    POD_ADDRESS.id: _address_written,
+    POD_CIDR.id: _address_written,
+    SERVICE_ACCOUNT.id: _token_asked,
+}
+KINDS = (NODE, POD, LEASE, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)

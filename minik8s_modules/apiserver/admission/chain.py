@@ -1,0 +1,138 @@
+"""Admission: what is done to a write, and asked of it, besides its own kind's rules. ``PLUGINS`` is the order.
+
+A plugin changes the new object (``mutate``, before validation) or refuses it (``validate``, after). Writes the server
+makes for itself carry no asker and pass no plugin. What comes before all of them is NamespaceLifecycle (admission.py),
+which holds for the server's own writes, too. Order and meaning follow kube-apiserver's
+``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugins.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from minik8s_modules.api.defaulting.conversion import stored_kind
+from minik8s_modules.api.kinds import (
+    CERTIFICATE_SIGNING_REQUEST,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DNS,
+    INGRESS,
+    NAMESPACE,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    ROLLING_UPDATE,
+)
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.access import escalation, node_access
+from minik8s_modules.apiserver.admission import (
+    certificate_admission,
+    pod_admission,
+    route_admission,
+    runtime_classes,
+    steering_admission,
+)
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.http.write import Operation, Write
+
+
+class Plugin(NamedTuple):
+    """One member of the chain.
+
+    Attributes:
+        name: as kube-apiserver has it.
+        phase: whether it changes the object, or refuses it.
+        operations: which writes it sees.
+        kinds: (group, kind) of the objects it sees, as they are stored; None for all.
+        subresources: through which of the object's subresources it sees writes; "" is the object itself, None means
+            all. It has no default: what is left out is left out on purpose (tests/unit/apiserver/test_chain.py).
+        act: what it does.
+    """
+
+    name: str
+    phase: Literal["mutate", "validate"]
+    operations: tuple[Operation, ...]
+    kinds: tuple[tuple[str, str], ...] | None
+    subresources: tuple[str, ...] | None
+    act: Callable[[Write], None]
+
+    def sees(self, phase: str, operation: Operation, target: Target) -> bool:
+        """Return whether a write is the plugin's business."""
+        if phase != self.phase or operation not in self.operations:
+            return False
+        kinds, subresources = self.kinds, self.subresources
+        return (kinds is None or stored_kind(target.kind).id in kinds) and (
+            subresources is None or target.subresource in subresources
+        )
+
+
+_ALL: tuple[Operation, ...] = ("create", "update", "delete")
+_CREATE: tuple[Operation, ...] = ("create",)
+_UPDATE: tuple[Operation, ...] = ("update",)
+_CREATE_UPDATE: tuple[Operation, ...] = ("create", "update")
+_PODS, _WORKLOADS = (
+    (POD.id,),
+    (
+        *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")),
+        ("batch", "Job"),
+        ("batch", "CronJob"),
+        ROLLING_UPDATE.id,
+    ),
+)
+_CLAIMS = (("", "PersistentVolumeClaim"),)
+_SIGNING = (CERTIFICATE_SIGNING_REQUEST.id,)
+_NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
+_ROLES, _BINDINGS = (ROLE.id, CLUSTER_ROLE.id), (ROLE_BINDING.id, CLUSTER_ROLE_BINDING.id)
+_HOSTS = (DNS.id, INGRESS.id)
+_ITSELF, _DECISIONS = ("",), ("approval", "status")
+_CONTAINERS = ("", "ephemeralcontainers")
+"""Through which a pod comes to its containers; ``resize`` belongs here when it is served."""
+
+PLUGINS: tuple[Plugin, ...] = (
+    Plugin("LimitRanger", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.fill_limits),
+    Plugin("ServiceAccount", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.account),
+    Plugin("DefaultTolerationSeconds", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.tolerate_for_a_while),
+    Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.priority),
+    Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, ("", "binding"), runtime_classes.runtime_class),
+    Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
+    Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
+    Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),
+    Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),
+    Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, None, node_access.restrict),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, _CONTAINERS, pod_admission.pod_security),
+    Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, _ITSELF, pod_admission.template_security),
+    Plugin(
+        "PodSecurity",
+        "validate",
+        _CREATE_UPDATE,
+        (NAMESPACE.id,),
+        ("", "finalize"),
+        pod_admission.namespace_security,
+    ),
+    Plugin("CertificateSubjectRestriction", "validate", _CREATE, _SIGNING, _ITSELF, certificate_admission.subject),
+    Plugin("CertificateApproval", "validate", _UPDATE, _SIGNING, _DECISIONS, certificate_admission.approval),
+    Plugin("RoleEscalation", "validate", _CREATE_UPDATE, _ROLES, _ITSELF, escalation.check_role),
+    Plugin("BindEscalation", "validate", _CREATE_UPDATE, _BINDINGS, _ITSELF, escalation.check_binding),
+    Plugin("HostConflict", "validate", _CREATE_UPDATE, _HOSTS, _ITSELF, route_admission.refuse_taken_places),
+)
+
+
+def run(
+    phase: Literal["mutate", "validate"],
+    backend: Backend,
+    operation: Operation,
+    target: Target,
+    obj: JsonObject | None,
+    old: JsonObject | None,
+    options: Options,
+) -> None:
+    """Let the plugins of ``phase`` see a write; whatever they raise is the client's answer."""
+    if options.asker is None:
+        return
+    write = Write(backend, operation, target, obj, old, options, options.asker)
+    for plugin in PLUGINS:
+        if plugin.sees(phase, operation, target):
+            plugin.act(write)

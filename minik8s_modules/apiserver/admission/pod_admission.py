@@ -1,0 +1,190 @@
+"""Admission of pods, and of what makes pods: accounts, limits, priority, Pod Security. Decisions are pure, in api/."""
+
+from __future__ import annotations
+
+from minik8s_modules.api.defaulting.conversion import stored_kind
+from minik8s_modules.api.errors import Forbidden, Invalid
+from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
+from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
+from minik8s_modules.api.pods import account_volumes, limits, security_standards
+from minik8s_modules.api.pods.mirror_pods import is_mirror
+from minik8s_modules.api.pods.pod_templates import template_of
+from minik8s_modules.apiserver.http.write import Write
+
+# kinds of other rooms' making, looked at where they exist
+_LIMIT_RANGES = "/registry/core/limitranges/"
+_PRIORITY_CLASSES = "/registry/scheduling.k8s.io/priorityclasses/"
+# the two classes every cluster has (kubernetes pkg/apis/scheduling/types.go)
+_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+# of a namespace whose level rises, so many pods are named in warnings
+_NAMED_PODS = 10
+_TOLERATION_S = 300  # --default-not-ready-toleration-seconds
+
+
+def _forbid(write: Write, why: str) -> Forbidden:
+    return Forbidden(write.target.kind, write.target.name or name(write.new), why)
+
+
+# --- ServiceAccount -------------------------------------------------------------------------------
+
+
+def account(write: Write) -> None:
+    """Refuse a pod of an account that does not exist; give it the account's token and imagePullSecrets.
+
+    The account ``default`` may be missing: a controller makes it, some time after the namespace. A mirror pod speaks of
+    what its node runs already, and gets nothing.
+    """
+    pod, space = write.new, write.target.namespace
+    if is_mirror(pod):
+        return
+    called = spec(pod).get("serviceAccountName") or "default"
+    found = write.backend.cache.get(SERVICE_ACCOUNT.key(space, called))
+    if found is None:
+        if called != "default":
+            why = f'error looking up service account {space}/{called}: serviceaccount "{called}" not found'
+            raise _forbid(write, why)
+        if account_volumes.wants_token(pod, {}):
+            account_volumes.add(pod, write.backend.new_suffix())
+        return
+    if account_volumes.wants_token(pod, found.object):
+        account_volumes.add(pod, write.backend.new_suffix())
+    secrets = found.object.get("imagePullSecrets") or []
+    if secrets and not spec(pod).get("imagePullSecrets"):
+        pod["spec"]["imagePullSecrets"] = [dict(each) for each in secrets]
+
+
+# --- LimitRanger ----------------------------------------------------------------------------------
+
+
+def _limit_ranges(write: Write) -> list[JsonObject]:
+    return [item.object for item in write.backend.cache.list(f"{_LIMIT_RANGES}{write.target.namespace}/").items]
+
+
+def fill_limits(write: Write) -> None:
+    """Give a new pod's containers the defaults of the namespace's LimitRanges."""
+    ranges = _limit_ranges(write)
+    if ranges:
+        limits.fill(write.new, ranges)
+
+
+def check_limits(write: Write) -> None:
+    """Refuse a new pod or claim that the namespace's LimitRanges do not allow."""
+    ranges = _limit_ranges(write)
+    if not ranges:
+        return
+    check = limits.pod_violations if write.target.kind is POD else limits.claim_violations
+    found = check(write.new, ranges)
+    if found:
+        raise _forbid(write, found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+
+
+# --- DefaultTolerationSeconds ---------------------------------------------------------------------
+
+
+def tolerate_for_a_while(write: Write) -> None:
+    """Let a pod that says nothing of it stay for five minutes on a node that is not ready, or unreachable.
+
+    On an update, too: a replacement from a manifest lacks what was added when the pod was made.
+    """
+    tolerations = spec(write.new).setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        said = [each for each in tolerations if each.get("effect") in {None, "", "NoExecute"}]
+        if not any(each.get("key") in {None, "", key} for each in said):
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_S}
+            tolerations.append(added)
+
+
+# --- Priority -------------------------------------------------------------------------------------
+
+
+def priority(write: Write) -> None:
+    """Compute a new pod's priority from its class; an update keeps it."""
+    asked = spec(write.new)
+    if write.old is not None:
+        for field in ("priority", "preemptionPolicy"):
+            if field in spec(write.old):
+                asked.setdefault(field, spec(write.old)[field])
+        return
+    chosen = _class_of(write, asked.get("priorityClassName") or "")
+    value = int(chosen.get("value") or 0)
+    if asked.get("priority") not in {None, value}:
+        raise _forbid(
+            write,
+            f"the integer value of priority ({asked['priority']}) must not be provided in pod spec; priority admission "
+            f"controller computed {value} from the given PriorityClass name",
+        )
+    if chosen:
+        asked["priorityClassName"], asked["priority"] = name(chosen), value
+        if chosen.get("preemptionPolicy"):
+            asked.setdefault("preemptionPolicy", chosen["preemptionPolicy"])
+
+
+def _class_of(write: Write, called: str) -> JsonObject:
+    """Return the PriorityClass of that name; without a name the default one, {} when there is none."""
+    if called:
+        found = write.backend.cache.get(f"{_PRIORITY_CLASSES}{called}")
+        if found is not None:
+            return found.object
+        if called in _SYSTEM_CLASSES:
+            return {"metadata": {"name": called}, "value": _SYSTEM_CLASSES[called]}
+        raise _forbid(write, f"no PriorityClass with name {called} was found")
+    defaults = [each.object for each in write.backend.cache.list(_PRIORITY_CLASSES).items]
+    chosen = [each for each in defaults if each.get("globalDefault")]
+    return min(chosen, key=lambda each: int(each.get("value") or 0), default={})
+
+
+# --- PodSecurity ----------------------------------------------------------------------------------
+
+
+def pod_security(write: Write) -> None:
+    """Hold a pod to its namespace's level: refuse it (enforce), tell the client (warn), tell the audit log (audit)."""
+    if write.old is not None and spec(write.old) == spec(write.new):
+        return
+    asked = _namespace_labels(write)
+    enforced = security_standards.policy_of(asked, "enforce")
+    found = security_standards.violations(enforced, write.new)
+    if found:
+        raise _forbid(write, f'violates PodSecurity "{enforced}": {", ".join(found)}')
+    _tell(write, asked, write.new)
+
+
+def template_security(write: Write) -> None:
+    """Tell about a template whose pods the namespace's level would not let in; it is kept all the same."""
+    template = template_of(stored_kind(write.target.kind).id, write.new)
+    if template:
+        _tell(write, _namespace_labels(write), template)
+
+
+def _namespace_labels(write: Write) -> dict[str, str]:
+    found = write.backend.cache.get(NAMESPACE.key("", write.target.namespace))
+    return labels(found.object) if found else {}
+
+
+def _tell(write: Write, asked: dict[str, str], pod: JsonObject) -> None:
+    for mode in ("warn", "audit"):
+        policy = security_standards.policy_of(asked, mode)
+        found = security_standards.violations(policy, pod)
+        if not found:
+            continue
+        told = f'would violate PodSecurity "{policy}": {", ".join(found)}'
+        if mode == "warn":
+            write.options.warn(told)
+        else:
+            write.asker.notes[f"{security_standards.PREFIX}audit-violations"] = told
+
+
+def namespace_security(write: Write) -> None:
+    """Refuse a namespace whose Pod Security labels cannot be read; warn of pods below a level it rises to."""
+    causes = security_standards.label_causes(labels(write.new))
+    if causes:
+        raise Invalid(NAMESPACE, name(write.new), causes)
+    policy = security_standards.policy_of(labels(write.new), "enforce")
+    if write.old is None or policy == security_standards.policy_of(labels(write.old), "enforce"):
+        return
+    space = name(write.new)
+    pods = [item.object for item in write.backend.cache.list(f"{POD.prefix}{space}/").items]
+    bad = {metadata(pod)["name"]: found for pod in pods if (found := security_standards.violations(policy, pod))}
+    if bad:
+        write.options.warn(f'existing pods in namespace "{space}" violate the new PodSecurity enforce level "{policy}"')
+    for called, found in list(bad.items())[:_NAMED_PODS]:
+        write.options.warn(f"{called}: {', '.join(each.partition(' (')[0] for each in found)}")

@@ -1,0 +1,137 @@
+"""ResourceQuota admission: an object and what it uses of its namespace's quotas are one write of the store.
+
+The quotas' ``status.used`` is raised in the transaction that stores the object, each compared with the revision that
+was looked at. So no number of clients and servers gets past a quota, nothing is given back after a failure, and the
+controller that counts anew (controllers/policy/quotas.py) is never wrong about objects on their way. Deletions are its
+to see. Words are those of kubernetes ``apiserver/pkg/admission/plugin/resourcequota``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import orjson
+
+from minik8s_modules.api import quantities
+from minik8s_modules.api.errors import Conflict, Forbidden
+from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA, Kind
+from minik8s_modules.api.objects import JsonObject, name, namespace, status
+from minik8s_modules.api.pods import quotas
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.encoding import with_revision, without_revision
+from minik8s_modules.store.errors import KeyMissing, StaleWrite
+from minik8s_modules.store.interface import Put
+
+_ATTEMPTS = 20
+
+
+def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObject | None = None) -> int:
+    """Store ``new`` as ``put`` says, and charge the quotas of its namespace; return the revision.
+
+    Raises:
+        Forbidden: it would exceed a quota, or a quota cannot tell yet.
+        Conflict: the quotas change too fast.
+        StoreError: as ``Store.write`` has it, about the object's own key.
+    """
+    if not _concerned(backend, kind, new, old):
+        return _plainly(backend, put)
+    with backend.quotas.held(namespace(new)):
+        fresh: list[CachedObject] | None = None
+        for _ in range(_ATTEMPTS):
+            looked = fresh if fresh is not None else [backend.quotas.newer(item) for item in _quotas(backend, new)]
+            charged = _charged(backend, kind, looked, new, old)
+            puts = [Put(item.key, without_revision(obj), item.revision) for item, obj in charged]
+            try:
+                revision = backend.store.write([put, *puts])
+            except (StaleWrite, KeyMissing):
+                fresh = _latest(backend, looked)
+                if [each.revision for each in fresh] == [each.revision for each in looked]:
+                    raise  # it is the object itself that has changed
+                continue
+            for item, obj in charged:
+                backend.quotas.wrote(_cached(item.key, without_revision(obj), revision))
+            return revision
+    raise Conflict(kind, name(new), "the quotas of its namespace are changed all the time; try again")
+
+
+def _plainly(backend: Backend, put: Put) -> int:
+    if put.expected:
+        return backend.store.update(put.key, put.value, put.expected)
+    return backend.store.create(put.key, put.value)
+
+
+def check(backend: Backend, kind: Kind, new: JsonObject, old: JsonObject | None = None) -> None:
+    """Raise Forbidden where ``stored`` would; nothing is written (dry run)."""
+    if _concerned(backend, kind, new, old):
+        _charged(backend, kind, _quotas(backend, new), new, old)
+
+
+def _concerned(backend: Backend, kind: Kind, new: JsonObject, old: JsonObject | None) -> bool:
+    if not kind.namespaced or kind.kind == "Event" or (old is not None and kind.id not in quotas.CHANGING):
+        return False
+    return bool(_quotas(backend, new))
+
+
+def _quotas(backend: Backend, obj: JsonObject) -> list[CachedObject]:
+    return backend.cache.list(RESOURCE_QUOTA.key(namespace(obj), "")).items
+
+
+def _latest(backend: Backend, looked: list[CachedObject]) -> list[CachedObject]:
+    found = [backend.store.get(item.key) for item in looked]
+    return [_cached(entry.key, entry.value, entry.revision) for entry in found if entry is not None]
+
+
+def _cached(key: str, value: bytes, revision: int) -> CachedObject:
+    data, parsed = with_revision(value, revision)
+    return CachedObject(key, data, revision, parsed["metadata"].get("labels") or {})
+
+
+def _charged(
+    backend: Backend, kind: Kind, looked: list[CachedObject], new: JsonObject, old: JsonObject | None
+) -> list[tuple[CachedObject, JsonObject]]:
+    """Return the quotas that ``new`` counts for, as they are with it. Raises Forbidden."""
+    now = backend.clock.now()
+    asked = quotas.usage(kind, new, now)
+    before = quotas.usage(kind, old, now) if old is not None else {}
+    changed = []
+    for item in looked:
+        if not quotas.counts(item.object, kind, new):
+            continue
+        # what the controller has not counted yet limits nobody, as in Kubernetes
+        hard = status(item.object).get("hard") or {}
+        _refuse_unsaid(item.object, kind, new)
+        more = {resource: asked[resource] - before.get(resource, Decimal(0)) for resource in asked if resource in hard}
+        more = {resource: amount for resource, amount in more.items() if amount}
+        if more:
+            changed.append((item, _with(orjson.loads(item.data), kind, new, more)))
+    return changed
+
+
+def _refuse_unsaid(quota: JsonObject, kind: Kind, new: JsonObject) -> None:
+    unsaid = quotas.unsaid(status(quota).get("hard") or {}, new) if kind == POD else ""
+    if unsaid:
+        raise Forbidden(kind, name(new), f"failed quota: {name(quota)}: must specify {unsaid}")
+
+
+def _with(quota: JsonObject, kind: Kind, new: JsonObject, more: Mapping[str, Decimal]) -> JsonObject:
+    """Return the quota, charged with ``more``. Raises Forbidden when it is exceeded, or nothing is known of it."""
+    counted = status(quota)
+    hard, used = counted.get("hard") or {}, counted.get("used") or {}
+    unknown = sorted(resource for resource in more if resource not in used)
+    if unknown:
+        told = f"status unknown for quota: {name(quota)}, resources: {','.join(unknown)}"
+        raise Forbidden(kind, name(new), told)
+    sums = {resource: quantities.parse(used[resource]) + amount for resource, amount in more.items()}
+    over = sorted(r for r, amount in sums.items() if more[r] > 0 and amount > quantities.parse(hard[r]))
+    if over:
+        parts = (
+            ",".join(f"{r}={quotas.text(r, more[r])}" for r in over),
+            ",".join(f"{r}={used[r]}" for r in over),
+            ",".join(f"{r}={hard[r]}" for r in over),
+        )
+        told = "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(name(quota), *parts)
+        raise Forbidden(kind, name(new), told)
+    after = {**used, **{resource: quotas.text(resource, amount) for resource, amount in sums.items()}}
+    return {**quota, "status": {**counted, "used": after}}

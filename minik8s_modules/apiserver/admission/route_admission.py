@@ -1,0 +1,60 @@
+"""Two objects that claim one host and path: whoever would not get it is refused, with the other's name.
+
+The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
+youngest: the first has a place, unless whoever comes has a HostGrant for the host and the first has none. An update is
+refused only for places it did not ask for before. Two servers that admit claims at the same moment both see none; then
+the younger object keeps its condition and Event (``controllers/network/ingresses.py``), and has no effect. Sources: the
+original's ``host H conflicts with existing host`` (400) and ingress-nginx' webhook (400, too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, Kind
+from minik8s_modules.api.network.ingress_routes import (
+    CONFLICT,
+    INVALID_HOST,
+    NOT_GRANTED,
+    Cluster,
+    decide_routes,
+    owner_of,
+)
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http.write import Write
+
+_REFUSED = frozenset({CONFLICT, NOT_GRANTED, INVALID_HOST})
+
+
+def refuse_taken_places(write: Write) -> None:
+    """Refuse a DNS object or Ingress that claims what is another's.
+
+    Raises:
+        BadRequest: a host, or a path of it, has an owner already, whom the message names, or is the cluster's own.
+    """
+    if objects.is_deleting(write.new):
+        return
+    known = set(_conflicts(write, write.old)) if write.old is not None else set[str]()
+    taken = [why for why in _conflicts(write, write.new) if why not in known]
+    if taken:
+        raise BadRequest("; ".join(taken))
+
+
+def _conflicts(write: Write, obj: JsonObject) -> Iterable[str]:
+    """Return why ``obj`` would not get its places if it came now."""
+    kind = write.target.kind
+    newest = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "~"}, "status": {}}
+    mine = objects.key(obj)
+    every = {each: [*_others(write, each, mine if each == kind else None)] for each in (DNS, INGRESS)}
+    every[kind].append(newest)
+    classes, grants = _others(write, INGRESS_CLASS, None), _others(write, HOST_GRANT, None)
+    routes = decide_routes(Cluster(every[DNS], every[INGRESS], classes, {}, grants))
+    refusals = routes.refused.get(owner_of(kind.kind, obj), ())
+    return [one.message for one in refusals if one.reason in _REFUSED]
+
+
+def _others(write: Write, kind: Kind, but: objects.Key | None) -> Iterable[JsonObject]:
+    found = (item.object for item in write.backend.cache.list(kind.prefix)[0])
+    return [each for each in found if objects.key(each) != but]

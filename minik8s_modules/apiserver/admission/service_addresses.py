@@ -1,0 +1,214 @@
+"""Cluster IPs and node ports of Services: who has which, decided by etcd.
+
+What is in use is claimed by a key below ``ADDRESSES`` or ``PORTS`` that is made before the Service is written and
+removed after it has gone, or has let go of it. Creating a key fails where it exists, so two servers cannot give one
+address to two Services. A crash in between leaves a claim without a Service, which ``repair`` removes when it is older
+than ``ORPHAN_S``, or a Service without its claim, which ``repair`` makes. ``.1`` is default/kubernetes' and is given to
+nobody else; ``.0`` is given last, ``.255`` never. Ports that nobody asked for come from the upper part of the range
+first, so that the lower one stays for people (KEP-3668).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from minik8s_modules.api.errors import Cause, InternalError, Invalid
+from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite
+
+log = logging.getLogger(__name__)
+
+ADDRESSES = "/minik8s/service-addresses/"
+PORTS = "/minik8s/service-node-ports/"
+NODE_PORTS = range(30000, 32768)
+# the lower part is given last (KEP-3668: min(max(16, size / 32), 128))
+_FOR_PEOPLE = 86
+ORPHAN_S = 60
+HEADLESS = "None"
+
+
+def needs_address(service: JsonObject) -> bool:
+    """Return whether a Service of this type has a cluster IP."""
+    return spec(service).get("type") != "ExternalName" and spec(service).get("clusterIP") != HEADLESS
+
+
+def needs_node_ports(service: JsonObject) -> bool:
+    """Return whether each port of the Service also has a port on every node."""
+    return spec(service).get("type") == "NodePort"
+
+
+def held(service: JsonObject | None) -> set[str]:
+    """Return the keys that the Service as it stands has to have claimed."""
+    if service is None:
+        return set()
+    keys = set()
+    if needs_address(service) and spec(service).get("clusterIP"):
+        keys.add(ADDRESSES + spec(service)["clusterIP"])
+    if needs_node_ports(service):
+        keys |= {f"{PORTS}{port['nodePort']}" for port in spec(service).get("ports") or [] if port.get("nodePort")}
+    return keys
+
+
+class Claims:
+    """What one write of a Service claims: in place, before it is stored."""
+
+    def __init__(self, backend: Backend, service: JsonObject, old: JsonObject | None, *, dry_run: bool) -> None:
+        self._backend, self._service, self._old, self._dry_run = backend, service, old, dry_run
+        self._had = held(old)
+        self.made: list[str] = []
+
+    def make(self) -> None:
+        """Give the Service its address and node ports; those of its former self it keeps.
+
+        Raises:
+            Invalid: what it names is out of range, or another Service's.
+            InternalError: a range is used up.
+        """
+        if needs_address(self._service):
+            self._address()
+        if needs_node_ports(self._service):
+            self._node_ports()
+
+    def undo(self) -> None:
+        """Give back what was claimed: the Service could not be stored."""
+        release(self._backend, self.made, uid(self._service))
+
+    def done(self) -> None:
+        """Give back what the Service had and has no more."""
+        if not self._dry_run:
+            release(self._backend, self._had - held(self._service), uid(self._service))
+
+    def _address(self) -> None:
+        declared = self._service.setdefault("spec", {})
+        asked = declared.get("clusterIP")
+        if asked:
+            cidr = self._backend.service_cidr
+            if ipaddress.ip_address(asked) not in cidr:
+                told = f"the provided IP is not in the valid range {cidr}"
+                raise self._refused("spec.clusterIP", asked, f"failed to allocate IP {asked}: {told}")
+            self._named(ADDRESSES + asked, "spec.clusterIP", asked, f"failed to allocate IP {asked}: provided IP")
+            address = asked
+        else:
+            address = self._free(ADDRESSES, candidates(self._backend.service_cidr), "serviceIP")
+        declared["clusterIP"] = address
+        declared["clusterIPs"] = [address]  # where it was given, validation has seen that it is the same
+
+    def _node_ports(self) -> None:
+        ports = spec(self._service).get("ports") or []
+        for index, port in enumerate(ports):
+            if number := port.get("nodePort"):
+                self._named_port(f"spec.ports[{index}].nodePort", number)
+        for port in ports:
+            if not port.get("nodePort"):
+                port["nodePort"] = self._free_port(port, ports)
+
+    def _named_port(self, field: str, number: int) -> None:
+        if number not in NODE_PORTS:
+            told = f"The range of valid ports is {NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+            raise self._refused(field, number, f"provided port is not in the valid range. {told}")
+        self._named(f"{PORTS}{number}", field, number, "provided port")
+
+    def _free_port(self, port: JsonObject, ports: Iterable[JsonObject]) -> int:
+        """Return a node port: that of the same port over the other protocol if there is one, else a free one."""
+        for other in ports:
+            same = other.get("port") == port.get("port") and other.get("protocol") != port.get("protocol")
+            if same and other.get("nodePort"):
+                return int(other["nodePort"])
+        return int(self._free(PORTS, map(str, port_candidates()), "node port"))
+
+    def _named(self, key: str, field: str, value: object, what: str) -> None:
+        if key in self._had or key in self.made:
+            return
+        if not self._claim(key):
+            raise self._refused(field, value, f"{what} is already allocated{_holder(self._backend, key)}")
+
+    def _refused(self, field: str, value: object, why: str) -> Invalid:
+        shown = f'"{value}"' if isinstance(value, str) else value
+        return Invalid(
+            SERVICE, name(self._service), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", field)]
+        )
+
+    def _free(self, prefix: str, every: Iterable[str], what: str) -> str:
+        taken = {entry.key.removeprefix(prefix) for entry in self._backend.store.range(prefix).entries}
+        for one in every:
+            if one not in taken and prefix + one not in self.made and self._claim(prefix + one):
+                return one
+        span = self._backend.service_cidr if prefix == ADDRESSES else f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+        raise InternalError(
+            f"failed to allocate a {what}: range {span} is full; delete Services or use"
+            + (" clusterIP: None" if prefix == ADDRESSES else " type: ClusterIP")
+        )
+
+    def _claim(self, key: str) -> bool:
+        if self._dry_run:
+            return self._backend.store.get(key) is None
+        if not _create(self._backend, key, self._service):
+            return False
+        self.made.append(key)
+        return True
+
+
+def _create(backend: Backend, key: str, service: JsonObject) -> bool:
+    holder = {"namespace": namespace(service), "name": name(service), "uid": uid(service)}
+    value = {**holder, "claimed": int(backend.clock.now().timestamp())}
+    try:
+        backend.store.create(key, orjson.dumps(value))
+    except KeyExists:
+        return False
+    return True
+
+
+def _holder(backend: Backend, key: str) -> str:
+    entry = backend.store.get(key)
+    if entry is None:
+        return ""
+    found = orjson.loads(entry.value)
+    return f" to service {found.get('namespace')}/{found.get('name')}"
+
+
+def candidates(cidr: ipaddress.IPv4Network) -> Iterator[str]:
+    """Yield the addresses to give out, in order."""
+    hosts = cidr.hosts()
+    next(hosts)
+    yield from map(str, hosts)
+    yield str(cidr.network_address)
+
+
+def port_candidates() -> Iterator[int]:
+    """Yield the node ports to give out, in order."""
+    yield from NODE_PORTS[_FOR_PEOPLE:]
+    yield from NODE_PORTS[:_FOR_PEOPLE]
+
+
+def release(backend: Backend, keys: Iterable[str], holder: str) -> None:
+    """Give back what is claimed for the Service with uid ``holder``; what is another's stays."""
+    for key in keys:
+        entry = backend.store.get(key)
+        if entry is None or orjson.loads(entry.value).get("uid") != holder:
+            continue
+        try:
+            backend.store.delete(entry.key, entry.revision)
+        except (KeyMissing, StaleWrite):
+            continue
+
+
+def repair(backend: Backend) -> None:
+    """Remove old claims that no Service stands for, and claim what Services have without one."""
+    services = [item.object for item in backend.cache.list(SERVICE.prefix)[0]]
+    wanted = {key: service for service in services for key in held(service)}
+    oldest = backend.clock.now().timestamp() - ORPHAN_S
+    known = {entry.key: entry for prefix in (ADDRESSES, PORTS) for entry in backend.store.range(prefix).entries}
+    for key, entry in known.items():
+        claim = orjson.loads(entry.value)
+        stands = key in wanted and uid(wanted[key]) == claim.get("uid")
+        if not stands and claim.get("claimed", 0) < oldest:
+            release(backend, [key], claim.get("uid", ""))
+    for key, service in wanted.items():
+        if key not in known and _create(backend, key, service):
+            log.warning("service %s/%s had lost its claim %s", namespace(service), name(service), key)

@@ -1,0 +1,1 @@
+"""What the server has to offer: groups, resources and their OpenAPI schemas."""

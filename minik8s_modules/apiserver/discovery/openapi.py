@@ -1,0 +1,213 @@
+"""OpenAPI v3, one document per group and version, from Kubernetes' own definitions.
+
+kubectl reads it for ``explain``, ``apply``, ``create``, ``edit`` and ``diff``: it looks for the operation of
+a kind by ``x-kubernetes-group-version-kind``, and sends ``fieldValidation`` only where the operation names
+that parameter. The documents are named by their content (``?hash=``), so clients keep them.
+
+kubectl parses a document anew for every object of ``apply -f`` (cli-runtime, query_param_verifier_v3.go; kubectl,
+patcher.go), so what operations share (parameters, bodies, answers) stands once and is referred to. Written out are what
+it looks for in a PATCH: ``dryRun`` and ``fieldValidation``. Where a PATCH refers to its body, kubectl computes the
+strategic merge by its own Go types, which bear the same merge keys, and saves two of three parses. Left out are
+structures that validation always refuses (volumes of clouds, Windows options): nobody can write them here, and they
+were a tenth of the largest document.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from minik8s_modules import __version__
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.schema import coverage, structural
+from minik8s_modules.apiserver.verbs.patching import SUPPORTED
+
+_EXTRA = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation", "pretty")
+_LIST = ("continue", "fieldSelector", "labelSelector", "limit")
+_TYPE = re.compile(r"#/components/schemas/([^\"]+)")
+_PATH = ("namespace", "name")
+_LOOKED_FOR = frozenset({"dryRun", "fieldValidation"})
+_PATCH = "patch"  # the one body that is no type's
+_GVK = "x-kubernetes-group-version-kind"
+_WHOLE = frozenset({"status", "approval"})  # subresources whose bodies are the object itself
+
+
+def index() -> JsonObject:
+    """Return /openapi/v3: the documents' addresses."""
+    paths = {}
+    for group, versions in KINDS.groups().items():
+        for version in versions:
+            path = f"apis/{group}/{version}" if group else f"api/{version}"
+            _, digest = document(group, version)
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return {"paths": paths}
+
+
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+def version_2() -> JsonObject:
+    """Return /openapi/v2: a document without definitions.
+
+    kubectl asks for it when v3 does not have a kind (a List, or one that is not served) and takes a kind
+    without definition as valid, so that the server has the last word: about each item of the List, or that
+    the kind is unknown.
+    """
+    return {"swagger": "2.0", "info": {"title": "minik8s", "version": __version__}, "paths": {}, "definitions": {}}
+
+
+def version_2_protobuf() -> bytes:
+    """Return ``version_2`` as gnostic's protobuf, the one form kubectl reads (fields 1 swagger, 2 info, 8 paths)."""
+    info = _text(1, "minik8s") + _text(2, __version__)
+    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
+
+
+def _text(number: int, text: str) -> bytes:
+    return bytes((number << 3 | 2, len(text))) + text.encode()
+
+
+@lru_cache(maxsize=32)
+def document(group: str, version: str) -> tuple[bytes, str]:
+    """Return the document of a group and version, and the digest of it. Raises NotFound."""
+    kinds = KINDS.in_group(group, version)
+    if not kinds:
+        raise NotFound.path()
+    paths: JsonObject = {}
+    for kind in kinds:
+        paths.update(_paths(kind))
+    names = [*(kind.definition for kind in kinds), *_EXTRA]
+    schemas = dict(sorted(_types(names).items()))
+    for name in _EXTRA:
+        schemas[name] = _of_version(schemas[name], group, version)
+    body = orjson.dumps(
+        {
+            "openapi": "3.0.0",
+            "info": {"title": "minik8s", "version": __version__},
+            "paths": paths,
+            "components": _shared(names, schemas, kinds),
+        }
+    )
+    return body, hashlib.sha512(body).hexdigest()[:64].upper()
+
+
+def _types(names: Iterable[str]) -> JsonObject:
+    """Return the named types and all they refer to, as they are shown."""
+    roots = frozenset(names)
+    found: JsonObject = {}
+    todo = list(roots)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found[name] = _convert(_without_refused(name) if name not in roots else structural.definition(name))
+            todo += _TYPE.findall(orjson.dumps(found[name]).decode())
+    return found
+
+
+def _without_refused(name: str) -> JsonObject:
+    """Return a type without the structures that are always refused; what holds a plain value stays and is explained."""
+    found = structural.definition(name)
+    refused = {field for field, rule in coverage.rules_of(name).items() if rule.treatment == "refused"}
+    left = {
+        field: held for field, held in found.get("properties", {}).items() if field not in refused or "$ref" not in held
+    }
+    return {**found, "properties": left} if len(left) < len(found.get("properties", {})) else found
+
+
+def _paths(kind: Kind) -> JsonObject:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    collection, item = f"{root}{scope}/{kind.plural}", f"{root}{scope}/{kind.plural}/{{name}}"
+    operations = {
+        "list": (collection, "get", _LIST, ""),
+        "create": (collection, "post", _WRITE, kind.definition),
+        "deletecollection": (collection, "delete", ("dryRun",), ""),
+        "get": (item, "get", (), ""),
+        "update": (item, "put", _WRITE, kind.definition),
+        "patch": (item, "patch", (*_WRITE, "force"), _PATCH),
+        "delete": (item, "delete", ("dryRun",), ""),
+    }
+    found: JsonObject = {}
+    for verb, (path, method, parameters, body) in operations.items():
+        if verb in kind.verbs:
+            found.setdefault(path, {})[method] = _operation(kind, verb, parameters, body)
+        for sub in _WHOLE.intersection(kind.subresources) if path == item else ():
+            if verb in SUBRESOURCE_VERBS[sub]:
+                found.setdefault(f"{item}/{sub}", {})[method] = _operation(kind, verb, parameters, body)
+    for path, served in found.items():
+        served["parameters"] = [_refer("parameters", name) for name in _PATH if f"{{{name}}}" in path]
+    return found
+
+
+def _shared(names: Iterable[str], schemas: JsonObject, kinds: Iterable[Kind]) -> JsonObject:
+    """Return the components: the types, and what operations refer to."""
+    content = {name: {"application/json": {"schema": _refer("schemas", name)}} for name in names}
+    patches = {media: {"schema": {"type": "object"}} for media in SUPPORTED}
+    bodies = {kind.definition: {"content": content[kind.definition]} for kind in kinds}
+    return {
+        "schemas": schemas,
+        "responses": {name: {"description": "OK", "content": shown} for name, shown in content.items()},
+        "requestBodies": {**bodies, _PATCH: {"content": patches}},
+        "parameters": {name: _parameter(name) for name in (*_PATH, *_WRITE, *_LIST, "force")},
+    }
+
+
+def _parameter(name: str) -> JsonObject:
+    place = {"in": "path", "required": True} if name in _PATH else {"in": "query"}
+    return {"name": name, **place, "schema": {"type": "string"}}
+
+
+def _refer(group: str, name: str) -> JsonObject:
+    return {"$ref": f"#/components/{group}/{name}"}
+
+
+def _of_version(found: JsonObject, group: str, version: str) -> JsonObject:
+    """Return a type that every group has, as this one's: Kubernetes' list of all the others tells nothing here."""
+    return {**found, _GVK: [each for each in found[_GVK] if (each["group"], each["version"]) == (group, version)]}
+
+
+_ACTIONS = {"create": "post", "update": "put"}
+
+
+def _operation(kind: Kind, verb: str, parameters: tuple[str, ...], body: str) -> JsonObject:
+    written_out = _LOOKED_FOR if verb == "patch" else frozenset()
+    operation: JsonObject = {
+        "responses": {"200": _refer("responses", kind.definition)},
+        "parameters": [_parameter(name) if name in written_out else _refer("parameters", name) for name in parameters],
+        "x-kubernetes-action": _ACTIONS.get(verb, verb),
+        _GVK: {"group": kind.group, "version": kind.version, "kind": kind.kind},
+    }
+    if body:
+        operation["requestBody"] = _refer("requestBodies", body)
+    return operation
+
+
+def _convert(found: Any) -> Any:
+    """Return JSON schema as OpenAPI 3.0 has it: references below components, one type, no draft keywords."""
+    if isinstance(found, list):
+        return [_convert(item) for item in found]
+    if not isinstance(found, dict):
+        return found
+    if "$ref" in found:
+        reference = {"$ref": f"#/components/schemas/{found['$ref'].rsplit('/', 1)[1]}"}
+        others = {key: _convert(value) for key, value in found.items() if key != "$ref"}
+        return {**others, "allOf": [reference]} if others else reference
+    converted = {}
+    for key, value in found.items():
+        if key in {"$schema", "$id"} or (key == "additionalProperties" and value is False):
+            continue
+        if key == "type" and isinstance(value, list):
+            converted[key] = next(kind for kind in value if kind != "null")
+        elif key == "properties":
+            converted[key] = {name: _convert(inner) for name, inner in value.items()}
+        else:
+            converted[key] = _convert(value)
+    return converted

@@ -1,0 +1,103 @@
+"""What every handler works with: the store, the watch cache, the clock, randomness; and the two ways to read.
+
+Lists and gets are answered by the watch cache. A write waits until the cache shows it, so whoever has had an
+answer finds its effect in the next read from this server. With several API servers a read may be behind
+another server's latest write by the few milliseconds etcd's watch takes; a client that must not be behind
+names a resourceVersion. Compare-and-swap goes to the store itself, so no write is ever built on something
+old.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
+from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.store.cache import WatchCache
+from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.encoding import with_revision
+from minik8s_modules.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+DEFAULT_SERVICE_CIDR = ipaddress.IPv4Network("100.0.0.0/24")
+
+# how long a write's answer waits for the cache; the write itself has happened
+SETTLE_S = 5.0
+# how long a read waits for a revision the cache has not reached (kube-apiserver's blockTimeout is 3 s)
+FRESH_S = 3.0
+# Kubernetes' alphabet of generated names: no vowels, nothing that looks like another (util/rand)
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def random_uid() -> str:
+    """Return a fresh UUID as text."""
+    return str(uuid.uuid4())
+
+
+def random_suffix() -> str:
+    """Return five random characters for generateName."""
+    return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
+
+
+@dataclass(frozen=True)
+class Backend:
+    """See the module's docstring."""
+
+    store: Store
+    cache: WatchCache
+    clock: Clock
+    metrics: Registry = field(default_factory=Registry)
+    service_cidr: ipaddress.IPv4Network = DEFAULT_SERVICE_CIDR
+    new_uid: Callable[[], str] = random_uid
+    new_suffix: Callable[[], str] = random_suffix
+    quotas: QuotaLedger = field(default_factory=QuotaLedger)
+
+    def get(self, target: Target) -> CachedObject:
+        """Return the object as the cache has it. Raises NotFound."""
+        found = self.cache.get(target.kind.key(target.namespace, target.name))
+        if found is None:
+            raise NotFound(target.kind, target.name)
+        return found
+
+    def latest(self, target: Target) -> CachedObject:
+        """Return the object as the store has it. Raises NotFound."""
+        entry = self.store.get(target.kind.key(target.namespace, target.name))
+        if entry is None:
+            raise NotFound(target.kind, target.name)
+        data, parsed = with_revision(entry.value, entry.revision)
+        return CachedObject(entry.key, data, entry.revision, parsed["metadata"].get("labels") or {})
+
+    def settle(self, revision: int) -> None:
+        """Wait until reads show ``revision``; gives up with a log line, for the write has happened."""
+        if not self.cache.wait_for(revision, SETTLE_S):
+            log.warning("the watch cache has not shown revision %d within %.0f s", revision, SETTLE_S)
+
+    def freshen(self, revision: int) -> None:
+        """Wait until the cache shows at least ``revision``.
+
+        Raises:
+            Timeout: it does not come; the message and cause are those client-go recognizes.
+        """
+        if self.cache.wait_for(revision, FRESH_S):
+            return
+        told = f"Too large resource version: {revision}, current: {self.cache.revision}"
+        error = Timeout(told, retry_after_s=1)
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        error.details["causes"] = [cause]
+        raise error
+
+
+def unavailable(error: Exception) -> StatusError:
+    """Return the 503 for a store that does not answer."""
+    return ServiceUnavailable(
+        f"the store cannot be reached, so nothing is known to have been done: {error}", {"retryAfterSeconds": 1}
+    )

@@ -1,0 +1,127 @@
+"""From a request's body to an object that may be looked at: dialect, kind, unknown fields, JSON types, the URL's name.
+
+What is wrong here is a 400, because the object cannot be read at all; rules between readable fields are
+validation's, with 422. The order is that of a write (api/lifecycle/strategy.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from minik8s_modules.api.defaulting.dialect import to_canonical
+from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject, metadata
+from minik8s_modules.api.schema import structural
+from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.http.target import Target
+
+Validation = Literal["Strict", "Warn", "Ignore"]
+_VALIDATIONS: Mapping[str, Validation] = {"": "Warn", "Strict": "Strict", "Warn": "Warn", "Ignore": "Ignore"}
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+DELETE_OPTIONS = Kind("", "v1", "DeleteOptions", "deleteoptions", f"{_META}.DeleteOptions")
+BINDING = Kind("", "v1", "Binding", "bindings", "io.k8s.api.core.v1.Binding")
+_MAX_MANAGER = 128  # apimachinery validation of fieldManager
+
+
+class Options(NamedTuple):
+    """The query parameters of a write; ``warnings`` collects texts for Warning headers.
+
+    ``asker`` is None for what the server writes for itself. ``assumed_namespaces`` are taken to exist: a plan may hold
+    a namespace and what goes into it. ``manager`` is the field manager of managedFields; ``force`` lets a server-side
+    apply take over what other managers own; ``applied`` says that the object comes from one, with its managedFields.
+    """
+
+    dry_run: bool
+    validation: Validation
+    warnings: list[str]
+    assumed_namespaces: frozenset[str] = frozenset()
+    asker: Asker | None = None
+    manager: str = ""
+    force: bool = False
+    applied: bool = False
+
+    def warn(self, text: str) -> None:
+        """Tell the client ``text``, once, if it has not been told MOST_TOLD others."""
+        if len(self.warnings) < MOST_TOLD and text not in self.warnings:
+            self.warnings.append(text)
+
+
+def options_of(arguments: Mapping[str, str], user_agent: str = "") -> Options:
+    """Return the options of a write; without fieldManager the manager is what ``user_agent`` begins with.
+
+    Raises:
+        BadRequest: dryRun, fieldValidation, fieldManager or force have a value that is not served.
+    """
+    dry_run = arguments.get("dryRun", "")
+    if dry_run not in {"", "All"}:
+        raise BadRequest(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+    asked = arguments.get("fieldValidation", "")
+    validation = _VALIDATIONS.get(asked)
+    if validation is None:
+        raise BadRequest(f'fieldValidation: Unsupported value: "{asked}": supported values: "Ignore", "Strict", "Warn"')
+    manager = arguments.get("fieldManager", "")
+    if len(manager) > _MAX_MANAGER or not manager.isprintable():
+        raise BadRequest(f"fieldManager: must be at most {_MAX_MANAGER} printable characters")
+    if not manager:
+        manager = "".join(filter(str.isprintable, user_agent.split("/", 1)[0]))[:_MAX_MANAGER]
+    return Options(bool(dry_run), validation, [], manager=manager, force=_flag(arguments, "force"))
+
+
+def _flag(arguments: Mapping[str, str], name: str) -> bool:
+    text = arguments.get(name, "false")
+    if text not in {"true", "false", "1", "0"}:
+        raise BadRequest(f'{name}: Invalid value: "{text}": must be true or false')
+    return text in {"true", "1"}
+
+
+def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:
+    """Return ``obj`` in canonical form once it is known to be an object of ``kind``.
+
+    Raises:
+        BadRequest: it is of another kind, has values of wrong JSON types, or (Strict) unknown fields.
+    """
+    check_kind(kind, obj)
+    obj = to_canonical(kind, obj)
+    if options.validation != "Ignore":
+        refuse_or_warn(kind, structural.unknown_fields(kind, obj), options)
+    check_types(kind, obj)
+    return obj
+
+
+def refuse_or_warn(kind: Kind, found: list[str], options: Options) -> None:
+    """Treat unknown or duplicate fields as fieldValidation says: Strict raises BadRequest, Warn warns."""
+    if found and options.validation == "Strict":
+        told = f"strict decoding error: {', '.join(found)}"
+        raise structural.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
+    for told in found:
+        options.warn(told)
+
+
+def check_types(kind: Kind, obj: JsonObject) -> None:
+    """Raise BadRequest when a value has a JSON type its field does not."""
+    causes = structural.type_errors(kind, obj)
+    if causes:
+        raise structural.undecodable(kind, causes)
+
+
+def check_kind(kind: Kind, obj: JsonObject) -> None:
+    """Raise BadRequest when the object says it is of another kind; an absent apiVersion or kind is the path's."""
+    version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
+    if version != kind.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        )
+    if name != kind.kind:
+        raise BadRequest(f"the kind in the data ({name}) does not match the expected kind ({kind.kind})")
+
+
+def check_place(target: Target, obj: JsonObject) -> None:
+    """Raise BadRequest when the object names another name or namespace than the URL."""
+    meta = metadata(obj)
+    name, namespace = meta.get("name") or target.name, meta.get("namespace") or target.namespace
+    if target.name and name != target.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+    if target.kind.namespaced and namespace != target.namespace:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")

@@ -1,0 +1,62 @@
+"""Answers: JSON bytes, Status objects, Warning headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from flask import Response
+
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http.bodies import JSON
+
+# apiserver/pkg/endpoints/filters/warning.go: one warning is cut at 256 characters, all together at 4 KiB
+_MAX_WARNING = 256
+_MAX_WARNINGS = 16
+# "404 Not Found", as Kubernetes says it: people read it in errors of Python clients; Werkzeug would shout it
+_STATUS_LINES = {each.value: f"{each.value} {each.phrase}" for each in HTTPStatus}
+
+
+def raw(body: bytes, code: int = 200, warnings: Iterable[str] = (), media: str = JSON) -> Response:
+    """Return ``body`` as it is."""
+    response = Response(body, _STATUS_LINES.get(code, code), content_type=media)
+    response.headers["Cache-Control"] = "no-cache, private"
+    for text in list(warnings)[:_MAX_WARNINGS]:
+        response.headers.add("Warning", f'299 - "{_quoted(text)}"')
+    return response
+
+
+def _quoted(text: str) -> str:
+    plain = "".join(char if char.isascii() and char.isprintable() else "?" for char in text[:_MAX_WARNING])
+    return plain.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def json(value: Any, code: int = 200, warnings: Iterable[str] = ()) -> Response:
+    """Return ``value`` as JSON."""
+    return raw(orjson.dumps(value), code, warnings)
+
+
+def failure(error: StatusError) -> Response:
+    """Return the Status of an error, with Retry-After where it names a time."""
+    response = json(error.status(), error.code)
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+def success(kind: Kind, name: str, uid: str, code: int = 200, warnings: Iterable[str] = ()) -> Response:
+    """Return the Status of what succeeded and has no object to show."""
+    status: JsonObject = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": name, "group": kind.group, "kind": kind.plural, "uid": uid},
+    }
+    if code != 200:  # noqa: PLR2004 - OK is left out, as Kubernetes does
+        status["code"] = code
+    return json(status, code, warnings)

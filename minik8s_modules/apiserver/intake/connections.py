@@ -1,0 +1,163 @@
+"""One connection as the intake sees it: its socket, what was read of its next request, what is still to be sent.
+
+Its socket never blocks. It belongs to the event loop (intake.py), but to a thread while that answers a request of it
+(state ANSWERING), so that no two threads ever use one TLS connection. epoll tells of it once (EPOLLONESHOT) and is
+armed again when there is reason to, so a request that is being answered makes no noise, whatever its client does.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import NamedTuple
+
+import orjson
+
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.intake.framing import Reader
+from minik8s_modules.apiserver.intake.limits import STRANGER, Account
+
+SOCKET_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # a watch sends nothing for minutes; a client that vanished without a word is noticed after a minute
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# answers up to this size go out in one piece, head and body
+_JOINED_BYTES = 64 * 1024
+_PIECE_BYTES = 64 * 1024
+
+
+class State(Enum):
+    """What a connection does; its order in time is that of its life."""
+
+    SILENT = auto()
+    """Accepted; nothing was heard, and nothing spent on TLS."""
+    SHAKING = auto()
+    """In the TLS handshake."""
+    READING = auto()
+    """Between requests, or in one that is not whole."""
+    ANSWERING = auto()
+    """Its request waits for a thread, or has one."""
+    SENDING = auto()
+    """Its client has not yet taken all of an answer."""
+    LINGERING = auto()
+    """Over; what its client still sends is read away, for closing would reset the connection and lose the answer."""
+
+
+class Answer(NamedTuple):
+    """What became of a request: what was sent, whether the connection is kept, and whose it turned out to be.
+
+    ``taken`` says that the connection was handed over to the watch hub or the tunnels.
+    """
+
+    parts: list[bytes]
+    keep: bool
+    account: Account | None = None
+    taken: bool = False
+
+
+class Connection:
+    """See the module's docstring.
+
+    Attributes:
+        account: to whom it is charged.
+        user: whom its certificate names.
+        number: how many requests have come.
+        charged: how many bytes it holds at its account's expense.
+    """
+
+    def __init__(self, sock: socket.socket, peer: tuple[str, int], epoll: select.epoll, deadline: float) -> None:
+        self._epoll = epoll
+        self.sock = sock
+        self.descriptor = sock.fileno()
+        self.peer = peer
+        self.server: tuple[str, int] = sock.getsockname()
+        self.state = State.SILENT
+        self.deadline = deadline
+        self.account = Account(peer[0], STRANGER)
+        self.user: User | None = None
+        self.reader = Reader()
+        self.number = 0
+        self.charged = 0
+        self.closing = False
+        self._out: deque[memoryview] = deque()
+        self.out_bytes = 0
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a thread may be using it."""
+        return self.state is State.ANSWERING
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing is asked of the server."""
+        return self.state is State.SILENT or (self.state is State.READING and self.number > 0 and not self.reader.held)
+
+    def handshake(self, context: Callable[[], ssl.SSLContext]) -> ssl.SSLSocket:
+        """Take a step of the TLS handshake and return the connection once it is done.
+
+        Raises:
+            OSError: one of WOULD_BLOCK where the client's next step is waited for; others when there will be none.
+        """
+        if not isinstance(self.sock, ssl.SSLSocket):
+            self.sock = context().wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+            self.state = State.SHAKING
+        self.sock.do_handshake()
+        return self.sock
+
+    def arm(self, events: int) -> None:
+        """Wait for one of ``events``; the first of them ends the waiting."""
+        self._epoll.modify(self.descriptor, events | select.EPOLLONESHOT)
+
+    def take(self) -> socket.socket:
+        """Return the socket for others to use; nothing here will use it again."""
+        self._epoll.unregister(self.descriptor)
+        return self.sock
+
+    def queue(self, parts: list[bytes]) -> None:
+        """Take what is to be sent."""
+        size = sum(map(len, parts))
+        if size <= _JOINED_BYTES:
+            parts = [b"".join(parts)]
+        self._out.extend(memoryview(part) for part in parts if part)
+        self.out_bytes += size
+
+    def send(self, pieces: float = float("inf")) -> None:
+        """Send what the client takes now, ``pieces`` at most; raises OSError when it has gone."""
+        while self._out and pieces > 0:
+            pieces -= 1
+            view = self._out[0]
+            try:
+                sent = self.sock.send(view[:_PIECE_BYTES])
+            except WOULD_BLOCK:
+                return
+            self.out_bytes -= sent
+            if sent == len(view):
+                self._out.popleft()
+            else:
+                self._out[0] = view[sent:]
+
+
+def status_answer(error: StatusError) -> list[bytes]:
+    """Return the answer that tells an error and ends the connection."""
+    body = orjson.dumps(error.status())
+    retry = f"Retry-After: {error.retry_after_s}\r\n" if error.retry_after_s else ""
+    try:
+        phrase = HTTPStatus(error.code).phrase
+    except ValueError:
+        phrase = error.reason
+    head = (
+        f"HTTP/1.1 {error.code} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        f"Cache-Control: no-cache, private\r\n{retry}Connection: close\r\n\r\n"
+    )
+    return [head.encode(), body]

@@ -1,0 +1,180 @@
+"""``metrics.k8s.io/v1beta1``: what nodes and pods use, asked of the gateways when somebody asks here.
+
+Gateways hold the samples (gateway/metrics.py); nothing is stored. One GET a gateway, over the way that streams take,
+and the answer is joined with Nodes and Pods of the watch cache: names, labels and who may see them are the API's. A
+node or pod without two samples yet is left out of lists and not found by name, as metrics-server has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import orjson
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound, ServiceUnavailable
+from minik8s_modules.api.kinds import LEASE, NODE, NODE_METRICS, POD, POD_METRICS, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import node_uid
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.nodes import gateways
+from minik8s_modules.apiserver.nodes.gateways import Gateways
+from minik8s_modules.apiserver.reads.selection import Selection, select
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.store.cached import CachedObject
+
+log = logging.getLogger(__name__)
+GROUP = NODE_METRICS.group
+TIMEOUT_S = 5.0
+_LARGEST = 64 * 1024 * 1024
+_READ = 256 * 1024
+_REQUEST = b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n"
+
+
+def listed(backend: Backend, reach: Gateways | None, selection: Selection) -> list[CachedObject]:
+    """Return the metrics objects of a selection, ordered by key.
+
+    Raises:
+        ServiceUnavailable: no gateway tells any.
+    """
+    usage = collected(backend, reach)
+    found = _nodes(backend, usage) if selection.kind is NODE_METRICS else _pods(backend, usage)
+    return [each for each in found if each.key.startswith(selection.prefix) and selection.matches(each)]
+
+
+def one(backend: Backend, reach: Gateways | None, target: Target) -> CachedObject:
+    """Return the metrics of one node or pod.
+
+    Raises:
+        NotFound: there are none of that name.
+        ServiceUnavailable: no gateway tells any.
+    """
+    key = target.kind.key(target.namespace, target.name)
+    found = next((each for each in listed(backend, reach, select(target, {})) if each.key == key), None)
+    if found is None:
+        raise NotFound(target.kind, target.name)
+    return found
+
+
+def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]:
+    """Return what all gateways tell, by node; one that does not answer is left out while another does.
+
+    Raises:
+        ServiceUnavailable: none answers.
+    """
+    leases = backend.cache.list(f"{LEASE.prefix}kube-node-lease/").items
+    nodes_of: dict[str, set[str]] = {}
+    for each in leases:
+        if url := objects.annotations(each.object).get(gateways.ENDPOINT, ""):
+            nodes_of.setdefault(url, set()).add(objects.name(each.object))
+    urls = sorted(nodes_of)
+    if reach is None or not urls:
+        raise ServiceUnavailable("no gateway tells what nodes use: none has renewed a node's Lease")
+    usage: dict[str, JsonObject] = {}
+    failures: list[Exception] = []
+
+    def ask(url: str) -> None:
+        try:
+            # of its own nodes only: one may be the gateway of a single node, which cannot speak for others
+            usage.update({node: told for node, told in _asked(reach, url).items() if node in nodes_of[url]})
+        except (OSError, ValueError) as error:
+            log.warning("gateway %s tells no metrics: %s", url, error)
+            failures.append(error)
+
+    _together(ask, urls)
+    if failures and not usage:
+        raise ServiceUnavailable(f"no gateway tells what nodes use: {failures[0]}")
+    return usage
+
+
+def _together(do: Callable[[str], None], urls: list[str]) -> None:
+    """Ask all at once: one that hangs costs its time-out, not the sum."""
+    if len(urls) == 1:
+        do(urls[0])
+        return
+    threads = [threading.Thread(target=do, args=(url,), daemon=True) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * TIMEOUT_S)
+
+
+def _asked(reach: Gateways, url: str) -> dict[str, JsonObject]:
+    connection = reach.connect(url, _REQUEST)
+    try:
+        connection.settimeout(TIMEOUT_S)
+        data = b"".join(_pieces(connection.recv))
+    finally:
+        connection.close()
+    head, _, body = data.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise ValueError(head.split(b"\r\n", 1)[0].decode("latin-1") or "no answer")
+    found = orjson.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("the answer is no object")  # noqa: TRY004 - what a gateway sent, not what a caller passed
+    return found
+
+
+def _pieces(receive: Callable[[int], bytes]) -> Iterator[bytes]:
+    size = 0
+    while data := receive(_READ):
+        size += len(data)
+        if size > _LARGEST:
+            raise ValueError(f"the answer is longer than {_LARGEST} bytes")
+        yield data
+
+
+def _nodes(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObject]:
+    found = []
+    for item in backend.cache.list(NODE.prefix).items:
+        machine = (usage.get(objects.name(item.object)) or {}).get("machine")
+        if machine:
+            found.append(_object(NODE_METRICS, item, [machine], {"usage": _resources(machine)}))
+    return found
+
+
+def _pods(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObject]:
+    by_pod: dict[tuple[str, ...], dict[str, JsonObject]] = {}
+    for node, told in usage.items():
+        for each in told.get("containers") or []:
+            if each.get("container") and each.get("usage"):
+                whose = (node, *(str(each.get(mark) or "") for mark in ("namespace", "pod", "pod_uid")))
+                by_pod.setdefault(whose, {})[str(each["container"])] = each["usage"]
+    found = []
+    for item in backend.cache.list(POD.prefix).items:
+        own = by_pod.get(_marks(item.object), {}) if by_pod else {}
+        names = [one["name"] for one in objects.containers(item.object) if one["name"] in own]
+        if names and len(names) == len(objects.containers(item.object)):
+            rows = [{"name": name, "usage": _resources(own[name])} for name in names]
+            found.append(_object(POD_METRICS, item, [own[name] for name in names], {"containers": rows}))
+    return found
+
+
+def _marks(pod: JsonObject) -> tuple[str, ...]:
+    """Return the node that runs the pod, and what the pod's containers bear there."""
+    return (str(objects.spec(pod).get("nodeName") or ""), *objects.key(pod), node_uid(pod))
+
+
+def _object(kind: Kind, item: CachedObject, usages: list[JsonObject], rest: JsonObject) -> CachedObject:
+    oldest = min(usages, key=lambda each: float(each["timestamp_s"]))
+    moment = rfc3339(datetime.fromtimestamp(float(oldest["timestamp_s"]), UTC))
+    meta = objects.metadata(item.object)
+    shown: JsonObject = {"name": meta["name"], "creationTimestamp": moment}
+    shown |= {key: meta[key] for key in ("namespace", "labels") if meta.get(key)}
+    obj = {
+        "kind": kind.kind,
+        "apiVersion": kind.api_version,
+        "metadata": shown,
+        "timestamp": moment,
+        "window": f"{float(oldest['window_s']):.3f}s",
+        **rest,
+    }
+    return CachedObject(kind.key(meta.get("namespace") or "", meta["name"]), orjson.dumps(obj), 0, item.labels)
+
+
+def _resources(usage: JsonObject) -> JsonObject:
+    return {"cpu": f"{int(usage['cpu_nanocores'])}n", "memory": f"{int(usage['memory_bytes']) // 1024}Ki"}

@@ -1,0 +1,92 @@
+"""What of a plan's answer its asker is shown: the rows about objects that he may ``get``, and the number of the others.
+
+Reconcilers say of every row what it shows something of, as fields (``about``, reconcile/loop/plan_subjects.py). A row
+is shown when its asker may read all of that; one that does not say is for those who may read everything. Pure, but for
+asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.authorization.attributes import Attributes
+from minik8s_modules.apiserver.authorization.authorization import Asker
+
+_EVERYTHING = Attributes("get", "*", "*")
+Sight = Callable[[JsonObject], bool]
+"""Returns whether a row may be shown."""
+
+
+def about(kind: Kind, namespace: str, name: str) -> list[JsonObject]:
+    """Return what a row of this server's own is about: one object."""
+    return [{"apiVersion": kind.api_version, "kind": kind.kind, "namespace": namespace, "name": name}]
+
+
+def sight_of(asker: Asker | None) -> Sight:
+    """Return what ``asker`` may see; without one it is the server itself, which may see everything."""
+    if asker is None:
+        return lambda _: True
+    known: dict[Attributes, bool] = {}
+
+    def may(asked: Attributes) -> bool:
+        if asked not in known:
+            known[asked] = asker.access.allowed(asker.user, asked)
+        return known[asked]
+
+    def shown(row: JsonObject) -> bool:
+        found = row.get("about")
+        return all(map(may, map(_asked, found))) if isinstance(found, list) else may(_EVERYTHING)
+
+    return shown
+
+
+def _asked(one: Any) -> Attributes:
+    if not isinstance(one, Mapping):
+        return _EVERYTHING
+    kind = KINDS.by_api_version(str(one.get("apiVersion")), str(one.get("kind")))
+    if kind is None:
+        return _EVERYTHING
+    return Attributes("get", kind.group, kind.plural, str(one.get("namespace") or ""), str(one.get("name") or ""))
+
+
+def shown(answer: JsonObject, sight: Sight) -> JsonObject:
+    """Return a Plan's status from the reconcilers' ``answer``.
+
+    ``hidden`` counts what is left out: in a node's part its steps (or, without steps, differences), in the status
+    messages and the places in the order.
+    """
+    messages, order = _seen(answer["messages"], sight), _seen(answer.get("order") or [], sight)
+    hidden = {"messages": len(answer["messages"]) - len(messages), "order": len(answer.get("order") or []) - len(order)}
+    return {
+        "nodes": {name: _node(part, sight) for name, part in answer["nodes"].items()},
+        "messages": [str(each["text"]) for each in messages],
+        **({"order": order} if order else {}),
+        **({"hidden": hidden} if any(hidden.values()) else {}),
+    }
+
+
+def _seen(rows: Sequence[Any], sight: Sight) -> list[JsonObject]:
+    return [row for row in rows if isinstance(row, dict) and sight(row)]
+
+
+def _node(part: JsonObject, sight: Sight) -> JsonObject:
+    steps, subjects = _seen(part["steps"], sight), part.get("about") or {}
+    diff, differing, kept = {}, 0, 0
+    for section, each in part["diff"].items():
+        keys = {*each["before"], *each["after"]}
+        seen = {key for key in keys if sight({"about": (subjects.get(section) or {}).get(key)})}
+        differing, kept = differing + len(keys), kept + len(seen)
+        if seen:
+            diff[section] = {when: _text(each[when], seen) for when in ("before", "after")}
+    hidden = len(part["steps"]) - len(steps) or (differing - kept)
+    return {"diff": diff, "steps": steps, **({"hidden": hidden} if hidden else {})}
+
+
+def _text(facets: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Return the facets of ``keys`` as the lines of a diff, in the form of the modules' own (section.py)."""
+    found = ((key, facets.get(key)) for key in sorted(keys))
+    blocks = [(key, each) for key, each in found if isinstance(each, Mapping)]
+    return "".join(f"{key}:\n" + "".join(f"  {name}: {text}\n" for name, text in each.items()) for key, each in blocks)

@@ -1,0 +1,201 @@
+"""Asking reconcilers what a plan comes to: ``POST ENDPOINT/plan`` over mutual TLS, and their answers as one.
+
+Each writes its address on its Lease (``minik8s.io/plan-endpoint``). Those of shards are asked with ``{"objects":
+[{"operation", "object"}], "nodes": [names], "others": [names]}`` and answer ``{"nodes": {node: {"diff": {section:
+{"before", "after"}}, "about", "steps": [...]}}, "messages": [{"text", "about"}], "order": [{"action", "pod", "node",
+"owner", "about"}], "others": {name: its part}}``; the order is that in which pods come and go where workloads change.
+``before`` and ``after`` are facets by key; what ``about`` is for: plan_view.py.
+
+A node with a reconciler of its own (``others``) may not see what others do: it is asked in a second turn with its part
+alone (``foretold``), is known by the name of its serving certificate whatever its Lease says, and answers for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+import urllib3
+from urllib3.util import Timeout
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.api.objects import JsonObject, name
+from minik8s_modules.apiserver.access.node_access import SHARDS
+from minik8s_modules.apiserver.http.settings import TlsFiles
+from minik8s_modules.apiserver.nodes.plan_view import about
+from minik8s_modules.store.cache import WatchCache
+
+log = logging.getLogger(__name__)
+
+ENDPOINT = "minik8s.io/plan-endpoint"
+# below the deadline of a request (server.py), so that the answer still gets out
+ANSWER_S = 45.0
+LEAST_S = 5.0
+CONNECT_S = 5.0
+_LARGEST_ANSWER = 16 << 20
+_MOST_MESSAGES = 1000
+_AT_ONCE = 16
+
+
+class Endpoint(NamedTuple):
+    """A reconciler as its Lease names it; ``node`` is the one it is of, "" for a shard's."""
+
+    lease: str
+    url: str
+    node: str = ""
+
+
+class Reconcilers(Protocol):
+    """How reconcilers are asked."""
+
+    def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
+        """Return the reconciler's answer. Raises OSError or ValueError when there is no usable one."""
+
+
+class HttpsReconcilers:
+    """Asks over mutual TLS, with the API server's client certificate."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+
+    def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
+        """Return the reconciler's answer; see ``Reconcilers``."""
+        parts = urlsplit(endpoint.url)
+        named = f"{endpoint.node}.node.minik8s.internal" if endpoint.node else None
+        pool = urllib3.HTTPSConnectionPool(
+            parts.hostname or "",
+            parts.port,
+            cert_reqs="CERT_REQUIRED",
+            retries=False,
+            timeout=Timeout(connect=CONNECT_S, read=within_s),
+            assert_hostname=named,
+            server_hostname=named,
+            cert_file=str(self._files.cert),
+            key_file=str(self._files.key),
+            ca_certs=str(self._files.ca),
+        )
+        try:
+            response = pool.request(
+                "POST",
+                f"{parts.path.rstrip('/')}/plan",
+                body=orjson.dumps(question),
+                headers={"Content-Type": "application/json"},
+                preload_content=False,
+            )
+            data = response.read(_LARGEST_ANSWER + 1)
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(str(error)) from error
+        finally:
+            pool.close()
+        return _usable(response.status, data)
+
+
+def _usable(status: int, data: bytes) -> JsonObject:
+    if status != 200:  # noqa: PLR2004 - the status
+        raise ValueError(f"it answered {status}: {data[:300].decode(errors='replace')}")
+    if len(data) > _LARGEST_ANSWER:
+        raise ValueError(f"its answer is larger than {_LARGEST_ANSWER} bytes")
+    answer = orjson.loads(data)
+    if not isinstance(answer, dict) or not isinstance(answer.get("nodes"), dict):
+        raise ValueError("its answer has no map of nodes")  # noqa: TRY004 - bad content, not a bad call
+    return answer
+
+
+def endpoints(cache: WatchCache) -> list[Endpoint]:
+    """Return the reconcilers that say where they can be asked."""
+    leases, _ = cache.list(f"{LEASE.prefix}{SHARDS[0]}/")
+    found = [(name(item.object), objects.annotations(item.object).get(ENDPOINT, "")) for item in leases]
+    return [
+        Endpoint(lease, url, lease.removeprefix(SHARDS[1]) if lease.startswith(SHARDS[1]) else "")
+        for lease, url in found
+        if url.startswith("https://")
+    ]
+
+
+def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonObject) -> JsonObject:
+    """Return what all reconcilers answer to ``question`` (``{"objects", "nodes"}``) as one answer."""
+    known = endpoints(cache)
+    if reconcilers is None:
+        return _merged([], [_note("this API server has no client certificate for reconcilers (reconciler_client)")])
+    if not known:
+        return _merged([], [_note("no reconciler is running: no Lease in kube-system carries " + ENDPOINT)])
+    begun_s = time.monotonic()
+    shards = [each for each in known if not each.node]
+    asked = question["nodes"]
+    alone = [each for each in known if each.node and (not asked or each.node in asked)]
+    if not question["objects"]:
+        return _merged(_ask_each(reconcilers, [(each, question) for each in (*shards, *alone)], ANSWER_S), [])
+    others = {"others": [each.node for each in alone]} if alone else {}
+    answers = _ask_each(reconcilers, [(each, question | others) for each in shards], ANSWER_S)
+    told: JsonObject = next((each["others"] for each in answers if isinstance(each.get("others"), dict)), {})
+    second = [
+        (each, {"objects": [], "nodes": [each.node], "foretold": told[each.node]})
+        for each in alone
+        if each.node in told
+    ]
+    left_s = max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
+    unknown = [each.node for each in alone if each.node not in told]
+    told_nothing = "no reconciler of the control plane says what would change there"
+    messages = [_note(f"node {node}: {told_nothing}") for node in unknown]
+    return _merged([*answers, *_ask_each(reconcilers, second, left_s)], messages)
+
+
+def _ask_each(
+    reconcilers: Reconcilers, questions: Sequence[tuple[Endpoint, JsonObject]], within_s: float
+) -> list[JsonObject]:
+    with ThreadPoolExecutor(max_workers=min(len(questions) or 1, _AT_ONCE)) as pool:
+        return list(pool.map(lambda one: _ask(reconcilers, one[0], one[1], within_s), questions))
+
+
+def _ask(reconcilers: Reconcilers, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
+    try:
+        answer = reconcilers.ask(endpoint, question, within_s)
+    except (OSError, ValueError) as error:
+        log.warning("reconciler %s at %s did not answer a plan: %s", endpoint.lease, endpoint.url, error)
+        why = f"reconciler {endpoint.lease} at {endpoint.url} did not answer: {error}"
+        return {"nodes": {}, "messages": [_note(why, about(LEASE, SHARDS[0], endpoint.lease))]}
+    if endpoint.node:
+        own, told = answer["nodes"].get(endpoint.node), answer.get("messages")
+        messages = told[:_MOST_MESSAGES] if isinstance(told, list) else []
+        return {"nodes": {endpoint.node: own}, "messages": messages}
+    return answer
+
+
+def _note(text: str, subjects: Sequence[JsonObject] = ()) -> JsonObject:
+    return {"text": text, "about": [*subjects]}
+
+
+def _is_plan(found: object) -> bool:
+    """Return whether a node's answer has the parts of one."""
+    if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
+        return False
+    diff, subjects = found.get("diff"), found.get("about") or {}
+    if not isinstance(diff, dict) or not isinstance(subjects, dict):
+        return False
+    return all(map(_is_facets, diff.values())) and all(isinstance(each, dict) for each in subjects.values())
+
+
+def _is_note(found: object) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("text"), str)
+
+
+def _is_facets(found: object) -> bool:
+    return isinstance(found, dict) and all(isinstance(found.get(when), dict) for when in ("before", "after"))
+
+
+def _merged(answers: Sequence[JsonObject], messages: list[JsonObject]) -> JsonObject:
+    nodes: JsonObject = {}
+    told = list(messages)
+    for each in answers:
+        nodes.update({name: part for name, part in each["nodes"].items() if _is_plan(part)})
+        # shards see the same cluster: what all tell is told once
+        rows = each.get("messages")
+        told += [row for row in rows if _is_note(row) and row not in told] if isinstance(rows, list) else []
+    order = next((each["order"] for each in answers if isinstance(each.get("order"), list) and each["order"]), None)
+    return {"nodes": nodes, "messages": told, **({"order": order} if order else {})}

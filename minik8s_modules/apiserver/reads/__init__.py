@@ -1,0 +1,1 @@
+"""Answers that change nothing: get, list and watch; ``hub`` sends one frame of an event to all its watchers."""

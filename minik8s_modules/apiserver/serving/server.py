@@ -1,0 +1,249 @@
+"""gunicorn as a library: one worker process with an intake and threads, TLS with optional client certificates.
+
+One process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
+own, is made in the worker, after the fork. Of gunicorn there are the arbiter, which replaces a worker that dies,
+the parser of heads, and WSGI; connections are the intake's (intake.py), which hands over whole requests, and what
+is answered is kept and sent by it. The TLS context is shared by all connections and read again when one of
+its files changes (gunicorn alone would read the files for each connection).
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import resource
+import ssl
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
+from gunicorn.http.message import Request
+from gunicorn.http.unreader import IterUnreader
+from gunicorn.http.wsgi import create
+from gunicorn.sock import ssl_context
+from gunicorn.workers.base import Worker
+
+from minik8s_modules.api.errors import BadRequest, StatusError
+from minik8s_modules.apiserver.audit.auditing import ORIGINAL
+from minik8s_modules.apiserver.authorization.identity import CERTIFIED
+from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
+from minik8s_modules.apiserver.intake.connections import Answer, Connection, status_answer
+from minik8s_modules.apiserver.intake.framing import Whole
+from minik8s_modules.apiserver.intake.intake import Intake
+from minik8s_modules.apiserver.intake.limits import Admission, account_of
+from minik8s_modules.apiserver.reads.watchers import TAKE, Taken
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.tls import server_context
+
+# requests in flight get this long when the server stops; watches are ended at once
+GRACE_S = 5
+# a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
+SWITCH_S = 0.001
+
+
+class Closeable(Protocol):
+    """A WSGI application that must be told when its process ends; ``admission`` says what clients may hold."""
+
+    admission: Admission
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        """Answer a request."""
+
+    def close(self) -> None:
+        """End what runs beside the application."""
+
+
+class TlsContext:
+    """The server's SSL context, made anew when certificate, key or client CA change on disk."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._context: ssl.SSLContext | None = None
+
+    def get(self) -> ssl.SSLContext:
+        """Return the context for the files as they are; the former one while they cannot be read."""
+        with self._lock:
+            try:
+                stamp = tuple(map(_stamp, (self._files.cert, self._files.key, self._files.ca)))
+                if self._context is None or stamp != self._stamp:
+                    self._context, self._stamp = make_context(self._files), stamp
+            except OSError:  # ssl.SSLError is one: half of a new pair has been written
+                if self._context is None:
+                    raise
+            return self._context
+
+
+def make_context(files: TlsFiles) -> ssl.SSLContext:
+    """Return a server context: a client certificate is optional but, if given, checked."""
+    context = server_context(files.cert, files.key, files.ca, clients=ssl.CERT_OPTIONAL)
+    # kubectl and client-go resume no sessions, and a ticket would outlive a certificate that was exchanged; a client
+    # that renegotiates costs handshakes without end
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
+    return context
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system lets this user have: each watch is one, and the default is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_ino
+
+
+class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
+    """A gunicorn worker whose requests come from an intake; see the module's docstring."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.alive = True
+        self._intake: Intake | None = None
+
+    def run(self) -> None:
+        """Serve until told to stop; gunicorn's arbiter wants to hear every minute that this goes on."""
+        sys.setswitchinterval(SWITCH_S)
+        gc.collect()
+        gc.freeze()  # what was imported is here to stay: looking through it again would stop all threads for 50 ms
+        listeners = [each.sock for each in self.sockets]
+        self._intake = Intake(
+            listeners, lambda: ssl_context(self.cfg), self.wsgi.admission, self.cfg.threads, self._answer
+        )
+        while self.alive and self.ppid == os.getppid():
+            self.notify()
+            self._intake.turn()
+        self.alive = False
+        self._intake.stop(self.cfg.graceful_timeout)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Stop, after SIGTERM."""
+        super().handle_exit(sig, frame)
+        if self._intake is not None:
+            self._intake.wake()
+
+    def _answer(self, connection: Connection, whole: Whole) -> Answer:
+        """Answer one request, in a thread, without touching its connection."""
+        try:
+            request = Request(self.cfg, IterUnreader([whole.head]), connection.peer, connection.number)
+        except ParseException as error:
+            return Answer(status_answer(_told(error)), keep=False)
+        # the intake has read the body, and told the client to send it
+        request.body, request._expected_100_continue = io.BytesIO(whole.body), False  # noqa: SLF001 - it has no setter
+        outbox = Outbox()
+        response, environ = create(request, outbox, connection.peer, connection.server, self.cfg)
+        hand_over = _HandOver(connection)
+        environ.update({CERTIFIED: connection.user, "wsgi.multithread": True, TAKE: hand_over})
+        if not self.alive:
+            response.force_close()
+        try:
+            _respond(self.wsgi(environ, response.start_response), response)
+        except StopIteration:
+            return Answer([], keep=False, taken=hand_over.done)
+        user = environ.get(ORIGINAL)
+        account = account_of(user) if user is not None else None
+        return Answer(outbox.parts, keep=not response.should_close(), account=account)
+
+
+class Outbox:
+    """What gunicorn takes for the connection: keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def sendall(self, data: bytes) -> None:
+        """Keep ``data``."""
+        self.parts.append(data)
+
+
+class _HandOver:
+    """Gives a request's connection away, to the watch hub or the tunnels."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.done = False
+
+    def __call__(self) -> Taken:
+        self.done = True
+        return Taken(self._connection.take(), self._connection.reader.leftover())
+
+
+def _respond(body: Any, response: Any) -> None:
+    try:
+        for part in body:
+            response.write(part)
+        response.close()
+    finally:
+        if hasattr(body, "close"):
+            body.close()
+
+
+def _told(error: ParseException) -> StatusError:
+    """Return what is wrong with a head, as gunicorn's parser sees it."""
+    if isinstance(error, LimitRequestLine):
+        return StatusError(414, "RequestURITooLong", str(error))
+    if isinstance(error, LimitRequestHeaders):
+        return StatusError(431, "RequestHeaderFieldsTooLarge", str(error))
+    return BadRequest(f"the request's head cannot be read: {error}")
+
+
+class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
+    """Runs ``make_application(settings)`` in one worker until SIGTERM; SIGHUP makes a new worker."""
+
+    def __init__(self, settings: Settings, make_application: Callable[[Settings], Closeable]) -> None:
+        self._settings = settings
+        self._make_application = make_application
+        self._tls = TlsContext(settings.tls)
+        self._application: Closeable | None = None
+        try:
+            self._tls.get()
+        except OSError as error:  # said here, in words, rather than at the first connection
+            raise ConfigurationError(
+                f"apiserver: tls: {settings.tls.cert} and its key cannot be used: {error}"
+            ) from error
+        super().__init__(prog="minik8s-apiserver")
+
+    def load_config(self) -> None:
+        """Give gunicorn its settings."""
+        for key, value in self._options().items():
+            self.cfg.set(key, value)
+
+    def load(self) -> Closeable:
+        """Make the WSGI application; called in the worker."""
+        self._application = self._make_application(self._settings)
+        return self._application
+
+    def _on_exit(self, _arbiter: Any, _worker: Any) -> None:
+        if self._application is not None:
+            self._application.close()
+
+    def _options(self) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "bind": [f"{settings.listen_address}:{settings.port}"],
+            "proc_name": "minik8s-apiserver",
+            "workers": 1,
+            "worker_class": ApiWorker,
+            "threads": settings.threads,
+            "graceful_timeout": GRACE_S,
+            "timeout": 60,
+            "certfile": str(settings.tls.cert),
+            "keyfile": str(settings.tls.key),
+            "ca_certs": str(settings.tls.ca),
+            "cert_reqs": ssl.CERT_OPTIONAL,
+            "ssl_context": lambda _config, _factory: self._tls.get(),
+            "worker_exit": self._on_exit,
+            "limit_request_line": 8190,  # the most it allows: label selectors are long
+            "forwarded_allow_ips": "",  # nobody may rewrite the path or the scheme by a header
+            "control_socket_disable": True,
+            "errorlog": "-",
+            "loglevel": "warning",
+        }

@@ -1,0 +1,165 @@
+"""The objects every cluster has, made when they are missing: namespaces, default/kubernetes, the epoch, roles.
+
+The endpoints of default/kubernetes are made in ``presence.py``.
+
+Level-triggered: a thread looks every ``INTERVAL_S`` and repairs what somebody deleted. The epoch is the
+fencing token's first part (ARCHITECTURE.md, Gateway socket); it is written once, at the first start, and
+raised only by a restore.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from minik8s_modules.api.access import rbac
+from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject, name
+from minik8s_modules.apiserver.admission import service_addresses
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.settings import Settings
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.serving import bootstrap
+from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.base.errors import TemporaryError
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 10.0
+# how long the cache's first load is waited for before "not loaded yet" is worth a line in the log
+FIRST_LOAD_S = 2.0
+RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
+# kube-node-lease: the nodes' heartbeats, as in Kubernetes, apart from everybody else's leases
+# kube-public: what anybody may know
+NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
+
+
+class Wanted(NamedTuple):
+    """An object that must exist; with ``keep`` its content is also put right when the configuration changed."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    obj: JsonObject
+    keep: bool = False
+
+
+def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
+    """Yield the objects, in the order they must be made."""
+    for namespace in NAMESPACES:
+        yield Wanted(NAMESPACE, "", namespace, {})
+    yield Wanted(CONFIG_MAP, "kube-system", "minik8s-cluster", {"data": {"epoch": str(epoch)}})
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    first = str(next(settings.service_cidr.hosts()))
+    service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
+    spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
+    yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
+
+
+class Startup:
+    """Keeps the objects of ``wanted`` in existence until ``stop``."""
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self._backend = backend
+        self._settings = settings
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="startup-objects", daemon=True)
+        self.done = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(timeout=INTERVAL_S)
+
+    def _run(self) -> None:
+        failures = 0
+        self._backend.cache.wait_ready(FIRST_LOAD_S)
+        while not self._stop.is_set():
+            try:
+                self.ensure()
+                self.done, failures = True, 0
+            except TemporaryError as error:
+                failures += 1
+                log.warning("start-up objects have to wait: %s", error)
+            except Exception:  # a loop's edge: the next round tries again
+                failures += 1
+                log.exception("start-up objects could not be made")
+            self._stop.wait(RETRY.delay_s(failures) or INTERVAL_S)
+
+    def ensure(self) -> None:
+        """Make what is missing, put right what differs."""
+        for each in wanted(self._settings, int(self._backend.clock.now().timestamp())):
+            ensure(self._backend, each)
+        service_addresses.repair(self._backend)
+        ensure_policy(self._backend)
+
+
+def ensure(backend: Backend, each: Wanted) -> None:
+    """Make one object if it is missing; with ``keep``, make its content what it should be."""
+    target = Target(each.kind, each.namespace, each.name)
+    try:
+        backend.get(target)
+    except NotFound:
+        _create(backend, each)
+        return
+    if each.keep:
+        _change(backend, each.kind, each.namespace, each.name, partial(_merged, content=each.obj))
+
+
+def ensure_policy(backend: Backend) -> None:
+    """Make the default roles and bindings, put back what they lack, write the rules of aggregated roles."""
+    for default in bootstrap.defaults():
+        found = backend.cache.get(default.kind.key(default.namespace, default.name))
+        if found is None:
+            _create(backend, Wanted(default.kind, default.namespace, default.name, default.obj))
+        elif bootstrap.reconciled(found.object, default) is not found.object:
+            _change(
+                backend,
+                default.kind,
+                default.namespace,
+                default.name,
+                partial(bootstrap.reconciled, default=default),
+            )
+    roles = {name(item.object): item.object for item in backend.cache.list(CLUSTER_ROLE.prefix).items}
+    for role, rules in rbac.effective_rules(roles).items():
+        if "aggregationRule" in roles[role] and (roles[role].get("rules") or []) != rules:
+            _change(backend, CLUSTER_ROLE, "", role, partial(_merged, content={"rules": rules}))
+
+
+def _change(backend: Backend, kind: Kind, namespace: str, name: str, mutate: writing.Mutation) -> None:
+    _ignoring(NotFound, lambda: writing.change(backend, Target(kind, namespace, name), mutate, _options()))
+
+
+def _merged(old: JsonObject, content: JsonObject) -> JsonObject:
+    labels = (content.get("metadata") or {}).get("labels") or {}
+    metadata = {**old["metadata"], "labels": {**(old["metadata"].get("labels") or {}), **labels}}
+    kept = {field: value for field, value in content.items() if field != "metadata"}
+    return {**old, **kept, "metadata": metadata if labels else old["metadata"]}
+
+
+def _create(backend: Backend, each: Wanted) -> None:
+    meta: JsonObject = {**each.obj.get("metadata", {}), "name": each.name}
+    obj: JsonObject = {**each.obj, "metadata": meta}
+    target = Target(each.kind, each.namespace)
+    _ignoring(AlreadyExists, lambda: writing.create(backend, target, obj, _options()))
+
+
+def _ignoring(error: type[StatusError], call: Callable[[], object]) -> None:
+    try:
+        call()
+    except error:
+        log.debug("another server was faster", exc_info=True)
+
+
+def _options() -> Options:
+    return Options(dry_run=False, validation="Strict", warnings=[])

@@ -1,0 +1,1 @@
+"""Answers that change objects: create, update, patch, apply, delete, scale, evict."""

@@ -1,0 +1,148 @@
+"""delete and deletecollection: what happens to an object is decided in api/lifecycle/strategy.py, here it is done.
+
+An object with finalizers, a namespace with content and a running pod are only marked; whoever holds them
+lets go later, and the last one to do so removes them (``writing.change``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from minik8s_modules.api.defaulting.conversion import stored_kind
+from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.lifecycle import strategy
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.admission import admission, chain
+from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import DELETE_OPTIONS, Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.reads.selection import Selection
+from minik8s_modules.apiserver.verbs.writing import CHANGE_ATTEMPTS, MAX_OBJECT_BYTES, made
+from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.encoding import without_revision
+from minik8s_modules.store.errors import KeyMissing, StaleWrite, ValueTooLarge
+
+_PROPAGATIONS = frozenset({None, "", "Background", "Foreground", "Orphan"})
+
+
+class Deleted(NamedTuple):
+    """The object as it stands after a delete request; ``gone`` when it left the store."""
+
+    item: CachedObject
+    gone: bool
+
+
+def delete_options(body: JsonObject, arguments: Mapping[str, str]) -> JsonObject:
+    """Return the DeleteOptions of a request: the body's, else those in the query.
+
+    Raises:
+        BadRequest: a value cannot be used.
+    """
+    wanted: JsonObject = dict(body)
+    if "gracePeriodSeconds" not in wanted and "gracePeriodSeconds" in arguments:
+        wanted["gracePeriodSeconds"] = _grace(arguments["gracePeriodSeconds"])
+    if "propagationPolicy" not in wanted and "propagationPolicy" in arguments:
+        wanted["propagationPolicy"] = arguments["propagationPolicy"]
+    if wanted.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise BadRequest(f"the body of a delete request must be DeleteOptions, not {wanted['kind']}")
+    if "orphanDependents" not in wanted and arguments.get("orphanDependents") in {"true", "false"}:
+        wanted["orphanDependents"] = arguments["orphanDependents"] == "true"
+    incoming.check_types(DELETE_OPTIONS, wanted)
+    _check_propagation(wanted)
+    return wanted
+
+
+def _grace(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise BadRequest(f'gracePeriodSeconds: Invalid value: "{text}": must be a whole number') from error
+
+
+def _check_propagation(wanted: JsonObject) -> None:
+    policy: Any = wanted.get("propagationPolicy")
+    if policy not in _PROPAGATIONS:
+        raise BadRequest(
+            f'propagationPolicy: Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"'
+        )
+    if policy and wanted.get("orphanDependents") is not None:
+        raise BadRequest("propagationPolicy: orphanDependents and deletionPropagation cannot be both set")
+
+
+def asks_dry_run(wanted: JsonObject) -> bool:
+    """Return whether DeleteOptions ask for a dry run."""
+    return bool(wanted.get("dryRun"))
+
+
+def delete(backend: Backend, target: Target, wanted: JsonObject, options: Options) -> Deleted:
+    """Delete one object as the DeleteOptions ``wanted`` say.
+
+    Raises:
+        NotFound: there is no such object.
+        Forbidden: it is a namespace the cluster cannot be without.
+        Conflict: a precondition does not hold.
+        Forbidden: it is one of the namespaces that stay.
+    """
+    admission.check_deletion(target)
+    kind = stored_kind(target.kind)
+    item = backend.get(target)
+    for attempt in range(CHANGE_ATTEMPTS):
+        obj = orjson.loads(item.data)
+        try:
+            strategy.check_preconditions(kind, obj, wanted)
+        except Conflict:
+            if attempt:
+                raise
+            item = backend.latest(target)  # the cache may not have seen the version the client names
+            strategy.check_preconditions(kind, orjson.loads(item.data), wanted)
+            continue
+        chain.run("validate", backend, "delete", target, None, obj, options)
+        decision = strategy.graceful_deletion(kind, obj, wanted, backend.clock.now())
+        if options.dry_run or asks_dry_run(wanted) or decision.action == "wait":
+            return Deleted(made(item.key, decision.obj, item.revision), gone=decision.action == "remove")
+        try:
+            return _carry_out(backend, kind, item, decision)
+        except StaleWrite:
+            item = backend.latest(target)
+        except KeyMissing as error:
+            raise NotFound(target.kind, target.name) from error
+    raise Conflict(target.kind, target.name)
+
+
+def _carry_out(backend: Backend, kind: Kind, item: CachedObject, decision: strategy.Deletion) -> Deleted:
+    if decision.action == "remove":
+        revision = backend.store.delete(item.key, item.revision)
+        admission.removed(backend, kind, decision.obj)
+    else:
+        try:
+            revision = backend.store.update(item.key, without_revision(decision.obj), item.revision)
+        except ValueTooLarge as error:
+            raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
+    backend.settle(revision)
+    return Deleted(made(item.key, decision.obj, revision), gone=decision.action == "remove")
+
+
+def delete_collection(
+    backend: Backend, selection: Selection, wanted: JsonObject, options: Options
+) -> list[CachedObject]:
+    """Delete every selected object; returns them. One that goes meanwhile is no error."""
+    items, _ = backend.cache.list(selection.prefix)
+    chosen = [item for item in items if selection.matches(item)]
+    deleted = []
+    for item in chosen:
+        target = _target_of(selection.kind, item.key)
+        try:
+            deleted.append(delete(backend, target, wanted, options).item)
+        except NotFound:
+            continue
+    return deleted
+
+
+def _target_of(kind: Kind, key: str) -> Target:
+    namespace, _, name = key.removeprefix(kind.prefix).rpartition("/")
+    return Target(kind, namespace, name)

@@ -1,0 +1,276 @@
+"""create, update, patch and the subresources that change an object.
+
+Every change of an existing object goes through ``change``: read, compute the new object in pure code,
+compare-and-swap. When another writer was faster the computation is repeated on the newer object, unless the
+client said which version it means: then it is told of the conflict. A computation that changes nothing
+writes nothing, so the resourceVersion stays (kubectl then says "unchanged"). The first read is the cache's;
+every later one is the store's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from minik8s_modules.api import size_limits
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaulting.defaults import apply_defaults
+from minik8s_modules.api.errors import (
+    AlreadyExists,
+    BadRequest,
+    Cause,
+    Conflict,
+    Invalid,
+    NotFound,
+    RequestEntityTooLarge,
+)
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.lifecycle import strategy
+from minik8s_modules.api.merging import managed_fields
+from minik8s_modules.api.objects import JsonObject, labels, metadata, name
+from minik8s_modules.api.schema.structural import prune
+from minik8s_modules.api.validation import validate_create, validate_update, warnings
+from minik8s_modules.apiserver.admission import admission, chain, quotas
+from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.encoding import without_revision
+from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite, ValueTooLarge
+from minik8s_modules.store.interface import Put
+
+# etcd's default --max-request-bytes, which the installation leaves as it is
+MAX_OBJECT_BYTES = 1536 * 1024
+# a name has 27^5 endings; eight collisions in a row mean something else is wrong
+NAME_ATTEMPTS = 8
+# each lost round means that another writer won one, so this many in a row is a crowd, not an accident
+CHANGE_ATTEMPTS = 20
+
+Mutation = Callable[[JsonObject], JsonObject]
+
+
+def create(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
+    """Store a new object and return it; with dry run return what would be stored."""
+    obj = incoming.readable(target.kind, obj, options)
+    generated = not name(obj) and bool(metadata(obj).get("generateName"))
+    encoded, collided = _encoded(obj), ""
+    for _ in range(NAME_ATTEMPTS if generated else 1):
+        fresh = admitted(backend, target, orjson.loads(encoded), options)
+        key = target.kind.key(target.namespace, name(fresh))
+        try:
+            with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
+                return _store_new(backend, stored_kind(target.kind), key, fresh, options)
+        except KeyExists:
+            collided = name(fresh)
+    raise AlreadyExists(target.kind, collided, generated=generated)
+
+
+def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options) -> JsonObject:
+    """Return a new object as it would be stored: defaulted, completed, admitted and valid (``obj`` is used up)."""
+    apply_defaults(target.kind, obj)
+    obj = to_storage(target.kind, obj)
+    kind = stored_kind(target.kind)
+    strategy.prepare_create(
+        kind,
+        obj,
+        namespace=target.namespace,
+        now=backend.clock.now(),
+        uid=backend.new_uid(),
+        name_suffix=backend.new_suffix(),
+    )
+    if target.kind.namespaced and target.namespace not in options.assumed_namespaces:
+        admission.check_namespace(backend, target, obj)
+    _record(backend, target, obj, None, options)  # before admission: what plugins add is nobody's, as in Kubernetes
+    chain.run("mutate", backend, "create", target, obj, None, options)
+    _refuse(target.kind, obj, validate_create(kind, obj))
+    chain.run("validate", backend, "create", target, obj, None, options)
+    for told in warnings(kind, obj):
+        options.warn(told)
+    return obj
+
+
+def _record(backend: Backend, target: Target, new: JsonObject, old: JsonObject | None, options: Options) -> None:
+    """Note in ``new``, in place, whose fields are whose; server-side apply has done so already."""
+    if options.applied:
+        return
+    writer = managed_fields.Writer(options.manager, target.subresource)
+    managed_fields.record_update(target.kind, stored_kind(target.kind), new, old, writer, backend.clock.now())
+
+
+def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
+    if causes:
+        raise Invalid(kind, name(obj), causes)
+
+
+def _store_new(backend: Backend, kind: Kind, key: str, obj: JsonObject, options: Options) -> CachedObject:
+    value = _sized(obj)
+    if options.dry_run:
+        if backend.cache.get(key) is not None:
+            raise KeyExists(key)
+        quotas.check(backend, kind, obj)
+        return made(key, obj, 0)
+    try:
+        revision = quotas.stored(backend, kind, Put(key, value, 0), obj)
+    except ValueTooLarge as error:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
+    backend.settle(revision)
+    return made(key, obj, revision)
+
+
+def _encoded(obj: JsonObject) -> bytes:
+    """Return the object's JSON; what cannot be stored for its size is refused before it is looked at."""
+    return _checked(orjson.dumps(obj))
+
+
+def _sized(obj: JsonObject) -> bytes:
+    size_limits.check(obj)  # with what the server added: an object that was stored can be sent back
+    return _checked(without_revision(obj))
+
+
+def _checked(value: bytes) -> bytes:
+    if len(value) > MAX_OBJECT_BYTES:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES)
+    return value
+
+
+def made(key: str, obj: JsonObject, revision: int) -> CachedObject:
+    """Return ``obj`` as the cache would hold it at ``revision``; 0 leaves out the resourceVersion."""
+    meta = {field: value for field, value in metadata(obj).items() if field != "resourceVersion"}
+    if revision:
+        meta["resourceVersion"] = str(revision)
+    return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, labels(obj))
+
+
+def update(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
+    """Replace an object, or its subresource's part; a resourceVersion in ``obj`` must be the present one."""
+    obj = incoming.readable(target.kind, obj, options)
+    incoming.check_place(target, obj)
+    if not name(obj):
+        told = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        raise BadRequest(told)
+    encoded = _encoded(obj)
+    return change(backend, target, lambda _old: orjson.loads(encoded), options)
+
+
+def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -> CachedObject:
+    """Apply a patch (a function of the object) to an object or its subresource's part."""
+
+    def mutate(old: JsonObject) -> JsonObject:
+        new = apply(old)
+        size_limits.check(new)
+        new = incoming.readable(target.kind, new, options)
+        incoming.check_place(target, new)
+        if not name(new):  # patched away; what follows from it must still be found
+            metadata(new)["name"] = target.name
+        return new
+
+    return change(backend, target, mutate, options)
+
+
+def change(backend: Backend, target: Target, mutate: Mutation, options: Options) -> CachedObject:
+    """Return the object after ``mutate``, which gets the present one and returns the new one.
+
+    Raises:
+        NotFound: there is no such object.
+        Conflict: the new object names another resourceVersion than the present one.
+        Invalid: the new object breaks rules.
+    """
+    item = backend.get(target)
+    for attempt in range(CHANGE_ATTEMPTS):
+        old = orjson.loads(item.data)
+        new = mutate(from_storage(target.kind, orjson.loads(item.data)))
+        asked = metadata(new).get("resourceVersion")
+        if asked and asked != str(item.revision):
+            if attempt or not _may_be_behind(asked, item.revision):
+                raise Conflict(target.kind, target.name)
+            item = backend.latest(target)
+            continue
+        changed = _completed(backend, target, new, old, options)
+        if changed == old:
+            return item
+        try:
+            kind = stored_kind(target.kind)
+            with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
+                return _swap(backend, target, item, changed, options, old)
+        except StaleWrite:
+            item = backend.latest(target)
+        except KeyMissing as error:
+            raise NotFound(target.kind, target.name) from error
+    raise Conflict(target.kind, target.name)
+
+
+_LONGEST_REVISION = 19  # digits that fit into 63 bits; Python refuses to read numbers of more than 4,300
+
+
+def _may_be_behind(asked: str, revision: int) -> bool:
+    """Return whether the cache may simply not have seen the version the client names."""
+    return asked.isascii() and asked.isdigit() and len(asked) < _LONGEST_REVISION and int(asked) > revision
+
+
+def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
+    kind = stored_kind(target.kind)
+    if target.subresource == "status":
+        prune(target.kind, new)
+    else:
+        apply_defaults(target.kind, new)
+    new = to_storage(target.kind, new)
+    strategy.prepare_update(kind, new, old, target.subresource)
+    metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
+    if new == old:
+        return old
+    _record(backend, target, new, old, options)
+    chain.run("mutate", backend, "update", target, new, old, options)
+    if managed_fields.same(new, old):
+        return old
+    _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
+    chain.run("validate", backend, "update", target, new, old, options)
+    if not target.subresource:
+        for told in warnings(kind, new):
+            options.warn(told)
+    return new
+
+
+def _swap(
+    backend: Backend, target: Target, item: CachedObject, new: JsonObject, options: Options, old: JsonObject
+) -> CachedObject:
+    """Write ``new`` over ``item``; or remove it, if its deletion waited for just this change."""
+    value, kind = _sized(new), stored_kind(target.kind)
+    if options.dry_run:
+        quotas.check(backend, kind, new, old)
+        return made(item.key, new, item.revision)
+    try:
+        if strategy.ready_to_remove(kind, new):
+            revision = backend.store.delete(item.key, item.revision)
+            admission.removed(backend, target.kind, new)
+        else:
+            revision = quotas.stored(backend, kind, Put(item.key, value, item.revision), new, old)
+    except ValueTooLarge as error:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
+    backend.settle(revision)
+    return made(item.key, new, revision)
+
+
+def bind(backend: Backend, target: Target, binding: JsonObject, options: Options) -> None:
+    """Assign a pod to the node a v1 Binding names."""
+    binding = incoming.readable(incoming.BINDING, binding, options)
+    incoming.check_place(target, binding)
+    pod_kind = target.kind
+    # not through prepare_update: binding changes spec and status at once, and spec.nodeName is nobody else's
+    item = backend.get(target)
+    for _ in range(CHANGE_ATTEMPTS):
+        old = orjson.loads(item.data)
+        pod = strategy.bind(pod_kind, old, binding, backend.clock.now())
+        chain.run("mutate", backend, "update", target, pod, old, options)
+        _refuse(pod_kind, pod, validate_update(pod_kind, pod, old, target.subresource))
+        chain.run("validate", backend, "update", target, pod, old, options)
+        try:
+            _swap(backend, target, item, pod, options, old)
+        except StaleWrite:
+            item = backend.latest(target)
+        except KeyMissing as error:
+            raise NotFound(pod_kind, target.name) from error
+        else:
+            return
+    raise Conflict(pod_kind, target.name)

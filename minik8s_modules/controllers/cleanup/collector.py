@@ -1,0 +1,194 @@
+"""The garbage collector's shell: metadata of all kinds in, ``decide_garbage`` for one uid at a time, its steps out.
+
+    informers of every kind ─▶ graph ─uids to look at─▶ queue ─▶ worker: states of the owners, decide, patch and delete
+
+An owner that the graph lacks is asked for by name before it counts as gone: copies of different kinds are at different
+revisions. One that nobody saw go is asked for twice, a second apart: of several API servers one may be behind another.
+Every write names the uid and resourceVersion that was decided on, so one that comes too late is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.controllers.cleanup.garbage import Item, OwnerState, decide_garbage, is_waiting
+from minik8s_modules.controllers.cleanup.garbage_graph import Graph
+from minik8s_modules.controllers.core.steps import Delete, Patch, Step
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.informers import wait_synced
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+
+_WORKERS = 4
+# owners known to be gone; uids never come back (garbagecollector.go keeps 500)
+_ABSENT_KEPT = 5_000
+_DOUBT_S = 1.0
+_NAME = "garbage"
+_Place = tuple[str, str, Key]  # uid, prefix of the kind in the store, name
+
+
+def collected_kinds() -> tuple[Kind, ...]:
+    """Return the kinds that may own or be owned: all that are stored, watched and deleted, but Events."""
+    verbs = {"watch", "delete", "patch"}
+    return tuple(
+        kind
+        for kind in KINDS.all()
+        if kind.stored and kind.storage is None and verbs <= {*kind.verbs} and kind.kind != "Event"
+    )
+
+
+class GarbageCollector:
+    """Deletes what its owners leave behind; built last of all controllers, so that it shares their copies."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._client = context.client
+        self._graph = Graph()
+        self._queue: WorkQueue[str] = WorkQueue(
+            context.clock, random=context.random, counts=context.metrics.queue(_NAME)
+        )
+        self._workers = Workers(self._queue, self.sync, _NAME, _WORKERS)
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._absent: OrderedDict[_Place, None] = OrderedDict()
+        self._missing: dict[_Place, float] = {}
+        self._informers = {kind: context.informers.metadata_of(kind) for kind in collected_kinds()}
+        for kind, informer in self._informers.items():
+            informer.add_handler(self._handler(kind))
+        self._starter = threading.Thread(target=self._begin, name=f"{_NAME}-start", daemon=True)
+
+    def start(self) -> None:
+        """Begin when the first lists of all kinds are complete; returns at once."""
+        self._starter.start()
+
+    def stop(self) -> None:
+        """End; waits for the syncs under way."""
+        self._stop.set()
+        self._workers.stop()
+
+    def sync(self, uid: str) -> None:
+        """Look at one object.
+
+        Raises:
+            StatusError: a step was refused; Conflict where the copies are behind.
+            TemporaryError: the API did not answer.
+        """
+        item = self._graph.get(uid)
+        if item is None or self._stop.is_set():
+            return
+        owners = {str(each.get("uid", "")): self._state(item, each) for each in objects.owner_references(item.obj)}
+        steps = decide_garbage(item, owners, self._graph.dependents(uid))
+        for step in steps:
+            self._take(step, alone=len(steps) == 1)
+        if not steps and is_waiting(item.obj):
+            for dependent in self._graph.dependents(uid):
+                if not objects.is_deleting(dependent.obj):
+                    self._queue.add(dependent.uid)
+
+    def _begin(self) -> None:
+        if wait_synced(self._informers.values(), self._stop):
+            self._workers.start()
+
+    def _handler(self, kind: Kind) -> Callable[[JsonObject | None, JsonObject | None], None]:
+        def handler(old: JsonObject | None, new: JsonObject | None) -> None:
+            for uid in self._graph.changed(kind, old, new):
+                self._queue.add(uid)
+
+        return handler
+
+    def _state(self, item: Item, reference: JsonObject) -> OwnerState:
+        kind = KINDS.by_api_version(str(reference.get("apiVersion")), str(reference.get("kind")))
+        if kind is None or not kind.stored:
+            return OwnerState.UNKNOWN
+        if kind.namespaced and not item.kind.namespaced:
+            self._tell(item, reference)
+            return OwnerState.UNKNOWN
+        uid = str(reference.get("uid", ""))
+        key = Key(objects.namespace(item.obj) if kind.namespaced else "", str(reference.get("name", "")))
+        owner = self._graph.get(uid)
+        if owner is not None and owner.kind.prefix == kind.prefix and objects.key(owner.obj) == key:
+            return OwnerState.WAITING if is_waiting(owner.obj) else OwnerState.PRESENT
+        if owner is not None:
+            self._tell(item, reference)
+        if self._is_absent(uid, kind, key):
+            return OwnerState.ABSENT
+        # the graph has not seen it yet, and may never do; or it is doubted that it is missing
+        self._queue.add_after(item.uid, _DOUBT_S)
+        return OwnerState.PRESENT
+
+    def _is_absent(self, uid: str, kind: Kind, key: Key) -> bool:
+        place = (uid, kind.prefix, key)
+        with self._lock:
+            if place in self._absent:
+                return True
+        try:
+            found = self._client.get(kind, key.name, key.namespace)
+        except NotFound:
+            found = {}
+        with self._lock:
+            if objects.uid(found) == uid:
+                self._missing.pop(place, None)
+                return False
+            if not self._graph.has_left(uid):
+                first_s = self._missing.setdefault(place, self._context.clock.monotonic())
+                if self._context.clock.monotonic() - first_s < _DOUBT_S:
+                    return False
+            self._missing.pop(place, None)
+            self._absent[place] = None
+            while len(self._absent) > _ABSENT_KEPT:
+                self._absent.popitem(last=False)
+        return True
+
+    def _tell(self, item: Item, reference: JsonObject) -> None:
+        """Say that a reference names an owner where it cannot be (``ownerRefInvalidNamespace``)."""
+        about = {**item.obj, "apiVersion": item.kind.api_version, "kind": item.kind.kind}
+        named = f"{reference.get('apiVersion')}/{reference.get('kind')}, name: {reference.get('name')}"
+        told = (
+            f"ownerRef [{named}, uid: {reference.get('uid')}] does not exist in namespace "
+            f'"{objects.namespace(item.obj)}"'
+        )
+        self._context.recorder.event(
+            about, "Warning", "OwnerRefInvalidNamespace", told, component="garbage-collector-controller"
+        )
+
+    def _take(self, step: Step, *, alone: bool) -> None:
+        match step:
+            case Delete(kind, obj, _, _, propagation):
+                self._delete(kind, obj, propagation, revision=objects.resource_version(obj) if alone else None)
+            case Patch(kind, obj, body):
+                self._patch(kind, obj, body)
+
+    def _delete(self, kind: Kind, obj: JsonObject, propagation: str | None, revision: str | None) -> None:
+        key = objects.key(obj)
+        try:
+            self._client.delete(
+                kind,
+                key.name,
+                key.namespace,
+                uid=objects.uid(obj),
+                resource_version=revision,
+                propagation=propagation,
+            )
+        except NotFound:
+            return
+        log.info("%s %s is deleted: its owners are gone", kind.singular_name, key)
+
+    def _patch(self, kind: Kind, obj: JsonObject, body: JsonObject) -> None:
+        key = objects.key(obj)
+        seen = {"uid": objects.uid(obj), "resourceVersion": objects.resource_version(obj)}
+        try:
+            self._client.patch(kind, key.name, key.namespace, {**body, "metadata": {**body["metadata"], **seen}})
+        except NotFound:
+            return
+        except Conflict as error:
+            log.debug("%s %s has changed: %s", kind.singular_name, key, error)
+            raise

@@ -1,0 +1,1 @@
+"""Endpoints of Services as EndpointSlices and Endpoints, and the status of Ingresses."""

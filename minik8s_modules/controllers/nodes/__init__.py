@@ -1,0 +1,1 @@
+"""Nodes that come, fall silent and go: their ranges of pod addresses, taints, eviction, leftover objects."""

@@ -1,0 +1,1 @@
+"""PodDisruptionBudgets and ResourceQuotas: what their status says they allow and use."""

@@ -1,0 +1,93 @@
+"""The deciders by kind, over an imagined world: what ``plan`` unrolls. A new controller is a line in ``DECIDERS``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.defaults import apply_defaults
+from minik8s_modules.api.defaulting.defaults_workloads import generate_job_selector
+from minik8s_modules.api.kinds import (
+    CONTROLLER_REVISION,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    REPLICA_SET,
+    STATEFUL_SET,
+    Kind,
+)
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.controllers.batch.cronjobs import decide_cron_job
+from minik8s_modules.controllers.batch.jobs import decide_job
+from minik8s_modules.controllers.core.steps import Step
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
+from minik8s_modules.controllers.workloads.daemonsets import decide_daemon_set
+from minik8s_modules.controllers.workloads.deployments import decide_deployment
+from minik8s_modules.controllers.workloads.replicasets import decide_replica_set
+from minik8s_modules.controllers.workloads.statefulsets import decide_stateful_set
+
+
+def deployment_steps(world: World, deployment: JsonObject) -> list[Step]:
+    """Return the steps of a deployment of the world."""
+    sets = world.found(REPLICA_SET, deployment)
+    pods = {objects.uid(each): world.controlled(POD, each) for each in sets}
+    return decide_deployment(deployment, sets, pods, world.now)
+
+
+def replica_set_steps(world: World, replica_set: JsonObject) -> list[Step]:
+    """Return the steps of a replica set of the world."""
+    controller = (objects.controller_of(replica_set) or {}).get("uid")
+    siblings = [replica_set]
+    if controller:
+        siblings = [
+            each for each in world.all(REPLICA_SET) if (objects.controller_of(each) or {}).get("uid") == controller
+        ]
+    related = [pod for each in siblings for pod in world.controlled(POD, each)]
+    return decide_replica_set(replica_set, world.found(POD, replica_set), related, world.now)
+
+
+def job_steps(world: World, job: JsonObject) -> list[Step]:
+    """Return the steps of a job of the world; one that a cron job has made there lacks what the API fills in."""
+    if "selector" not in objects.spec(job):
+        job = copy.deepcopy(job)
+        apply_defaults(JOB, job)
+        generate_job_selector(job)
+    return decide_job(job, world.found(POD, job), world.now)
+
+
+def cron_job_steps(world: World, cron_job: JsonObject) -> list[Step]:
+    """Return the steps of a cron job of the world."""
+    return decide_cron_job(cron_job, world.controlled(JOB, cron_job), world.now)
+
+
+def daemon_set_steps(world: World, daemon_set: JsonObject) -> list[Step]:
+    """Return the steps of a daemon set of the world."""
+    revisions = world.found(CONTROLLER_REVISION, daemon_set)
+    nodes = sorted(world.all(NODE), key=objects.name)
+    return decide_daemon_set(daemon_set, world.found(POD, daemon_set), revisions, nodes, world.now)
+
+
+def stateful_set_steps(world: World, stateful_set: JsonObject) -> list[Step]:
+    """Return the steps of a stateful set of the world."""
+    space = objects.namespace(stateful_set)
+    claims = {objects.name(c): c for c in world.all(PERSISTENT_VOLUME_CLAIM) if objects.namespace(c) == space}
+    revisions = world.found(CONTROLLER_REVISION, stateful_set)
+    return decide_stateful_set(stateful_set, world.found(POD, stateful_set), revisions, claims, world.now)
+
+
+DECIDERS: Mapping[Kind, Decider] = {
+    DEPLOYMENT: deployment_steps,
+    REPLICA_SET: replica_set_steps,
+    CRON_JOB: cron_job_steps,
+    JOB: job_steps,
+    DAEMON_SET: daemon_set_steps,
+    STATEFUL_SET: stateful_set_steps,
+}
+
+# what the deciders look at besides the kinds they are for, pods and nodes
+LOOKED_AT = (CONTROLLER_REVISION, PERSISTENT_VOLUME_CLAIM)

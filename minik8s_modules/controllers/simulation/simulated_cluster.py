@@ -1,0 +1,193 @@
+"""A cluster imagined in dictionaries: takes the steps of deciders at once, so that one can see where they lead.
+
+``plan`` unrolls a Deployment in it; the cases of tests stop in it after any step. Objects are values: a change puts a
+new one in the old one's place. Names and uids follow from what is made and in which order, so that the same question
+has the same answer. Nothing validates here; steps are those of our own deciders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.merging import patch
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.controllers.core.acting import random_suffix
+from minik8s_modules.controllers.core.steps import (
+    Adopt,
+    Again,
+    Create,
+    Delete,
+    Patch,
+    Release,
+    Step,
+    Tell,
+    WriteStatus,
+    controller_reference,
+    with_owner,
+    without_owner,
+)
+
+_NAMESPACE = uuid.UUID("8d6d1c5e-2f0b-5d3c-9a77-6d696e696b38")
+_ROUNDS = 10_000
+
+
+class Happened(NamedTuple):
+    """What a step did: ``create`` or ``delete``, of which object, as it was or is."""
+
+    action: str
+    kind: Kind
+    obj: JsonObject
+
+
+def placeholder_uid(namespace: str, name: str) -> str:
+    """Return the uid that stands for that of an object which does not exist yet."""
+    return str(uuid.uuid5(_NAMESPACE, f"{namespace}/{name}"))
+
+
+class World:
+    """Objects by kind and key.
+
+    Args:
+        everything: the objects to begin with; apiVersion and kind tell what each is.
+        now: the time of what is made.
+        graceful: whether deleted pods stay, marked, until ``remove``; else they go at once.
+    """
+
+    def __init__(self, everything: Iterable[JsonObject], now: datetime, *, graceful: bool = False) -> None:
+        self.now = now
+        self.happened: list[Happened] = []
+        self.told: list[Tell] = []
+        self._graceful = graceful
+        self._made = 0
+        self._objects: dict[Kind, dict[Key, JsonObject]] = {}
+        for obj in everything:
+            kind = KINDS.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+            if kind is not None:
+                self.put(kind, obj)
+
+    def all(self, kind: Kind) -> list[JsonObject]:
+        """Return the objects of a kind, in the order in which they came."""
+        return [*self._objects.get(kind, {}).values()]
+
+    def get(self, kind: Kind, key: Key) -> JsonObject | None:
+        """Return the object, or None."""
+        return self._objects.get(kind, {}).get(key)
+
+    def found(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
+        """Return what ``owner`` controls, and what nobody does in its namespace."""
+        mine, space = objects.uid(owner), objects.namespace(owner)
+        return [
+            obj for obj in self.all(kind) if objects.namespace(obj) == space and (_controller_uid(obj) or mine) == mine
+        ]
+
+    def controlled(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
+        """Return what ``owner`` controls."""
+        mine = objects.uid(owner)
+        return [obj for obj in self.all(kind) if _controller_uid(obj) == mine]
+
+    def put(self, kind: Kind, obj: JsonObject) -> None:
+        """Put an object in, or a new one in its place; a changed spec raises its generation."""
+        key = objects.key(obj)
+        old = self.get(kind, key)
+        if old is not None and old.get("spec") != obj.get("spec"):
+            obj = {**obj, "metadata": {**obj["metadata"], "generation": objects.generation(old) + 1}}
+        self._objects.setdefault(kind, {})[key] = obj
+
+    def remove(self, kind: Kind, obj: JsonObject) -> None:
+        """Take an object out."""
+        self._objects.get(kind, {}).pop(objects.key(obj), None)
+
+    def take(self, kind: Kind, owner: JsonObject, step: Step) -> None:
+        """Take one step that a decider returned for ``owner`` of ``kind``."""
+        match step:
+            case Create():
+                self._create(step)
+            case Delete(of, obj):
+                self._delete(of, obj)
+            case Adopt(of, obj):
+                self._owners(of, obj, with_owner(self._latest(of, obj), controller_reference(kind, owner)))
+            case Release(of, obj):
+                self._owners(of, obj, without_owner(self._latest(of, obj), objects.uid(owner)))
+            case Patch(of, obj, body):
+                self.put(of, patch.merge_patch(self._latest(of, obj), body))
+            case WriteStatus(of, obj, status):
+                self.put(of, {**self._latest(of, obj), "status": status})
+            case Tell():
+                self.told.append(step)
+            case Again():
+                pass
+
+    def _latest(self, kind: Kind, obj: JsonObject) -> JsonObject:
+        return self.get(kind, objects.key(obj)) or obj
+
+    def _create(self, step: Create) -> None:
+        meta = step.obj["metadata"]
+        name = meta.get("name") or self._name(meta)
+        made = {
+            **step.obj,
+            "metadata": {
+                **meta,
+                "name": name,
+                "uid": placeholder_uid(meta.get("namespace", ""), name),
+                "creationTimestamp": rfc3339(self.now),
+                "generation": 1,
+            },
+            "status": {},
+        }
+        self.put(step.kind, made)
+        self.happened.append(Happened("create", step.kind, made))
+
+    def _name(self, meta: JsonObject) -> str:
+        """Return a name that follows from what has been made before it."""
+        self._made += 1
+        owner = next((each["uid"] for each in meta.get("ownerReferences") or []), "")
+        digest = hashlib.sha256(f"{owner}/{self._made}".encode()).digest()
+        numbers = iter(digest)
+        return f"{meta['generateName']}{random_suffix(lambda: next(numbers) / 256)}"
+
+    def _delete(self, kind: Kind, obj: JsonObject) -> None:
+        latest = self._latest(kind, obj)
+        if self._graceful and kind == POD:
+            marked = {**latest["metadata"], "deletionTimestamp": rfc3339(self.now)}
+            self.put(kind, {**latest, "metadata": marked})
+        else:
+            self.remove(kind, latest)
+        self.happened.append(Happened("delete", kind, latest))
+
+    def _owners(self, kind: Kind, obj: JsonObject, references: list[JsonObject]) -> None:
+        latest = self._latest(kind, obj)
+        self.put(kind, {**latest, "metadata": {**latest["metadata"], "ownerReferences": references}})
+
+
+def _controller_uid(obj: JsonObject) -> str:
+    return str((objects.controller_of(obj) or {}).get("uid") or "")
+
+
+Decider = Callable[[World, JsonObject], Iterable[Step]]
+
+
+def unroll(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callable[[World], bool]) -> bool:
+    """Take the steps of all deciders, again and again, until none has one; return whether that came to an end.
+
+    ``live`` is called after each round: it plays the nodes and the scheduler, and says whether it changed something.
+    """
+    rules = list(deciders)
+    for _ in range(_ROUNDS):
+        moved = False
+        for kind, decide in rules:
+            for obj in world.all(kind):
+                steps = [step for step in decide(world, obj) if not isinstance(step, Again)]
+                for step in steps:
+                    world.take(kind, obj, step)
+                # what is only told, is told again as long as its cause is there
+                moved = moved or any(not isinstance(step, Tell) for step in steps)
+        if not (live(world) or moved):
+            return True
+    return False

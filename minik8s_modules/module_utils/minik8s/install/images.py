@@ -1,0 +1,95 @@
+"""Builds small images from one static program, with no registry: a tar archive for Docker's import.
+
+Most images are busybox; the pause image is a program of ours where one could be built (label PROBER says so).
+An image carries the digest of its recipe and of the program's bytes as label ``minik8s.io/content``. Whether it must be
+built again is decided by that label alone, so a new busybox from Debian gives new images and nothing else does.
+The archive holds no times and no names of users: the same recipe gives the same layer on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..core.docker import Docker, DockerError
+
+LABEL = "minik8s.io/content"
+PROBER = "minik8s.io/prober"
+"""Label of an image whose program takes a table of probes from its stdin (roles/images/files/pause.c)."""
+_DIRECTORIES = {"bin": 0o755, "dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o700, "sys": 0o755}
+_TEXTS = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+}
+
+
+class Recipe(NamedTuple):
+    """An image: its name with tag, the applets it offers, its command and its environment."""
+
+    name: str
+    applets: tuple[str, ...]
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    path: str = ""
+    """Where the program stands when it is none of busybox; such an image offers no applets."""
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def digest(self, program: bytes) -> str:
+        """Return what label ``minik8s.io/content`` must say for this recipe with ``program``."""
+        text = json.dumps([*self, _TEXTS], sort_keys=True).encode()
+        return hashlib.sha256(text + b"\0" + program).hexdigest()
+
+
+def plan_images(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
+    """Return the names whose present content (None: no image) is not the wanted one."""
+    return [name for name, digest in wanted.items() if found.get(name) != digest]
+
+
+def archive(recipe: Recipe, program: bytes) -> bytes:
+    """Return the image's file system as a tar archive."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path, mode in {**_DIRECTORIES, "tmp": 0o1777}.items():
+            _add(tar, path, mode, kind=tarfile.DIRTYPE)
+        for path, text in _TEXTS.items():
+            _add(tar, path, 0o644, text.encode())
+        _add(tar, recipe.path or "bin/busybox", 0o755, program)
+        for applet in recipe.applets:
+            _add(tar, f"bin/{applet}", 0o777, kind=tarfile.SYMTYPE, target="busybox")
+    return stream.getvalue()
+
+
+def _add(
+    tar: tarfile.TarFile, path: str, mode: int, data: bytes = b"", kind: bytes = tarfile.REGTYPE, target: str = ""
+) -> None:
+    entry = tarfile.TarInfo(path)
+    entry.mode, entry.type, entry.linkname, entry.size = mode, kind, target, len(data)
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def changes(recipe: Recipe, digest: str) -> list[str]:
+    """Return the Dockerfile lines that Docker applies to the imported file system."""
+    lines = [
+        f"LABEL {LABEL}={digest}",
+        *(f"LABEL {name}={value}" for name, value in recipe.labels),
+        f"CMD {json.dumps(list(recipe.command))}",
+    ]
+    return lines + [f"ENV {name}={json.dumps(value)}" for name, value in recipe.environment]
+
+
+def import_image(docker: Docker, recipe: Recipe, data: bytes, lines: Sequence[str]) -> None:
+    """Make Docker import ``data`` as ``recipe.name``; an image of that name loses its tag.
+
+    Raises:
+        DockerError: Docker cannot be reached or refuses.
+    """
+    repository, _colon, tag = recipe.name.rpartition(":")
+    query = [("fromSrc", "-"), ("repo", repository), ("tag", tag), *(("changes", line) for line in lines)]
+    try:
+        docker.import_tar(data, query)
+    except DockerError as error:
+        raise DockerError(error.status, f"docker did not import {recipe.name}: {error}") from error

@@ -1,0 +1,124 @@
+"""What a node keeps of minik8s when its daemons are gone: processes, containers, devices, rules and mounts.
+
+:func:`plan_removal` orders what was found so that each step can succeed: what holds something goes before what is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..pods.pod_cgroup import left_over
+from ..volumes.mounts import parse_mountinfo, under
+
+USERS = ("minik8s", "minik8s-node", "minik8s-etcd", "minik8s-streams")
+# the Docker that the installation started removes containers and images first; the role stops it after that
+SPARED = "minik8s-dockerd"
+_ORDER = ("process", "container", "cgroup", "image", "link", "table", "rule", "mount")
+
+
+class Remain(NamedTuple):
+    """One thing that is left: its kind, the id that removes it, and words for people."""
+
+    kind: str
+    id: str
+    detail: str = ""
+
+
+def plan_removal(found: Sequence[Remain]) -> list[Remain]:
+    """Return ``found`` in the order of removal: processes first, mounts last, deeper mounts before outer ones."""
+    return sorted(dict.fromkeys(found), key=lambda item: (_ORDER.index(item.kind), -_depth(item)))
+
+
+def _depth(item: Remain) -> int:
+    return item.id.count("/") if item.kind == "mount" else 0
+
+
+def processes(records: str, sockets: str) -> list[Remain]:
+    """Return processes of our users, those that ``launch`` recorded (but Docker's), and their warm interpreters.
+
+    Args:
+        records: directory of the files ``<name>.pid`` that ``launch`` writes.
+        sockets: a warm interpreter that a user of ours started listens on a socket whose path starts with this and the
+            user's number; those of others (warm_ssh in an inventory) end by themselves.
+    """
+    found = {pid: f"of user {user}" for user in USERS for pid in _of_user(user)}
+    recorded = Path(records).glob("*.pid") if Path(records).is_dir() else ()
+    for record in (path for path in recorded if path.stem != SPARED):
+        with contextlib.suppress(OSError, ValueError):
+            pid, started = record.read_text(encoding="ascii").split()[:2]
+            if _start_time(pid) == started:
+                found[pid] = record.stem
+    table = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
+    for uid in filter(None, map(_uid, USERS)):
+        found.update(dict.fromkeys(_holders(_listening(table, f"{sockets}{uid}/")), "warm interpreter"))
+    return [Remain("process", pid, detail) for pid, detail in found.items() if pid != str(os.getpid())]
+
+
+def _uid(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def _of_user(user: str) -> list[str]:
+    uid, found = _uid(user), []
+    if uid is None:
+        return []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == uid:
+                found.append(process.name)
+    return found
+
+
+def _start_time(pid: str) -> str:
+    """Return the start time of a process (proc(5), stat, field 22)."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+
+
+def _listening(table: str, prefix: str) -> set[str]:
+    """Return the inodes of the sockets in ``table`` (/proc/net/unix) whose path starts with ``prefix``."""
+    lines = (line.split(None, 7) for line in table.splitlines()[1:])
+    return {fields[6] for fields in lines if len(fields) > 7 and fields[7].startswith(prefix)}  # noqa: PLR2004 - 8 columns
+
+
+def _holders(inodes: set[str]) -> list[str]:
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    found = []
+    for process in Path("/proc").glob("[0-9]*") if wanted else ():
+        with contextlib.suppress(OSError):
+            if any(os.readlink(entry) in wanted for entry in (process / "fd").iterdir()):
+                found.append(process.name)
+    return found
+
+
+def mounts(table: str, directories: Sequence[str]) -> list[Remain]:
+    """Return the mounts of ``table`` (/proc/self/mountinfo) at or below ``directories``."""
+    found = (mount for mount in parse_mountinfo(table) if any(under(directory, [mount]) for directory in directories))
+    return [Remain("mount", mount.point) for mount in found]
+
+
+def links(directory: str = "/sys/class/net", prefix: str = "mk8s-") -> list[Remain]:
+    """Return the network devices whose names are ours."""
+    return [Remain("link", path.name) for path in sorted(Path(directory).glob(f"{prefix}*"))]
+
+
+def cgroups(node: str) -> list[Remain]:
+    """Return the cgroups of the node's pods, by the pods' uids."""
+    return [Remain("cgroup", uid) for uid in left_over(node, ())]
+
+
+def tables(listing: str) -> list[Remain]:
+    """Return our tables in the output of ``nft list tables``."""
+    words = (line.split() for line in listing.splitlines())
+    return [
+        Remain("table", f"{row[1]} {row[2]}")
+        for row in words
+        if row[:1] == ["table"] and len(row) == 3 and row[2].startswith("minik8s")  # noqa: PLR2004 - table FAMILY NAME
+    ]

@@ -1,0 +1,176 @@
+"""The files a DNS server reads: zones (RFC 1035), hosts, a Corefile, made of checked entries. Pure.
+
+A line ``; <key>`` (``# <key>`` in hosts) opens the lines of one key, so that what stands on the disk can be read back
+key by key. A zone's serial is not part of what is compared; it only rises when a zone is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..pods.pod_files import Resolver
+from .dns_entries import SERVER, reverse_name
+
+ZONE, REVERSE, HOSTS, COREFILE, UPSTREAMS = "cluster.zone", "reverse.zone", "hosts/names", "Corefile", "upstreams"
+TTL_S = 5
+"""Kubernetes' CoreDNS lets its answers be kept for 5 s, too (30 s by its plugin, 5 by its clients' defaults)."""
+RELOAD = "100ms"
+"""How soon a written file is served; looking costs CoreDNS one stat, or one open and the first line, per file."""
+_POD_NAME = r"^(?:[^.]+\.)*?(?P<a>\d+)-(?P<b>\d+)-(?P<c>\d+)-(?P<d>\d+)\.[^.]+\.pod\.DOMAIN\.$"
+Lines = dict[str, list[str]]
+
+
+class Parts(NamedTuple):
+    """The lines of each key in the three files of names."""
+
+    zone: Lines
+    reverse: Lines
+    hosts: Lines
+
+
+def parts_of(entries: Mapping[str, Mapping[str, Any]], domain: str) -> Parts:
+    """Return the lines of every entry but ``server``."""
+    zone: Lines = {}
+    reverse: Lines = {}
+    hosts: Lines = {}
+    for key in sorted(entries):
+        if key == SERVER:
+            continue
+        entry = entries[key]
+        records = entry.get("records") or []
+        zone[key] = [_record(row, domain) for row in records]
+        reverse[key] = [
+            f"{reverse_name(address)}.in-addr.arpa. {TTL_S} IN PTR {name}.{domain}."
+            for address, name in entry.get("pointers") or []
+        ]
+        addresses = [(row[2], f"{row[0]}.{domain}") for row in records if row[1] == "A"]
+        hosts[key] = [f"{address} {name}" for address, name in (*addresses, *(entry.get("names") or []))]
+    return Parts(*({key: lines for key, lines in each.items() if lines} for each in (zone, reverse, hosts)))
+
+
+def _record(row: list[Any], domain: str) -> str:
+    name, kind = f"{row[0]}.{domain}.", row[1]
+    if kind == "SRV":
+        return f"{name} {TTL_S} IN SRV 0 100 {row[2]} {row[3]}.{domain}."
+    return f"{name} {TTL_S} IN {kind} {row[2]}{'.' if kind == 'CNAME' else ''}"
+
+
+def zone_text(origin: str, serial: int, lines: Lines) -> str:
+    """Return a zone file; a missing name may be remembered for a second, as a new service is to resolve within one."""
+    head = [
+        f"{origin}. {TTL_S} IN SOA ns.dns.{origin}. hostmaster.{origin}. {serial} 7200 1800 86400 1",
+        f"{origin}. {TTL_S} IN NS ns.dns.{origin}.",
+    ]
+    return _text(head, lines, ";")
+
+
+def hosts_text(lines: Lines) -> str:
+    """Return the file of hosts."""
+    return _text(["# Written by minik8s_dns."], lines, "#")
+
+
+def _text(head: Iterable[str], lines: Lines, comment: str) -> str:
+    body = [line for key in sorted(lines) for line in (f"{comment} {key}", *lines[key])]
+    return "\n".join([*head, *body]) + "\n"
+
+
+def read_lines(text: str | None, comment: str) -> Lines:
+    """Return the lines of a written file by key; what stands before the first key is the head."""
+    found: Lines = {}
+    key = ""
+    for line in (text or "").splitlines():
+        if line.startswith(comment + " ") and not line.startswith("# Written"):
+            key = line[2:]
+            found[key] = []
+        elif key:
+            found[key].append(line)
+    return found
+
+
+def serial_of(text: str | None) -> int:
+    """Return the serial of a zone file, 0 where there is none."""
+    words = (text or "").split(maxsplit=8)
+    return int(words[6]) if len(words) > 6 and words[3] == "SOA" and words[6].isdecimal() else 0  # noqa: PLR2004
+
+
+def without_serial(text: str | None) -> str | None:
+    """Return a zone file with serial 0, so that two can be compared."""
+    serial = serial_of(text)
+    return text.replace(f" {serial} ", " 0 ", 1) if text and serial else text
+
+
+def corefile(config: Mapping[str, Any], upstreams: Iterable[str], folder: str) -> str:
+    """Return CoreDNS' configuration; what no file knows is asked of ``upstreams``."""
+    servers = " ".join(upstreams)
+    forward = [f"    forward . {servers}"] if servers else []
+    domain, port = config["domain"], config["port"]
+    every = [f"    bind {config['listen']}", "    errors"]
+    pod = _POD_NAME.replace("DOMAIN", domain.replace(".", "\\."))
+    answer = "{{ .Name }} 5 IN A {{ .Group.a }}.{{ .Group.b }}.{{ .Group.c }}.{{ .Group.d }}"
+    blocks = [
+        ["# Written by minik8s_dns; put back when changed."],
+        [
+            f"{domain}:{port} {{",
+            *every,
+            f"    template IN A pod.{domain} {{",
+            f"        match {pod}",
+            f'        answer "{answer}"',
+            "        fallthrough",
+            "    }",
+            *_file(f"{folder}/{ZONE}"),
+            "}",
+        ],
+        [f"in-addr.arpa:{port} {{", *every, *_file(f"{folder}/{REVERSE}", "        fallthrough"), *forward, "}"],
+        [
+            f".:{port} {{",
+            *every,
+            "    reload 2s 1s",
+            f"    hosts {folder}/{HOSTS} {{",
+            f"        ttl {TTL_S}",
+            "        no_reverse",
+            f"        reload {RELOAD}",
+            *(["        fallthrough"] if forward else []),
+            "    }",
+            *forward,
+            "}",
+        ],
+    ]
+    return "\n".join(line for block in blocks for line in block) + "\n"
+
+
+def listen_of(text: str | None) -> str:
+    """Return the address a Corefile of ours binds to, "" for none."""
+    found = re.search(r"^    bind (\S+)$", text or "", re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _file(path: str, *more: str) -> list[str]:
+    return [f"    file {path} {{", f"        reload {RELOAD}", *more, "    }"]
+
+
+def resolver_servers(text: str, own: str) -> list[str]:
+    """Return the IPv4 name servers of a resolv.conf, without ``own``; at most 3, as resolvers take no more."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == "nameserver" and words[1] != own and words[1].count(".") == 3:  # noqa: PLR2004
+            found.append(words[1])
+    return found[:3]
+
+
+def resolver_text(config: Mapping[str, Any], own: Resolver) -> str:
+    """Return the resolv.conf of a node that asks its own server.
+
+    What the node searched before (``own``) comes first: no Service takes over a name of its surroundings. A short name
+    of a Service is looked for in ``nodes`` alone, where those of the namespaces stand that have a HostGrant for them.
+    """
+    domain = config["domain"]
+    searches = dict.fromkeys([*own.searches, f"nodes.{domain}", f"svc.{domain}", domain])
+    options = f"options {' '.join(own.options)}\n" if own.options else ""
+    return (
+        "# Written by minik8s_dns; make reset brings the former one back.\n"
+        f"nameserver {config['listen']}\n"
+        f"search {' '.join(searches)}\n{options}"
+    )

@@ -1,0 +1,232 @@
+"""A sandbox's network attach: a veth pair between the node's bridge and the pause container's network namespace.
+
+The host end is ``mk8s-<8 hex of the uid>`` and carries ``minik8s <node> <uid>`` as its alias, which tells whose it is;
+the other end is ``eth0`` with the pod's address and the default route. All of it is read from the kernel and compared;
+what is right already stays. Hairpin is on, so that a pod reaches itself through a service.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..core import labels
+from ..core.faults import KeyFault
+from ..core.section import Context, Scope
+from .netlink import Address, Link, Netlink, netns_of
+
+ALIAS = "minik8s {node} {uid}"
+
+
+class Attachment(NamedTuple):
+    """The network of a running sandbox as the kernel has it; None or "" for what is missing."""
+
+    link: str = ""
+    bridge: str = ""
+    hairpin: bool = False
+    address: str = ""
+    gateway: str = ""
+    mtu: str = ""
+    loopback: bool = False
+
+
+def link_name(uid: str) -> str:
+    """Return the host end's device name: mk8s- and the uid's first 8 hex digits (of its sha256 if it has none)."""
+    head = uid[:8].lower()
+    digits = head if re.fullmatch("[0-9a-f]{8}", head) else hashlib.sha256(uid.encode()).hexdigest()[:8]
+    return "mk8s-" + digits
+
+
+def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
+    """Return the network a sandbox must have."""
+    if entry["host_network"]:
+        return Attachment()
+    if entry.get("plugin") is not None:
+        told = f"{entry['ip']}/{entry['prefix_length']}" if entry["ip"] else "given by the plugin"
+        return Attachment(entry["plugin"]["driver"], address=told)
+    address = f"{entry['ip']}/{entry['prefix_length']}"
+    return Attachment(
+        link=link_name(key),
+        bridge=entry["bridge"],
+        hairpin=True,
+        address=address,
+        gateway=entry["gateway"],
+        mtu=str(entry["mtu"]),
+        loopback=True,
+    )
+
+
+def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+    """Return a running sandbox's network as the kernel has it."""
+    if inspect["HostConfig"]["NetworkMode"] == "host":
+        return Attachment()
+    name = link_name(inspect["Config"]["Labels"].get(labels.POD_UID, ""))
+    host = links.get(name)
+    bridge = next((link.name for link in links.values() if host and link.ifindex == host.master), "")
+    try:
+        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+            return _attachment_inside(inside, host, bridge)
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return Attachment()
+
+
+def observe_address(inspect: Mapping[str, Any], interface: str = "eth0") -> str:
+    """Return the addresses (CIDR) of a running sandbox's device, "" for none or where it is not up."""
+    if inspect["HostConfig"]["NetworkMode"] == "host":
+        return ""
+    try:
+        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+            device = inside.link(interface)
+            return _addresses_of(inside, device) if device is not None and device.up else ""
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return ""
+
+
+def _addresses_of(inside: Netlink, link: Link) -> str:
+    return " ".join(
+        sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == link.ifindex)
+    )
+
+
+def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
+    links = inside.links()
+    eth0, loopback = links.get("eth0"), links["lo"].up
+    if eth0 is None or not eth0.up:
+        return Attachment(host.name if host else "", bridge, loopback=loopback)
+    gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
+    seen = Attachment(
+        address=_addresses_of(inside, eth0), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback
+    )
+    if host is None or not host.up:
+        return seen
+    mtu = seen.mtu if host.mtu == eth0.mtu else f"{eth0.mtu} (outside {host.mtu})"
+    return seen._replace(link=host.name, bridge=bridge, hairpin=_hairpin(host.name), mtu=mtu)
+
+
+def _hairpin_path(link: str) -> str:
+    return f"/sys/class/net/{link}/brport/hairpin_mode"
+
+
+def send_back(link: str) -> None:
+    """Have a bridge send frames back to the port they came from: a pod that reaches itself through a Service."""
+    with open(_hairpin_path(link), "w", encoding="ascii") as target:
+        target.write("1")
+
+
+def _hairpin(link: str) -> bool:
+    try:
+        with open(_hairpin_path(link), encoding="ascii") as source:
+            return source.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mapping[str, Any]) -> None:
+    """Give a running sandbox its link, address and default route; what is right already stays.
+
+    Raises:
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing.
+    """
+    pid = inspect["State"]["Pid"]
+    if not pid:
+        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+    with Netlink() as outside, Netlink(netns_of(pid)) as inside:
+        bridge = outside.link(entry["bridge"])
+        if bridge is None:
+            raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
+        _make_link(context, outside, inside, (bridge, netns_of(pid)), key, entry)
+        _configure(context, inside, entry)
+
+
+def links_of(netlink: Netlink, keys: Iterable[str]) -> dict[str, Link]:
+    """Return the host ends of some pods and the bridges these are in: with many pods on the node, all would be slow."""
+    ends = [end for key in keys if (end := netlink.link(link_name(key)))]
+    bridges = [bridge for index in {end.master for end in ends} - {0} if (bridge := netlink.link_at(index))]
+    return {link.name: link for link in (*ends, *bridges)}
+
+
+def strays(node: str, links: Mapping[str, Link], containers: Mapping[str, Any], scope: Scope) -> dict[str, list[Link]]:
+    """Return this node's host ends by pod uid, where no pause container of that pod is left."""
+    found: dict[str, list[Link]] = {}
+    for link in links.values():
+        words = link.alias.split(" ")
+        ours = link.kind == "veth" and words[:2] == ["minik8s", node] and len(words) == len(ALIAS.split(" "))
+        if ours and words[2] not in containers and scope.covers(words[2]):
+            found.setdefault(words[2], []).append(link)
+    return found
+
+
+def delete_link(netlink: Netlink, link: Link) -> None:
+    """Delete a device that may be going away by itself, with the namespace of its other end."""
+    try:
+        netlink.delete_link(link.ifindex)
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+
+
+def mac_of(address: str) -> str:
+    """Return the hardware address of the pod that has ``address``: ``0a:58`` and its four bytes, as with CNI.
+
+    So who knew a former pod of that address knows the new one. A kernel keeps up to 128 neighbours however old they
+    are, and sends to where it last heard them for 8 s before it asks again.
+    """
+    return ":".join(["0a", "58", *(f"{int(part):02x}" for part in address.split("."))])
+
+
+def _make_link(
+    context: Context,
+    outside: Netlink,
+    inside: Netlink,
+    place: tuple[Link, str],
+    key: str,
+    entry: Mapping[str, Any],
+) -> None:
+    bridge, netns = place
+    name, alias = link_name(key), ALIAS.format(node=context.node, uid=key)
+    host, eth0 = outside.link(name), inside.link("eth0")
+    if host is not None and eth0 is None:  # left by an earlier attempt
+        context.checkpoint("delete link")
+        delete_link(outside, host)
+        host = None
+    if eth0 is not None and host is None:
+        context.checkpoint("delete link inside")
+        inside.delete_link(eth0.ifindex)
+    if host is None:
+        context.checkpoint("create link")
+        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns, mac=mac_of(entry["ip"]))
+        host = outside.link(name)
+        if host is None:
+            raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+    if (host.master, host.up, host.mtu, host.alias) != (bridge.ifindex, True, entry["mtu"], alias):
+        context.checkpoint("set link")
+        outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)
+    if not _hairpin(name):
+        context.checkpoint("hairpin")
+        send_back(name)
+
+
+def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> None:
+    links = inside.links()  # both at once: a namespace of ours has no others
+    lo, eth0 = links["lo"], links["eth0"]
+    if not lo.up:
+        context.checkpoint("lo up")
+        inside.set_link(lo.ifindex, up=True)
+    if not eth0.up or eth0.mtu != entry["mtu"]:
+        context.checkpoint("eth0 up")
+        inside.set_link(eth0.ifindex, up=True, mtu=entry["mtu"])
+    wanted = Address(eth0.ifindex, entry["ip"], entry["prefix_length"])
+    present = [each for each in inside.addresses() if each.ifindex == eth0.ifindex]
+    for other in present:
+        if other != wanted:
+            context.checkpoint("delete address")
+            inside.delete_address(other)
+    if wanted not in present:
+        context.checkpoint("add address")
+        inside.add_address(wanted)
+    if [each.gateway for each in inside.routes() if each.destination == "default"] != [entry["gateway"]]:
+        context.checkpoint("default route")
+        inside.set_default_route(entry["gateway"], eth0.ifindex)

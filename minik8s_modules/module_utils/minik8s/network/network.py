@@ -1,0 +1,189 @@
+"""Section ``network``: what a node's pods are attached to. One entry, ``pod-network``; a driver realizes it.
+
+A driver says what should be, what is, and how one difference is mended; aspects are compared by their text. ``bridge``
+(``network_bridge.py``) is a node by itself, ``vxlan`` (``network_vxlan.py``) adds the ways to the other nodes' pods;
+with ``cni`` and ``weave`` (``network_plugins.py``) pods are somebody else's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.digests import Entries
+from ..core.documents import load_document
+from ..core.faults import KeyFault
+from ..core.schema import OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from ..core.section import Context, Plan, Scope, Step
+from . import netfilter
+from .netlink import Link
+from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, Observed, alias_of
+from .network_plugins import CniNetwork, WeaveNetwork, forget_all
+from .network_vxlan import VxlanDriver
+from .overlay_links import OverlayNetlink
+
+ENTRY: Schema = {
+    "driver": Field((TEXT,)),
+    "bridge": Field((TEXT,)),
+    "cidr": Field((TEXT,), required=False),
+    "gateway": Field((TEXT,), required=False),
+    "cluster_cidr": Field((TEXT,)),
+    "mtu": Field((WHOLE,)),
+    "overlay": Field((OBJECT,), required=False),
+    "cni": Field((OBJECT,), required=False),
+    "weave": Field((OBJECT,), required=False),
+}
+NAME_LIMIT = 15  # IFNAMSIZ - 1
+LEAST_MTU = 576  # RFC 791: what every IPv4 host must take
+
+
+DRIVERS: dict[str, Driver] = {
+    "bridge": BridgeDriver(),
+    "vxlan": VxlanDriver(),
+    "cni": CniNetwork(),
+    "weave": WeaveNetwork(),
+}
+
+
+class Network:
+    """The section's observe, plan and apply."""
+
+    name = "network"
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        check_fields(key, entry, ENTRY)
+        if key != KEY:
+            raise KeyFault("InvalidEntry", f"section network knows the key {KEY!r} only, not {key!r}")
+        if entry["driver"] not in DRIVERS:
+            raise KeyFault("InvalidEntry", f"{key}.driver is {entry['driver']!r}; known are {sorted(DRIVERS)}")
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", entry["bridge"]) or len(entry["bridge"]) > NAME_LIMIT:
+            raise KeyFault(
+                "InvalidEntry", f"{key}.bridge {entry['bridge']!r} is no device name of up to {NAME_LIMIT} letters"
+            )
+        if entry["mtu"] < LEAST_MTU:
+            raise KeyFault("InvalidEntry", f"{key}.mtu is {entry['mtu']}; at least {LEAST_MTU} is needed")
+        try:
+            ipaddress.IPv4Network(entry["cluster_cidr"])
+        except ValueError as error:
+            raise KeyFault("InvalidEntry", f"{key}: {error}") from None
+        DRIVERS[entry["driver"]].check(key, entry)
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+        """Return links, addresses and rules."""
+        overlaid = "overlay" in entries.get(KEY, {})
+        with OverlayNetlink() as netlink:
+            links, addresses = netlink.links(), netlink.addresses()
+            overlay = netlink.overlay(links.get(entries[KEY]["overlay"]["device"])) if overlaid else None
+        with open(FORWARDING, encoding="ascii") as source:
+            forwarding = source.read().strip()
+        plugin = DRIVERS[entries[KEY]["driver"]].look(context, entries[KEY]) if KEY in entries else {}
+        left = _weave_before(context) if "weave" not in entries.get(KEY, {}) else ""
+        rules = netfilter.chains(), netfilter.forwards(context.node)
+        return Observed(links, addresses, forwarding, *rules, overlay, plugin, left)
+
+    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+        """Return the steps: another bridge of this node goes, the declared one becomes right."""
+        plan = Plan()
+        declared = entries[KEY]["bridge"] if KEY in entries else None
+        if scope.covers(KEY):
+            keep = entries[KEY].get("overlay", {}).get("device") if KEY in entries else None
+            for link in _overlays(context.node, observed):
+                if link.name != keep:
+                    plan.steps.append(Step("unoverlay", KEY, link.name, link))
+                    plan.differs(KEY, {"vxlan": link.name}, None)
+            if observed.left:
+                plan.steps.append(Step("unweave", KEY, "forget the other machines", observed.left))
+            for name in _ours(context.node, observed):
+                if name != declared:
+                    _plan_removal(plan, name, observed)
+        if declared and scope.covers(KEY):
+            _plan_driver(plan, entries[KEY], observed, context.node)
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        if step.action == "mend":
+            aspect, entry = step.data
+            DRIVERS[entry["driver"]].mend(context, entry, aspect)
+        else:
+            getattr(self, "_" + step.action)(context, step)
+
+    def _unmasquerade(self, context: Context, step: Step) -> None:
+        context.checkpoint("nft transaction")
+        netfilter.delete_chain(step.data, last=set(netfilter.chains()) <= {step.data})
+
+    def _unforward(self, context: Context, step: Step) -> None:
+        context.checkpoint("iptables transaction")
+        netfilter.set_forwards((netfilter.forwards(context.node) or {}).get(step.data, []), [])
+
+    def _unoverlay(self, context: Context, step: Step) -> None:
+        context.checkpoint("delete overlay")
+        with OverlayNetlink() as netlink:
+            links = netlink.links().values()
+            ours = {link.ifindex for link in links if link.alias == alias_of(context.node)}
+            sources = {each.ip for each in netlink.addresses() if each.ifindex in ours}
+            netlink.delete_overlay(step.data.ifindex, sources)
+
+    def _unweave(self, context: Context, step: Step) -> None:
+        forget_all(context, step.data)
+
+    def _unlink(self, context: Context, step: Step) -> None:
+        context.checkpoint("delete bridge")
+        with OverlayNetlink() as netlink:
+            netlink.delete_link(step.data)
+
+    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+        """Return ``{"state": "present"}`` when the network is what was declared, else None."""
+        if KEY not in entries:
+            return {}
+        seen = self.observe(context, entries, Scope()) if touched else observed
+        driver = DRIVERS[entries[KEY]["driver"]]
+        right = driver.found(context.node, entries[KEY], seen) == driver.declared(context.node, entries[KEY], seen)
+        return {KEY: {"state": "present"} if right else None}
+
+
+def _weave_before(context: Context) -> str:
+    """Return the command of the last document's Weave, "" where it named no machines to connect to."""
+    last = load_document(context.state_dir, "network").entries.get(KEY, {})
+    return str(last["weave"]["command"]) if (last.get("weave") or {}).get("peers") else ""
+
+
+def _overlays(node: str, observed: Observed) -> list[Link]:
+    """Return the overlay devices this node has."""
+    return [link for link in observed.links.values() if link.alias == alias_of(node) and link.kind == "vxlan"]
+
+
+def _ours(node: str, observed: Observed) -> list[str]:
+    """Return the bridges this node has, or of which only rules are left."""
+    links = [name for name, link in observed.links.items() if link.alias == alias_of(node) and link.kind == "bridge"]
+    return sorted({*links, *netfilter.chains_of(node, observed.chains), *(observed.forwards or {})})
+
+
+def _plan_removal(plan: Plan, bridge: str, observed: Observed) -> None:
+    before = {"bridge": bridge}
+    if observed.forwards and bridge in observed.forwards:
+        before["forward"] = "; ".join(observed.forwards[bridge])
+        plan.steps.append(Step("unforward", KEY, bridge, bridge))
+    if bridge in observed.chains:
+        before["masquerade"] = "; ".join(observed.chains[bridge][1:])
+        plan.steps.append(Step("unmasquerade", KEY, bridge, bridge))
+    if bridge in observed.links:
+        plan.steps.append(Step("unlink", KEY, bridge, observed.links[bridge].ifindex))
+    plan.differs(KEY, before, None)
+
+
+def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: Observed, node: str) -> None:
+    driver = DRIVERS[entry["driver"]]
+    found, declared = driver.found(node, entry, observed), driver.declared(node, entry, observed)
+    link = observed.links.get(entry["bridge"])
+    if link is not None and link.kind == "bridge" and link.alias != alias_of(node):
+        found["bridge"] += " without our mark"
+    wrong = [aspect for aspect in declared if found[aspect] != declared[aspect]]
+    for aspect in wrong:
+        plan.steps.append(Step("mend", KEY, f"{aspect}: {declared[aspect]}", (aspect, entry)))
+    if wrong:
+        before = {aspect: text for aspect, text in found.items() if text}
+        plan.differs(KEY, before if link else None, declared)

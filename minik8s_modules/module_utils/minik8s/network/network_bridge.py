@@ -1,0 +1,183 @@
+"""Drivers of the pod network, and the driver ``bridge``: what is, what should be, and how one difference is mended.
+
+Aspects are compared by their text and mended in their order. The driver ``bridge`` makes a bridge with the pods'
+gateway address, turns forwarding on, masquerades what leaves the cluster and lets pods pass Docker's FORWARD policy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Protocol
+
+from ..core.faults import KeyFault
+from ..core.section import Context, Facets
+from . import netfilter
+from .netlink import Address, Link, Netlink
+from .overlay_links import Overlay
+
+KEY = "pod-network"
+FORWARDING = "/proc/sys/net/ipv4/ip_forward"
+
+
+class Observed(NamedTuple):
+    """The node's network as the kernel has it; ``overlay`` is looked at where the declared driver makes one.
+
+    ``plugin`` is what a driver's ``look`` found, ``left`` the command of a Weave that is no longer declared.
+    """
+
+    links: dict[str, Link]
+    addresses: list[Address]
+    forwarding: str
+    chains: dict[str, list[str]]
+    forwards: dict[str, list[str]] | None
+    overlay: Overlay | None = None
+    plugin: Mapping[str, Any] = {}
+    left: str = ""
+
+
+class Driver(Protocol):
+    """How one kind of pod network is realized."""
+
+    def check(self, where: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for fields of this driver's own that cannot be used."""
+
+    def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what there is beyond the kernel's."""
+
+    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what should be, on a machine that is as observed."""
+
+    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what is, with the same aspects."""
+
+    def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
+        """Make one aspect right."""
+
+
+def alias_of(node: str) -> str:
+    """Return the mark on a bridge that tells it is this node's."""
+    return f"minik8s {node} {KEY}"
+
+
+class BridgeDriver:
+    """Bridge, gateway address, forwarding, masquerade and accepted forwarding."""
+
+    def check(self, where: str, entry: Mapping[str, Any]) -> None:
+        """Refuse what only other drivers have, and a gateway outside the range."""
+        for field in sorted(set(entry) & {"overlay", "cni", "weave"}):
+            raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver {entry['driver']}")
+        check_range(where, entry)
+
+    def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what should be."""
+        prefix_length = entry["cidr"].partition("/")[2]
+        return {
+            "bridge": f"{entry['bridge']} up mtu {entry['mtu']}",
+            "address": f"{entry['gateway']}/{prefix_length}",
+            "ip_forward": "1",
+            "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
+            "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
+        }
+
+    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what is."""
+        return self.found_of_bridge(node, entry, observed)
+
+    def found_of_bridge(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what is of the bridge."""
+        name = entry["bridge"]
+        link = observed.links.get(name)
+        up = f"{name} {'up' if link.up else 'down'} mtu {link.mtu}" if link and link.kind == "bridge" else ""
+        here = [
+            f"{each.ip}/{each.prefix_length}" for each in observed.addresses if link and each.ifindex == link.ifindex
+        ]
+        rules = [line for line in observed.chains.get(name, []) if line != netfilter.HOOK]
+        hooked = netfilter.HOOK in observed.chains.get(name, [])
+        passing = netfilter.forward_rules(node, name) if observed.forwards is None else observed.forwards.get(name, [])
+        return {
+            "bridge": up,
+            "address": " ".join(here),
+            "ip_forward": observed.forwarding,
+            "masquerade": "; ".join(rules) if hooked else "",
+            "forward": "; ".join(passing),
+        }
+
+    def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
+        """Make one aspect right."""
+        mending: dict[str, Callable[[Context, Mapping[str, Any]], None]] = {
+            "bridge": _mend_bridge,
+            "address": _mend_address,
+            "ip_forward": _mend_forwarding,
+            "masquerade": _mend_masquerade,
+            "forward": _mend_forward,
+        }
+        mending[aspect](context, entry)
+
+
+def check_range(where: str, entry: Mapping[str, Any]) -> None:
+    """Raise KeyFault where range or gateway of the node's pods are missing or do not fit."""
+    for field in ("cidr", "gateway"):
+        if field not in entry:
+            raise KeyFault("InvalidEntry", f"{where}.{field} is missing")
+    try:
+        inside = ipaddress.IPv4Address(entry["gateway"]) in ipaddress.IPv4Network(entry["cidr"])
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
+    if not inside:
+        raise KeyFault("InvalidEntry", f"{where}.gateway {entry['gateway']} is not in {entry['cidr']}")
+
+
+def _bridge(netlink: Netlink, name: str) -> Link:
+    link = netlink.link(name)
+    if link is None or link.kind != "bridge":
+        seen = f"exists and is no bridge but {link.kind or 'physical'}" if link else "does not exist"
+        raise KeyFault("NetworkNotReady", f"device {name} {seen}")
+    return link
+
+
+def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
+    with Netlink() as netlink:
+        if netlink.link(entry["bridge"]) is None:
+            context.checkpoint("create bridge")
+            netlink.add_bridge(entry["bridge"])
+        link = _bridge(netlink, entry["bridge"])
+        context.checkpoint("set bridge")
+        netlink.set_link(link.ifindex, up=True, mtu=entry["mtu"], alias=alias_of(context.node))
+
+
+def _mend_address(context: Context, entry: Mapping[str, Any]) -> None:
+    with Netlink() as netlink:
+        link = _bridge(netlink, entry["bridge"])
+        wanted = None
+        if "gateway" in entry:
+            wanted = Address(link.ifindex, entry["gateway"], int(entry["cidr"].partition("/")[2]))
+        for other in netlink.addresses():
+            if other.ifindex == link.ifindex and other != wanted:
+                context.checkpoint("delete address")
+                netlink.delete_address(other)
+        if wanted is not None:
+            context.checkpoint("add address")
+            netlink.add_address(wanted)
+
+
+def _mend_forwarding(context: Context, _entry: Mapping[str, Any]) -> None:
+    context.checkpoint("ip_forward")
+    with open(FORWARDING, "w", encoding="ascii") as target:
+        target.write("1")
+
+
+def _mend_masquerade(context: Context, entry: Mapping[str, Any]) -> None:
+    context.checkpoint("nft transaction")
+    rule = netfilter.masquerade_rule(context.node, entry["cidr"], entry["cluster_cidr"])
+    netfilter.set_chain(entry["bridge"], rule)
+
+
+def _mend_forward(context: Context, entry: Mapping[str, Any]) -> None:
+    present = (netfilter.forwards(context.node) or {}).get(entry["bridge"], [])
+    context.checkpoint("iptables transaction")
+    netfilter.set_forwards(present, netfilter.forward_rules(context.node, entry["bridge"]))

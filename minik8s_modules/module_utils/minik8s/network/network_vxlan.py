@@ -1,0 +1,303 @@
+"""Driver ``vxlan``: the bridge of a node, and ways to the pods of the other nodes that nothing has to learn.
+
+One VXLAN device. A peer's pods are routed to the first address of the peer's range, which is nobody's; a permanent
+neighbour gives it a MAC that is computed from the peer's name, and the FDB entry of that MAC is the peer's machine. So
+each side knows all it needs from the declaration alone. With ``direct``, a peer in the same network as this machine is
+routed to without a tunnel. Routes leave from the gateway's address: it is one that the peer can route back to. The
+device has it as well, for masquerading takes an address of the device that a packet leaves by: of a device without one
+it takes any of the machine's, and the answer to that would not come back through the tunnel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
+
+from ..core.faults import KeyFault
+from ..core.schema import FLAG, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from ..core.section import Context, Facets
+from .netlink import Address
+from .network_bridge import BridgeDriver, Observed, alias_of, check_range
+from .overlay_links import PROTOCOL, OverlayNetlink, OverlayRoute, Tunnel
+
+HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
+MOST_VNI, MOST_PORT = 2**24 - 1, 2**16 - 1
+NAME_LIMIT = 15  # IFNAMSIZ - 1
+OVERLAY: Schema = {
+    "device": Field((TEXT,)),
+    "vni": Field((WHOLE,)),
+    "port": Field((WHOLE,)),
+    "address": Field((TEXT,)),
+    "direct": Field((FLAG,)),
+    "peers": Field((OBJECT,)),
+}
+PEER: Schema = {"cidr": Field((TEXT,)), "address": Field((TEXT,))}
+
+
+class Way(NamedTuple):
+    """How a peer's pods are reached: the next hop, and its MAC and machine when it is in the tunnel."""
+
+    cidr: str
+    hop: str
+    mac: str = ""
+    machine: str = ""
+
+
+class Underlay(NamedTuple):
+    """The device that carries the tunnels: index 0 where no device has the machine's address."""
+
+    ifindex: int = 0
+    name: str = ""
+    mtu: int = 0
+    network: ipaddress.IPv4Network | None = None
+
+
+def mac_of(node: str) -> str:
+    """Return the MAC of a node's end of the overlay: locally administered, of 40 bits of its name's sha256."""
+    digest = hashlib.sha256(node.encode()).hexdigest()
+    return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
+
+
+class VxlanDriver(BridgeDriver):
+    """What ``bridge`` makes, a VXLAN device, FDB, next hops and routes."""
+
+    def check(self, where: str, entry: Mapping[str, Any]) -> None:
+        """Refuse an overlay that cannot be."""
+        for field in sorted(set(entry) & {"cni", "weave"}):
+            raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver vxlan")
+        check_range(where, entry)
+        overlay, where = entry.get("overlay"), f"{where}.overlay"
+        check_fields(where, overlay, OVERLAY)
+        assert overlay is not None  # noqa: S101  check_fields refused it
+        device = overlay["device"]
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", device) or len(device) > NAME_LIMIT or device == entry["bridge"]:
+            raise KeyFault("InvalidEntry", f"{where}.device {device!r} is no device name, or the bridge's")
+        for name, most in (("vni", MOST_VNI), ("port", MOST_PORT)):
+            if not 0 < overlay[name] <= most:
+                raise KeyFault("InvalidEntry", f"{where}.{name} is {overlay[name]}; it is between 1 and {most}")
+        _ip(f"{where}.address", overlay["address"])
+        taken = {"the node itself": ipaddress.IPv4Network(entry["cidr"])}
+        for name, peer in overlay["peers"].items():
+            _check_peer(f"{where}.peers.{name}", peer, entry["cluster_cidr"], taken)
+            taken[name] = ipaddress.IPv4Network(peer["cidr"])
+
+    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what should be."""
+        overlay, found = entry["overlay"], ways(entry, _underlay(entry, observed))
+        hops = [way for way in found if way.mac]
+        return {
+            **super().declared(node, entry, observed),
+            "underlay": _needed(entry),
+            "vxlan": _told(overlay["device"], entry["mtu"], _tunnel(node, overlay), alias_of(node)),
+            "end": f"{entry['gateway']}/32",
+            "forwarding": _lines(f"{way.mac} at {way.machine}" for way in hops),
+            "neighbours": _lines(f"{way.hop} is {way.mac}" for way in hops),
+            "routes": _lines(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found),
+        }
+
+    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+        """Return what is."""
+        overlay, underlay = observed.overlay, _underlay(entry, observed)
+        assert overlay is not None  # noqa: S101  observed where an overlay is declared
+        link = observed.links.get(entry["overlay"]["device"])
+        told = _told(link.name, link.mtu, overlay.tunnel, link.alias) if link and link.up and overlay.tunnel else ""
+        fits = underlay.mtu >= entry["mtu"] + HEADERS
+        seen = f"{underlay.name} has mtu {underlay.mtu}" if underlay.ifindex else "no device has that address"
+        return {
+            **super().found(node, entry, observed),
+            "underlay": _needed(entry) if fits else seen,
+            "vxlan": told,
+            "end": _lines(
+                f"{each.ip}/{each.prefix_length}"
+                for each in observed.addresses
+                if link and each.ifindex == link.ifindex
+            ),
+            "forwarding": _lines(f"{mac} at {machine}" for mac, machine in overlay.forwarding),
+            "neighbours": _lines(f"{hop} is {mac}" for hop, mac in overlay.neighbours),
+            "routes": _lines(
+                f"{route.destination} via {route.gateway} from {route.source}"
+                for route in overlay.routes
+                if _is_ours(route, entry) and route.ifindex in {underlay.ifindex, link.ifindex if link else 0}
+            ),
+        }
+
+    def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
+        """Make one aspect right."""
+        mending: dict[str, Callable[[Context, Mapping[str, Any], OverlayNetlink], None]] = {
+            "underlay": _refuse_underlay,
+            "vxlan": _mend_vxlan,
+            "end": _mend_end,
+            "forwarding": _mend_forwarding,
+            "neighbours": _mend_neighbours,
+            "routes": _mend_routes,
+        }
+        if aspect not in mending:
+            super().mend(context, entry, aspect)
+            return
+        with OverlayNetlink() as netlink:
+            mending[aspect](context, entry, netlink)
+
+
+def ways(entry: Mapping[str, Any], underlay: Underlay) -> list[Way]:
+    """Return how each peer's pods are reached from a machine whose tunnels ``underlay`` carries."""
+    found = []
+    for name, peer in sorted(entry["overlay"]["peers"].items()):
+        near = underlay.network is not None and ipaddress.IPv4Address(peer["address"]) in underlay.network
+        if entry["overlay"]["direct"] and near:
+            found.append(Way(peer["cidr"], peer["address"]))
+        else:
+            hop = str(ipaddress.IPv4Network(peer["cidr"]).network_address)
+            found.append(Way(peer["cidr"], hop, mac_of(name), peer["address"]))
+    return found
+
+
+def _ip(where: str, text: Any) -> None:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
+
+
+def _check_peer(where: str, peer: Any, cluster_cidr: str, taken: Mapping[str, ipaddress.IPv4Network]) -> None:
+    check_fields(where, peer, PEER)
+    _ip(f"{where}.address", peer["address"])
+    try:
+        cidr, cluster = ipaddress.IPv4Network(peer["cidr"]), ipaddress.IPv4Network(cluster_cidr)
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"{where}.cidr: {error}") from None
+    if not cidr.subnet_of(cluster):
+        raise KeyFault("InvalidEntry", f"{where}.cidr {cidr} is not in {cluster}")
+    for other, range_ in taken.items():
+        if cidr.overlaps(range_):
+            raise KeyFault("InvalidEntry", f"{where}.cidr {cidr} overlaps {range_} of {other}")
+
+
+def _underlay(entry: Mapping[str, Any], observed: Observed) -> Underlay:
+    wanted = entry["overlay"]["address"]
+    devices = {link.ifindex: link for link in observed.links.values()}
+    for address in observed.addresses:
+        if address.ip == wanted and address.ifindex in devices:
+            link = devices[address.ifindex]
+            network = ipaddress.IPv4Network(f"{wanted}/{address.prefix_length}", strict=False)
+            return Underlay(link.ifindex, link.name, link.mtu, network)
+    return Underlay()
+
+
+def _tunnel(node: str, overlay: Mapping[str, Any]) -> Tunnel:
+    return Tunnel(overlay["vni"], overlay["address"], overlay["port"], mac_of(node), learning=False)
+
+
+def _told(device: str, mtu: int, tunnel: Tunnel, alias: str) -> str:
+    learning = " learning" if tunnel.learning else ""
+    place = f"vni {tunnel.vni} at {tunnel.local}:{tunnel.port} mac {tunnel.mac}{learning}"
+    return f"{device} up mtu {mtu} {place} alias {alias}"
+
+
+def _needed(entry: Mapping[str, Any]) -> str:
+    return f"{entry['overlay']['address']} on a device of mtu {entry['mtu'] + HEADERS}"
+
+
+def _lines(words: Any) -> str:
+    return "; ".join(sorted(words))
+
+
+def _is_ours(route: OverlayRoute, entry: Mapping[str, Any]) -> bool:
+    return route.protocol == PROTOCOL and route.source == entry["gateway"]
+
+
+def _refuse_underlay(_context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    address, mtu = entry["overlay"]["address"], entry["mtu"]
+    devices = {link.ifindex: link for link in netlink.links().values()}
+    at = next((devices[each.ifindex] for each in netlink.addresses() if each.ip == address), None)
+    if at is None:
+        raise KeyFault(
+            "NetworkNotReady", f"no device of this machine has the address {address}, which tunnels leave from"
+        )
+    told = f"pods' packets of {mtu} bytes and {HEADERS} of VXLAN do not fit {at.name}, whose mtu is {at.mtu}"
+    raise KeyFault("NetworkNotReady", f"{told}: declare an mtu of {at.mtu - HEADERS} or less")
+
+
+def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    """Change the device, or make it anew: most settings of a VXLAN device are for its life."""
+    overlay, mark = entry["overlay"], alias_of(context.node)
+    name, wanted = overlay["device"], _tunnel(context.node, overlay)
+    link = netlink.link(name)
+    if link is not None and netlink.tunnel(link.ifindex) != wanted:
+        if link.alias != mark:
+            raise KeyFault("NetworkNotReady", f"device {name} exists and is not this node's overlay")
+        context.checkpoint("delete overlay")
+        netlink.delete_link(link.ifindex)
+        link = None
+    if link is None:
+        context.checkpoint("create overlay")
+        netlink.add_tunnel(name, wanted, entry["mtu"])
+        link = netlink.link(name)
+    context.checkpoint("set overlay")
+    netlink.set_link(link.ifindex if link else 0, up=True, mtu=entry["mtu"], alias=mark)
+
+
+def _mend_end(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    index, _ways, _underlay_seen = _seen(entry, netlink)
+    wanted = Address(index, entry["gateway"], 32)
+    for other in netlink.addresses():
+        if other.ifindex == index and other != wanted:
+            context.checkpoint("delete end")
+            netlink.delete_address(other)
+    context.checkpoint("add end")
+    netlink.add_address(wanted)
+
+
+def _seen(entry: Mapping[str, Any], netlink: OverlayNetlink) -> tuple[int, list[Way], Underlay]:
+    link = netlink.link(entry["overlay"]["device"])
+    if link is None or link.kind != "vxlan":
+        raise KeyFault("NetworkNotReady", f"device {entry['overlay']['device']} is no overlay (yet)")
+    underlay = _underlay(entry, Observed(netlink.links(), netlink.addresses(), "", {}, None))
+    return link.ifindex, ways(entry, underlay), underlay
+
+
+def _mend_forwarding(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    index, found, _underlay_seen = _seen(entry, netlink)
+    wanted = {(way.mac, way.machine) for way in found if way.mac}
+    there = netlink.forwarding(index)
+    for mac, machine in sorted(there - wanted):
+        context.checkpoint("forget forwarding")
+        netlink.delete_forwarding(index, mac, machine)
+    for mac, machine in sorted(wanted - there):
+        context.checkpoint("add forwarding")
+        netlink.add_forwarding(index, mac, machine)
+
+
+def _mend_neighbours(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    index, found, _underlay_seen = _seen(entry, netlink)
+    wanted = {way.hop: way.mac for way in found if way.mac}
+    for hop, mac in sorted(netlink.neighbours(index)):
+        if wanted.get(hop) == mac:
+            del wanted[hop]
+        elif hop not in wanted:
+            context.checkpoint("forget neighbour")
+            netlink.delete_neighbour(index, hop)
+    for hop, mac in sorted(wanted.items()):
+        context.checkpoint("add neighbour")
+        netlink.add_neighbour(index, hop, mac)
+
+
+def _mend_routes(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
+    index, found, underlay = _seen(entry, netlink)
+    wanted = {
+        way.cidr: OverlayRoute(way.cidr, way.hop, index if way.mac else underlay.ifindex, entry["gateway"], PROTOCOL)
+        for way in found
+    }
+    for route in netlink.overlay_routes():
+        if route == wanted.get(route.destination):
+            del wanted[route.destination]
+        elif _is_ours(route, entry):
+            context.checkpoint("delete route")
+            netlink.delete_overlay_route(route)
+        elif route.destination in wanted:
+            raise KeyFault("NetworkNotReady", f"a route to {route.destination} exists that is not ours; remove it")
+    for route in wanted.values():
+        context.checkpoint("add route")
+        netlink.set_overlay_route(route)

@@ -1,0 +1,300 @@
+"""A sandbox's network by somebody else's program: drivers ``cni`` (cni.py) and ``weave`` (weave.py).
+
+The program gives the address; what it was asked and what it answered is kept in ``<state_dir>/attachments/<uid>.json``,
+written before the first effect and removed after the last. So an attachment is taken away with the very configuration
+it was made with, also after a crash, a boot, or a change of the configuration: whoever finds a record without its pause
+container detaches it. A pause container belongs to the driver that its label names, for its life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ..core import labels
+from ..core.digests import canonical
+from ..core.faults import KeyFault
+from ..core.files import read_json, remove_file, write_atomically
+from ..core.paths import attachment_path, attachments_dir
+from ..core.schema import LIST, TEXT, Field, Schema, check_fields, check_texts, require_object
+from ..core.section import Context
+from . import cni
+from .attachment import send_back
+from .netlink import Address, Netlink, netns_of
+from .weave import DEVICE, INTERFACE, Weave
+
+Inspect = Mapping[str, Any]
+ETH0 = "eth0"
+CNI: Schema = {"driver": Field((TEXT,)), "conf_dir": Field((TEXT,)), "bin_dirs": Field((LIST,))}
+WEAVE: Schema = {"driver": Field((TEXT,)), "command": Field((TEXT,))}
+
+
+class Record(NamedTuple):
+    """One attachment: the entry's ``plugin`` and pod, and of what the driver did its own notes.
+
+    ``address`` (with prefix length) is "" until the program has answered.
+    """
+
+    plugin: dict[str, Any]
+    pod: dict[str, str]
+    container: str
+    address: str = ""
+    notes: Mapping[str, Any] = {}
+
+    @property
+    def maps_ports(self) -> bool:
+        """Whether the plugin itself leads ports of the node to the pod."""
+        return bool(self.notes.get("maps_ports"))
+
+
+class PodDriver(Protocol):
+    """How one kind of program attaches a pod."""
+
+    interface: str
+    fields: Schema
+
+    def begin(self, plugin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the notes an attachment starts with; raise KeyFault when it cannot be made."""
+
+    def attach(self, context: Context, record: Record, pid: int, wanted: str) -> Record:
+        """Attach a running pause container and return the record with its address; ``wanted`` is one it had."""
+
+    def detach(self, context: Context, record: Record, pid: int) -> None:
+        """Take an attachment away; ``pid`` 0: the container runs no more. What is gone already is fine."""
+
+    def verify(self, record: Record, pid: int) -> None:
+        """Ask the program whether the attachment is right; raise KeyFault when it is not."""
+
+
+class CniDriver:
+    """Plugins as the Container Network Interface calls them."""
+
+    interface = ETH0
+    fields = CNI
+
+    def begin(self, plugin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return network and ports: what a later DEL must say again."""
+        network = cni.find_network(plugin["conf_dir"])
+        cni.programs(network, plugin["bin_dirs"])
+        ports = [
+            {"hostPort": one["host_port"], "containerPort": one["port"], "protocol": one["protocol"].lower()}
+            | ({"hostIP": one["ip"]} if one["ip"] else {})
+            for one in entry["host_ports"]
+        ]
+        runtime = {"portMappings": ports} if ports and network.maps_ports else {}
+        return {"network": cni.as_json(network), "runtime": runtime, "result": None, "maps_ports": network.maps_ports}
+
+    def attach(self, context: Context, record: Record, pid: int, wanted: str) -> Record:
+        """ADD; with an address it had, where the plugin takes one (host-local does)."""
+        network = cni.from_json(record.notes["network"])
+        call = _call(record, pid)
+        asked = call._replace(arguments={**call.arguments, "IP": wanted}) if wanted else call
+        try:
+            result = cni.add(network, record.plugin["bin_dirs"], asked)
+        except KeyFault:
+            if not wanted:
+                raise
+            cni.delete(network, record.plugin["bin_dirs"], call, None)
+            result = cni.add(network, record.plugin["bin_dirs"], call)
+        checked = cni.checkable(network, record.plugin["bin_dirs"], call, result)
+        notes = {**record.notes, "result": result, "checked": checked}
+        return record._replace(address=cni.address_of(network, result), notes=notes)
+
+    def detach(self, context: Context, record: Record, pid: int) -> None:
+        """DEL, without a namespace where the container has ended."""
+        network = cni.from_json(record.notes["network"])
+        cni.delete(network, record.plugin["bin_dirs"], _call(record, pid), record.notes["result"])
+
+    def verify(self, record: Record, pid: int) -> None:
+        """CHECK, of the plugins whose CHECK can be believed."""
+        network = cni.from_json(record.notes["network"])
+        asked = record.notes.get("checked") or ()
+        cni.check(network, record.plugin["bin_dirs"], _call(record, pid), record.notes["result"] or {}, asked)
+
+
+class WeaveDriver:
+    """Weave Net's command; the pod leaves by the machine's own end."""
+
+    interface = INTERFACE
+    fields = WEAVE
+
+    def begin(self, plugin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return nothing: the container's id is all that Weave asks for."""
+        return {}
+
+    def attach(self, context: Context, record: Record, pid: int, wanted: str) -> Record:
+        """``weave attach``, and the default route by the machine's own end."""
+        ip = _weave(context, record).attach(record.container)
+        with Netlink() as outside, Netlink(netns_of(pid)) as inside:
+            device, pod_end = outside.link(DEVICE), inside.link(INTERFACE)
+            indexes = device.ifindex if device else 0, pod_end.ifindex if pod_end else 0
+            near = [each.ip for each in outside.addresses() if each.ifindex == indexes[0]]
+            own = [each for each in inside.addresses() if each.ifindex == indexes[1] and each.ip == ip]
+            if not near or not own:
+                told = f"device {DEVICE} of this node has no address" if own else f"the pod has no {INTERFACE} with it"
+                raise KeyFault("NetworkNotReady", f"weave attach gave {ip}, but {told}")
+            inside.set_default_route(near[0], indexes[1])
+            outer = outside.link_at(pod_end.peer) if pod_end and pod_end.peer else None
+            if outer and device and outer.master == device.ifindex:  # with Open vSwitch it is no port of a bridge
+                context.checkpoint("hairpin")
+                send_back(outer.name)
+        return record._replace(address=f"{ip}/{own[0].prefix_length}")
+
+    def detach(self, context: Context, record: Record, pid: int) -> None:
+        """``weave detach`` while Docker knows the container; else Weave frees its address by itself."""
+        if context.docker.inspect(record.container) is not None:
+            _weave(context, record).detach(record.container, record.address.partition("/")[0])
+
+    def verify(self, record: Record, pid: int) -> None:
+        """Do nothing: what the kernel shows is all there is."""
+
+
+def _weave(context: Context, record: Record) -> Weave:
+    return Weave(record.plugin["command"], context.docker.path)
+
+
+DRIVERS: dict[str, PodDriver] = {"cni": CniDriver(), "weave": WeaveDriver()}
+
+
+def _call(record: Record, pid: int) -> cni.Call:
+    pod = record.pod
+    arguments = {
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": pod["namespace"],
+        "K8S_POD_NAME": pod["name"],
+        "K8S_POD_INFRA_CONTAINER_ID": record.container,
+        "K8S_POD_UID": pod["uid"],
+    }
+    return cni.Call(record.container, netns_of(pid) if pid else "", ETH0, arguments, record.notes["runtime"])
+
+
+def check(where: str, plugin: Any) -> None:
+    """Raise KeyFault (InvalidEntry) for a plugin that cannot be used."""
+    require_object(where, plugin)
+    driver = DRIVERS.get(plugin.get("driver", ""))
+    if driver is None:
+        raise KeyFault("InvalidEntry", f"{where}.driver is {plugin.get('driver')!r}; known are {sorted(DRIVERS)}")
+    check_fields(where, plugin, driver.fields)
+    if "bin_dirs" in plugin:
+        check_texts(f"{where}.bin_dirs", plugin["bin_dirs"])
+        for folder in (plugin["conf_dir"], *plugin["bin_dirs"]):
+            if not os.path.isabs(folder) or ":" in folder:
+                raise KeyFault("InvalidEntry", f"{where}: {folder!r} is no absolute path without a colon")
+
+
+def driver_of(inspect: Inspect) -> str:
+    """Return the driver a pause container was made for, "" for our own bridge."""
+    return str(inspect["Config"]["Labels"].get(labels.NETWORK, ""))
+
+
+def is_for(inspect: Inspect, entry: Mapping[str, Any]) -> bool:
+    """Return whether the pause container was made for the driver of its entry, our own bridge or a plugin."""
+    return driver_of(inspect) == str((entry.get("plugin") or {}).get("driver", ""))
+
+
+def interface_of(inspect: Inspect) -> str:
+    """Return the name of a pause container's device."""
+    driver = DRIVERS.get(driver_of(inspect))
+    return driver.interface if driver else ETH0
+
+
+def load(state_dir: str, uid: str) -> Record | None:
+    """Return the record of a pod's attachment, None when there is none (that can be read)."""
+    found = read_json(attachment_path(state_dir, uid))
+    try:
+        return Record(**found) if found["plugin"]["driver"] in DRIVERS else None
+    except (TypeError, KeyError):
+        return None
+
+
+def recorded(state_dir: str) -> list[str]:
+    """Return the uids of the pods that have a record."""
+    with contextlib.suppress(FileNotFoundError):
+        names = os.listdir(attachments_dir(state_dir))
+        return sorted(name[: -len(".json")] for name in names if name.endswith(".json") and name[0] != ".")
+    return []
+
+
+def _save(context: Context, uid: str, record: Record) -> None:
+    context.checkpoint("record attachment")
+    write_atomically(attachment_path(context.state_dir, uid), canonical(record._asdict()), sync=True)
+
+
+def resolved(entry: Mapping[str, Any], record: Record | None) -> dict[str, Any]:
+    """Return a sandbox entry with the address its plugin gave; host ports are left to a plugin that does them."""
+    if entry.get("plugin") is None:
+        return dict(entry)
+    ip, _, length = (record.address if record else "").partition("/")
+    ports = [] if record is None or not ip or record.maps_ports else entry["host_ports"]
+    return {**entry, "ip": ip, "prefix_length": int(length or 0), "host_ports": ports}
+
+
+def fault_of(inspect: Inspect, record: Record | None, *, ask: bool) -> str:
+    """Return why a running pause container is not attached as recorded, "" when it is; ``ask`` the program as well."""
+    if record is None or record.container != inspect["Id"] or not record.address:
+        return "not attached"
+    driver, pid = DRIVERS[record.plugin["driver"]], inspect["State"]["Pid"]
+    try:
+        with Netlink(netns_of(pid)) as inside:
+            links = inside.links()
+            link = links.get(driver.interface)
+            ip, _, length = record.address.partition("/")
+            right = link and link.up and Address(link.ifindex, ip, int(length)) in inside.addresses()
+        if not right or not links["lo"].up:
+            return f"{driver.interface} is not up with {record.address}"
+        if ask:
+            driver.verify(record, pid)
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return ""
+    except KeyFault as fault:
+        return str(fault)
+    return ""
+
+
+def attach(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> Record:
+    """Attach a running pause container anew; return the record.
+
+    Raises:
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the program is missing or fails.
+    """
+    pid, container = inspect["State"]["Pid"], inspect["Id"]
+    if not pid:
+        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+    before = load(context.state_dir, key)
+    driver = DRIVERS[entry["plugin"]["driver"]]
+    record = Record(dict(entry["plugin"]), dict(entry["pod"]), container, notes=driver.begin(entry["plugin"], entry))
+    if before:
+        detach(context, key, before, inspect)
+    with Netlink(netns_of(pid)) as inside:
+        loopback = inside.link("lo")
+        if loopback is not None and not loopback.up:
+            inside.set_link(loopback.ifindex, up=True)
+    _save(context, key, record)
+    same = before and before.notes.get("network") == record.notes.get("network")
+    context.checkpoint("attach")
+    try:
+        record = driver.attach(context, record, pid, before.address.partition("/")[0] if before and same else "")
+    except KeyFault:
+        with contextlib.suppress(KeyFault):  # the record stays then, and with it what is left to do
+            detach(context, key, record, inspect)
+        raise
+    _save(context, key, record)
+    return record
+
+
+def detach(context: Context, key: str, record: Record, inspect: Inspect | None) -> None:
+    """Take an attachment away, then its record; ``inspect`` is the container it may be of.
+
+    Raises:
+        KeyFault: NetworkNotReady, the program is missing or fails; the record stays.
+    """
+    same = inspect is not None and inspect["Id"] == record.container
+    pid = inspect["State"]["Pid"] if inspect is not None and same else 0
+    context.checkpoint("detach")
+    # a program that refused to attach may refuse to detach for the same reason
+    with contextlib.suppress(KeyFault) if not record.address else contextlib.nullcontext():
+        DRIVERS[record.plugin["driver"]].detach(context, record, pid)
+    context.checkpoint("forget attachment")
+    remove_file(attachment_path(context.state_dir, key))

@@ -1,0 +1,298 @@
+"""Section ``containers``: the pods' containers in Docker. The decision is in container_plan.py.
+
+A container joins the network and IPC namespaces of its pod's pause container. Values of secrets are read from tmpfs at
+the moment of creation. A stop leaves a marker ``<run_dir>/stopping/<container id>`` whose mtime is the moment of the
+signal, so that the grace counts by this node's clock whoever asks, and however often.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..core import labels
+from ..core.digests import Entries
+from ..core.docker import DockerError
+from ..core.faults import KeyFault
+from ..core.files import read_bytes, remove_file, write_atomically
+from ..core.messages import add_message, remove_message
+from ..core.observations import observation_from_inspect
+from ..core.paths import secret_dir, stopping_path
+from ..core.sealing import known_key, node_key
+from ..core.section import Context, Plan, Scope, Step
+from ..volumes import hostpath
+from . import pod_cgroup, sub_paths
+from .cgroups import Limits, limits_of
+from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
+from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
+from .sandboxes import create_fault
+from .security import adapted, completed
+
+READ_ONLY_KINDS = frozenset({"configMap", "secret", "projected", "downwardAPI"})  # as in Kubernetes since 1.9.6
+
+
+class Observed(NamedTuple):
+    """What the system holds: inspections by key (attempts ascending) and what the entries point to."""
+
+    containers: dict[str, list[Inspect]]
+    sandboxes: dict[str, list[Sandbox]]
+    images: dict[str, Mapping[str, Any]]
+    mounts: dict[str, list[Mount] | KeyFault]
+    signalled_at: dict[str, float]
+    now: float
+    node_key: bytes
+    kernel: dict[str, Limits]
+    mountless: frozenset[str]
+
+
+class Containers:
+    """The section's observe, plan and apply."""
+
+    name = "containers"
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        normalized(key, entry)
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+        """Return the node's pod containers in scope with their images, sandboxes, mount sources and markers."""
+        ours = {key: adapted(normalized(key, entry)) for key, entry in entries.items() if scope.covers(key)}
+        listed, sandboxes = _list(context, scope)
+        found = context.map(context.docker.inspect, listed)
+        containers: dict[str, list[Inspect]] = {}
+        for each in sorted((one for one in found if one), key=attempt_of):
+            containers.setdefault(_key(each["Config"]["Labels"]), []).append(each)
+        images = _images(context, [each for group in containers.values() for each in group])
+        mounts = {key: _resolve_mounts(context, entry) for key, entry in ours.items()}
+        secret = any(entry["secret_env"] for entry in ours.values())
+        key = known_key(context.state_dir) if secret else b""
+        marks = _markers(context.run_dir, containers)
+        kernel = _kernel_limits(ours, containers)
+        gone = _mountless(context, containers) if context.unattended else frozenset()
+        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone)
+
+    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+        """Return the steps: undeclared containers go first, then each declared one."""
+        plan = Plan()
+        for key in sorted(set(observed.containers) - set(entries)):
+            if scope.covers(key):
+                plan_removed(plan, key, observed.containers[key])
+        for key, entry in entries.items():
+            if scope.covers(key):
+                full = adapted(normalized(key, entry))
+                plan_container(plan, key, full, _seen(context, key, full, observed))
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        context.checkpoint(f"{step.action} container")
+        getattr(self, "_" + step.action)(context, step)
+
+    def _create(self, context: Context, step: Step) -> None:
+        entry, sandbox, mounts = step.data
+        secrets = {row[0]: _secret_value(context.run_dir, row) for row in entry["secret_env"]}
+        key = node_key(context.state_dir) if secrets else b""
+        _check_host_paths(entry)
+        sub_paths.release(context.run_dir, step.detail)
+        try:
+            sub_paths.bind(mounts)
+            body = body_of(context.node, entry, sandbox, mounts, secrets, key)
+            add_message(context.state_dir, step.detail, entry, body)
+            context.docker.create(step.detail, completed(context, entry, sandbox, body))
+        except DockerError as error:
+            forget(context.state_dir, context.run_dir, step.detail)
+            raise create_fault(error, entry["image"], "CreateContainerError") from error
+
+    def _start(self, context: Context, step: Step) -> None:
+        try:
+            context.docker.start(step.detail)
+        except DockerError as error:
+            raise KeyFault("RunContainerError", str(error)) from error
+
+    def _remove(self, context: Context, step: Step) -> None:
+        name = step.detail.partition(" ")[0]
+        remove_message(context.state_dir, name)  # first: after a kill in between only the container brings us back here
+        context.docker.remove(step.data)
+        forget(context.state_dir, context.run_dir, name)
+        pod_cgroup.remove(context.node, step.key.partition("/")[0])  # where this was the last of its pod
+        remove_file(stopping_path(context.run_dir, step.data))
+
+    def _kill(self, context: Context, step: Step) -> None:
+        context.docker.kill(step.data, "SIGKILL")
+
+    def _unpause(self, context: Context, step: Step) -> None:
+        context.docker.unpause(step.data)
+
+    def _update(self, context: Context, step: Step) -> None:
+        context.docker.update(step.data[0], limits_update(step.data[1]))
+
+    def _signal(self, context: Context, step: Step) -> None:
+        container, signal, now = step.data
+        context.docker.kill(container, signal)
+        context.checkpoint("mark stopping")
+        marker = stopping_path(context.run_dir, container)
+        write_atomically(marker, b"")
+        os.utime(marker, (now, now))
+
+    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+        """Return each declared container's observation: of its attempt, else of the newest there is."""
+        names = {key: _newest(observed.containers.get(key, []), entry) for key, entry in entries.items()}
+        stale = sorted(touched & frozenset(entries))
+        fresh = context.map(lambda key: _look_again(context, entries[key], names[key]), stale)
+        names.update(zip(stale, fresh))
+        return {key: observation_from_inspect(found) if found else None for key, found in names.items()}
+
+
+def forget(state_dir: str, run_dir: str, name: str) -> None:
+    """Remove what a node keeps for the container with that Docker name, which is gone."""
+    remove_message(state_dir, name)
+    sub_paths.release(run_dir, name)
+
+
+def _newest(found: list[Inspect], entry: Mapping[str, Any]) -> Inspect | None:
+    exact = [each for each in found if attempt_of(each) == entry["attempt"]]
+    return next(reversed(exact or found), None)
+
+
+def _look_again(context: Context, entry: Mapping[str, Any], before: Inspect | None) -> Inspect | None:
+    name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
+    found = context.docker.inspect(name)
+    return found or (context.docker.inspect(before["Id"]) if before else None)
+
+
+def _key(marks: Mapping[str, str]) -> str:
+    return f"{marks.get(labels.POD_UID, '')}/{marks.get(labels.CONTAINER, '')}"
+
+
+def _list(context: Context, scope: Scope) -> tuple[list[str], dict[str, list[Sandbox]]]:
+    """Return the ids of the containers in scope, and the sandboxes of their pods, from one Docker listing."""
+    wanted = {labels.NODE: context.node}
+    uids = {key.partition("/")[0] for key in scope.keys or ()}
+    if len(uids) == 1:
+        wanted[labels.POD_UID] = next(iter(uids))
+    ids: list[str] = []
+    sandboxes: dict[str, list[Sandbox]] = {}
+    for each in context.docker.containers(wanted):
+        marks = each["Labels"]
+        if marks.get(labels.TYPE) == labels.SANDBOX:
+            found = Sandbox(each["Id"], labels.attempt_of(marks), each["State"] == "running")
+            sandboxes.setdefault(marks.get(labels.POD_UID, ""), []).append(found)
+        elif scope.covers(_key(marks)):
+            ids.append(each["Id"])
+    return ids, _with_start(context, sandboxes)
+
+
+def _with_start(context: Context, sandboxes: dict[str, list[Sandbox]]) -> dict[str, list[Sandbox]]:
+    """Add the moment of start where it matters: unattended, a sandbox may have been started again."""
+    if not context.unattended:
+        return sandboxes
+    for found in sandboxes.values():
+        for at, each in enumerate(found):
+            inspect = context.docker.inspect(each.id)
+            if inspect:
+                found[at] = each._replace(started_at=inspect["State"]["StartedAt"])
+    return sandboxes
+
+
+def _images(context: Context, containers: list[Inspect]) -> dict[str, Mapping[str, Any]]:
+    ids = sorted({each["Image"] for each in containers if each["State"]["Status"] in {"created", "running", "paused"}})
+    found = zip(ids, context.map(context.docker.image, ids))
+    return {image_id: image.get("Config") or {} for image_id, image in found if image}
+
+
+def _mountless(context: Context, containers: Mapping[str, list[Inspect]]) -> frozenset[str]:
+    """Return the containers that cannot start again, because something they mount is no longer there."""
+    everyone = [one for group in containers.values() for one in group]
+    found = set(sub_paths.lost(context.run_dir, everyone))
+    for each in everyone:
+        sources = [mount["Source"] for mount in each.get("Mounts") or [] if mount["Type"] == "bind"]
+        if not all(os.path.exists(source) for source in sources):
+            found.add(each["Id"])
+    return frozenset(found)
+
+
+def _kernel_limits(entries: Entries, containers: Mapping[str, list[Inspect]]) -> dict[str, Limits]:
+    found = {}
+    for key, entry in entries.items():
+        for each in containers.get(key, []):
+            if each["State"]["Status"] in {"running", "paused"}:
+                found[each["Id"]] = limits_of(each["State"]["Pid"], entry["cpu_shares"] or DEFAULT_CPU_SHARES)
+    return found
+
+
+def _markers(run_dir: str, containers: Mapping[str, list[Inspect]]) -> dict[str, float]:
+    found = {}
+    for group in containers.values():
+        for each in group:
+            try:
+                found[each["Id"]] = os.stat(stopping_path(run_dir, each["Id"])).st_mtime
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def _seen(context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> Seen:
+    attempts = observed.sandboxes.get(entry["pod"]["uid"], [])
+    sandbox = next((each for each in attempts if each.attempt == entry["sandbox_attempt"]), None)
+    if sandbox is None and context.check:
+        # the section before this one would have made it by now
+        sandbox = Sandbox("(new)", entry["sandbox_attempt"], running=True)
+    return Seen(
+        observed.containers.get(key, []),
+        sandbox,
+        observed.mounts[key],
+        observed.images,
+        observed.signalled_at,
+        observed.now,
+        observed.node_key,
+        context.unattended,
+        observed.mountless,
+        observed.kernel,
+    )
+
+
+def _resolve_mounts(context: Context, entry: Mapping[str, Any]) -> list[Mount] | KeyFault:
+    try:
+        name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
+        place = sub_paths.folder(context.run_dir, name)
+        found = [
+            _resolve(context, entry["pod"]["uid"], mount, os.path.join(place, str(number)))
+            for number, mount in enumerate(entry["mounts"])
+        ]
+    except KeyFault as fault:
+        return fault
+    return sorted(found, key=lambda mount: mount.target)
+
+
+def _resolve(context: Context, uid: str, mount: Mapping[str, Any], bound: str) -> Mount:
+    root = volume_root(context.state_dir, context.run_dir, uid, mount)
+    read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
+    if not mount["sub_path"]:
+        return Mount(root, mount["target"], read_only, root)
+    real_root = os.path.realpath(root)
+    source = os.path.realpath(os.path.join(real_root, mount["sub_path"]))
+    if source != real_root and not source.startswith(real_root.rstrip("/") + "/"):
+        raise KeyFault(
+            "CreateContainerConfigError", f"subPath {mount['sub_path']!r} leads out of volume {mount['volume']!r}"
+        )
+    return Mount(source, mount["target"], read_only, real_root, bound if source != real_root else "")
+
+
+def _check_host_paths(entry: Mapping[str, Any]) -> None:
+    """Refuse a hostPath that is not what its type asks for: what stands there must not be mounted all the same."""
+    for mount in entry["mounts"]:
+        if mount["kind"] == "hostPath" and mount["host_type"]:
+            found = hostpath.fault(mount["host_path"], hostpath.kind_of(mount["host_path"]), mount["host_type"])
+            if found:
+                volume = mount["volume"]
+                raise KeyFault(found.reason, f'MountVolume.SetUp failed for volume "{volume}" : {found}')
+
+
+def _secret_value(run_dir: str, row: list[str]) -> str:
+    value = read_bytes(os.path.join(secret_dir(run_dir, row[1]), row[2]))
+    if value is None:
+        raise KeyFault(
+            "CreateContainerConfigError", f"couldn't find key {row[2]} in Secret {row[1]} for variable {row[0]}"
+        )
+    return value.decode("utf-8", "surrogateescape")

@@ -1,0 +1,313 @@
+"""Section ``sandboxes``: a pod's pause container, its network attach, and the files Docker makes for its names.
+
+The pause container holds the network and IPC namespaces that the pod's containers join. Docker starts it without a
+network; a veth pair is made in one netlink message, its host end ``mk8s-<8 hex of the uid>`` in the node's bridge, the
+other one ``eth0`` inside. resolv.conf, hosts and hostname come from Docker's HostConfig, which survives its restart.
+An attempt's image, names and DNS are those of its creation; link, address and route are compared with the kernel and
+healed. A pause container that has exited stays: the reconciler answers with the next attempt (unattended: it is
+started again).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ..core import labels
+from ..core.digests import Entries
+from ..core.docker import NOT_FOUND, DockerError
+from ..core.faults import KeyFault
+from ..core.observations import observation_from_inspect
+from ..core.schema import (
+    FLAG,
+    LIST,
+    NONE,
+    OBJECT,
+    POD,
+    TEXT,
+    WHOLE,
+    Field,
+    Schema,
+    check_fields,
+    check_texts,
+    with_defaults,
+)
+from ..core.section import Context, Plan, Scope, Step
+from ..network import pod_plugins
+from ..network.attachment import (
+    ALIAS,
+    Attachment,
+    attach,
+    delete_link,
+    link_name,
+    links_of,
+    observe_address,
+    observe_attachment,
+    strays,
+)
+from ..network.netlink import Link, Netlink
+from . import host_ports
+from . import sandbox_parts as parts
+from .sandbox_plan import LIVE, Observed, attempt_of, plan_removal, plan_sandbox
+
+ENTRY: Schema = {
+    "pod": Field((OBJECT,)),
+    "attempt": Field((WHOLE,)),
+    "image": Field((TEXT,)),
+    "hostname": Field((TEXT,)),
+    "host_network": Field((FLAG,)),
+    "ip": Field((TEXT,)),
+    "prefix_length": Field((WHOLE,)),
+    "gateway": Field((TEXT,)),
+    "bridge": Field((TEXT,)),
+    "mtu": Field((WHOLE,)),
+    "dns": Field((OBJECT,)),
+    "fqdn": Field((TEXT,), required=False, default=""),
+    "host_aliases": Field((LIST,), required=False, default=()),
+    "host_pid": Field((FLAG,), required=False, default=False),
+    "host_ipc": Field((FLAG,), required=False, default=False),
+    "share_pid": Field((FLAG,), required=False, default=False),
+    "sysctls": Field((LIST,), required=False, default=()),
+    "host_ports": Field((LIST,), required=False, default=()),
+    "cgroup": Field((OBJECT, NONE), required=False),
+    "runtime": Field((TEXT,), required=False, default=""),
+    "plugin": Field((OBJECT, NONE), required=False),
+}
+DNS: Schema = {**parts.DNS, "node": Field((FLAG,), required=False, default=False)}
+LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
+PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
+
+
+def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
+    try:
+        ipaddress.IPv4Interface(f"{entry['ip']}/{entry['prefix_length']}")
+        ipaddress.IPv4Address(entry["gateway"])
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"sandbox {key}: {error}") from None
+
+
+def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Docker's create request for a sandbox."""
+    entry = with_defaults(entry, ENTRY)
+    pod, dns, host_network = entry["pod"], entry["dns"], entry["host_network"]
+    marks = labels.pod_labels(node, pod, labels.SANDBOX, "POD", entry["attempt"])
+    host_config: dict[str, Any] = {
+        "NetworkMode": "host" if host_network else "none",
+        "IpcMode": "host" if entry["host_ipc"] else "shareable",
+        "CpuShares": PAUSE_CPU_SHARES,
+        "RestartPolicy": {"Name": "no"},
+        "LogConfig": LOG_CONFIG,
+        "Dns": dns["nameservers"],
+        "DnsSearch": dns["searches"],
+        "DnsOptions": dns["options"],
+    }
+    host_config |= parts.host_config(node, entry)
+    if entry["host_ports"]:
+        marks[labels.HOST_PORTS] = str(len(entry["host_ports"]))
+    # its stdin takes the table of probes, from whoever is the gateway at the time
+    body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config, "OpenStdin": True}
+    if not host_network:
+        body["Hostname"] = entry["hostname"]
+        if entry["plugin"] is not None:
+            marks[labels.NETWORK] = entry["plugin"]["driver"]
+        else:
+            marks[labels.IP] = entry["ip"]
+            host_config["ExtraHosts"] = [f"{entry['hostname']}:{entry['ip']}"]
+    return body
+
+
+class Sandboxes:
+    """The section's observe, plan and apply."""
+
+    name = "sandboxes"
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        check_fields(key, entry, ENTRY)
+        check_fields(f"{key}.pod", entry["pod"], POD)
+        check_fields(f"{key}.dns", entry["dns"], DNS)
+        for name in parts.DNS:
+            check_texts(f"{key}.dns.{name}", entry["dns"][name])
+        if entry["pod"]["uid"] != key:
+            raise KeyFault(
+                "InvalidEntry", f"sandbox {key} holds the pod uid {entry['pod']['uid']!r}; both must be equal"
+            )
+        if entry.get("plugin") is not None:
+            pod_plugins.check(f"{key}.plugin", entry["plugin"])
+        elif not entry["host_network"]:
+            _check_addresses(key, entry)
+        parts.check(key, with_defaults(entry, ENTRY))
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+        """Return the node's pause containers, their networks, and (full scope) links nobody declared."""
+        found = list_sandboxes(context, scope)
+        inspected = [each for each in context.map(context.docker.inspect, [one["Id"] for one in found]) if each]
+        containers: dict[str, list[dict[str, Any]]] = {}
+        for each in sorted(inspected, key=attempt_of):
+            containers.setdefault(each["Config"]["Labels"].get(labels.POD_UID, ""), []).append(each)
+        with Netlink() as netlink:
+            links = netlink.links() if scope.keys is None else links_of(netlink, scope.keys)
+        running = [each for each in inspected if each["State"]["Status"] in LIVE]
+        attachments = {each["Id"]: _attachment(each, links) for each in running}
+        left = strays(context.node, links, containers, scope)
+        rest = parts.observe(context, entries, containers, attachments, scope)
+        return Observed(containers, attachments, left, rest)
+
+    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+        """Return the steps: undeclared ones go first, then each declared one."""
+        plan = Plan()
+        rest = observed.parts
+        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.cgroups_left, *rest.records}
+        for key in sorted(seen - set(entries)):
+            if scope.covers(key):
+                plan_removal(plan, key, observed)
+        for key, entry in entries.items():
+            if scope.covers(key):
+                plan_sandbox(plan, context, key, with_defaults(entry, ENTRY), observed)
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        getattr(self, "_" + step.action)(context, step)
+
+    def _remove(self, context: Context, step: Step) -> None:
+        context.checkpoint("remove sandbox")
+        context.docker.remove(step.data)
+
+    def _remove_pod(self, context: Context, step: Step) -> None:
+        self._remove(context, step)
+        context.checkpoint("delete link")  # the kernel would, but only some milliseconds later
+        with Netlink() as netlink:
+            link = netlink.link(link_name(step.key))
+            if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
+                delete_link(netlink, link)
+        parts.removed(context, step.key)
+
+    def _unlink(self, context: Context, step: Step) -> None:
+        context.checkpoint("delete link")
+        with Netlink() as netlink:
+            delete_link(netlink, step.data)
+
+    def _create(self, context: Context, step: Step) -> None:
+        entry = step.data
+        context.checkpoint("create sandbox")
+        try:
+            name = labels.sandbox_name(entry["pod"], entry["attempt"])
+            created = parts.create(context, name, body_of(context.node, entry), step.key)
+        except DockerError as error:
+            raise create_fault(error, entry["image"], "CreatePodSandboxError") from error
+        self._bring_up(context, created, step.key, entry)
+
+    def _start(self, context: Context, step: Step) -> None:
+        self._bring_up(context, step.data[0], step.key, step.data[1])
+
+    def _bring_up(self, context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:
+        context.checkpoint("start sandbox")
+        try:
+            context.docker.start(container)
+        except DockerError as error:
+            raise KeyFault("CreatePodSandboxError", f"starting the pause container of {key}: {error}") from error
+        inspect = context.docker.inspect(container)
+        if inspect is None or not inspect["State"]["Pid"]:
+            raise KeyFault("SandboxGone", f"the pause container of {key} ended at once")
+        parts.limits(context, inspect, key, entry)
+        if entry["plugin"] is not None:
+            self._plug(context, Step("plug", key, "", (inspect, entry)))
+            return
+        parts.names(context, inspect, entry)
+        if not entry["host_network"]:
+            attach(context, inspect, key, entry)
+        if entry["host_ports"]:
+            parts.ports(context, key, host_ports.declared(entry), entry)
+
+    def _unpause(self, context: Context, step: Step) -> None:
+        context.checkpoint("unpause sandbox")
+        context.docker.unpause(step.data)
+
+    def _attach(self, context: Context, step: Step) -> None:
+        attach(context, step.data[0], step.key, step.data[1])
+
+    def _plug(self, context: Context, step: Step) -> None:
+        inspect, entry = step.data
+        record = pod_plugins.attach(context, inspect, step.key, entry)
+        known = pod_plugins.resolved(entry, record)
+        parts.names(context, inspect, known)
+        if known["host_ports"]:
+            parts.ports(context, step.key, host_ports.declared(known), known)
+
+    def _unplug(self, context: Context, step: Step) -> None:
+        record, inspect = step.data
+        pod_plugins.detach(context, step.key, record, inspect)
+
+    def _names(self, context: Context, step: Step) -> None:
+        parts.names(context, *step.data)
+
+    def _limits(self, context: Context, step: Step) -> None:
+        parts.limits(context, step.data[0], step.key, step.data[1])
+
+    def _ports(self, context: Context, step: Step) -> None:
+        parts.ports(context, step.key, host_ports.declared(step.data[1]), step.data[1])
+
+    def _unports(self, context: Context, step: Step) -> None:
+        parts.ports(context, step.key, frozenset(), None)
+
+    def _uncgroup(self, context: Context, step: Step) -> None:
+        parts.removed(context, step.key)
+
+    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+        """Return each declared sandbox's observation (None: there is none of its attempt)."""
+        stale = sorted(touched & frozenset(entries))
+        fresh = dict(zip(stale, context.map(lambda key: _look_again(context, entries[key]), stale)))
+        return {
+            key: fresh[key] if key in fresh else _observed_before(entry, observed, observed.containers.get(key, []))
+            for key, entry in entries.items()
+        }
+
+
+def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what a status tells of one attempt: much less than a plan must know, and every new pod waits for it."""
+    inspect = context.docker.inspect(labels.sandbox_name(entry["pod"], entry["attempt"]))
+    if inspect is None or inspect["Config"]["Labels"].get(labels.NODE) != context.node:
+        return None
+    live = inspect["State"]["Status"] in LIVE
+    address = observe_address(inspect, pod_plugins.interface_of(inspect)) if live else ""
+    return _observation(inspect, entry, address)
+
+
+def _observed_before(
+    entry: Mapping[str, Any], observed: Observed, found: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    exact = [each for each in found if attempt_of(each) == entry["attempt"]]
+    if not exact:
+        return None
+    attachment = observed.attachments.get(exact[-1]["Id"], Attachment())
+    return _observation(exact[-1], entry, attachment.address)
+
+
+def _observation(inspect: Mapping[str, Any], entry: Mapping[str, Any], address: str) -> dict[str, Any]:
+    seen = observation_from_inspect(inspect)
+    if not entry["host_network"]:
+        seen["ip"] = address.partition("/")[0]
+    return seen
+
+
+def list_sandboxes(context: Context, scope: Scope) -> list[dict[str, Any]]:
+    """Return Docker's listing of the pause containers in scope."""
+    wanted = {labels.NODE: context.node, labels.TYPE: labels.SANDBOX}
+    if scope.keys is not None and len(scope.keys) == 1:
+        wanted[labels.POD_UID] = next(iter(scope.keys))
+    return [each for each in context.docker.containers(wanted) if scope.covers(each["Labels"].get(labels.POD_UID, ""))]
+
+
+def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
+    """Return the fault a failed create means: an absent image is ImageMissing (the gateway pulls it)."""
+    if error.status == NOT_FOUND and "image" in str(error).lower():
+        return KeyFault("ImageMissing", f"image {image!r} is not present on the node")
+    return KeyFault(reason, str(error))
+
+
+def _attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+    if driver := pod_plugins.driver_of(inspect):
+        return Attachment(driver, address=observe_address(inspect, pod_plugins.interface_of(inspect)))
+    return observe_attachment(inspect, links)

@@ -1,0 +1,361 @@
+"""Services by IPVS, as the original MiniK8s has them: a virtual server each, and every address on ``minik8s-dummy``.
+
+The device is never up; its addresses make the kernel take packets to them as its own, which is where IPVS looks. Round
+robin, masquerading (the reply comes back here), node ports on the node's address; affinity is IPVS' persistence. A
+small nf_tables table does what IPVS does not: source NAT for what comes from outside the cluster or leads a pod to
+itself, and rejecting what no virtual server took. Ours are the servers with addresses of the service range, and those
+of the node's address with node ports. An endpoint that goes with connections open gets weight 0 and is deleted when it
+is idle. Words: ipvs_wire.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..core.faults import KeyFault
+from . import nftables_wire as wire_words
+from .conntrack import Lost
+from .ipvs_wire import (
+    AT_ONCE,
+    DELETE_DEST,
+    DELETE_SERVER,
+    DESTINATIONS,
+    NEW_DEST,
+    NEW_SERVER,
+    SCHEDULER,
+    SERVERS,
+    SET_DEST,
+    SET_SERVER,
+    IpvsWire,
+    Place,
+    Target,
+    Value,
+)
+from .nftables import MASQUERADE_BIT, PROTOCOLS, loops, loops_text
+from .nftables_table import FixedTable, chains_text, head_of
+from .nftables_wire import Change
+from .services_host import (
+    ADDRESS,
+    DELETE_ADDRESS,
+    DELETE_LINK,
+    GET_ADDRESS,
+    GET_ROUTE,
+    LINK,
+    LINK_INFO,
+    NAME,
+    NEW_ADDRESS,
+    NEW_LINK,
+    ROUTE,
+    ROUTE_TO,
+    device,
+    read_switch,
+    set_switch,
+)
+from .services_host import INFO_KIND as KIND
+from .services_plan import Found, Rule, Rules
+from .services_wire import (
+    ACK,
+    CREATE,
+    ERROR,
+    EXCLUSIVE,
+    NETFILTER,
+    Wire,
+    attribute,
+    attributes,
+    error_of,
+    message,
+    nested,
+    next_sequence,
+    text,
+)
+
+DEVICE = "minik8s-dummy"
+ADDRESSES, KEPT = "addresses", "kept_ports"
+NODE_PORTS = range(30000, 32768)
+SWITCHES = {
+    "ipv4/ip_forward": "1",
+    "ipv4/vs/conntrack": "1",
+    # clients of an endpoint that is gone are sent to another one at once
+    "ipv4/vs/expire_nodest_conn": "1",
+    "ipv4/vs/expire_quiescent_template": "1",
+    "bridge/bridge-nf-call-iptables": "1",
+}
+HOST, LOCAL_ROUTE = 254, 2
+
+
+def rules_of(entry: Mapping[str, Any], node_ip: str) -> list[Rule]:
+    """Return the address, the virtual servers and the destinations of one service port."""
+    protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
+    rules = [Rule(ADDRESSES, entry["address"], "")]
+    rules += _server((protocol, entry["address"], entry["port"]), entry["endpoints"], sticky)
+    if entry.get("node_port") and node_ip:
+        place = (protocol, node_ip, entry["node_port"])
+        rules += _server(place, entry.get("node_endpoints", entry["endpoints"]), sticky)
+        if entry.get("keep_source"):
+            rules.append(Rule(KEPT, struct.pack(">B3xH2x", protocol, entry["node_port"]), b""))
+    return rules
+
+
+def _server(place: tuple[int, str, int], endpoints: Iterable[Any], sticky_s: int) -> list[Rule]:
+    ends = [Rule(DESTINATIONS, (*place, each[0], each[1]), 1) for each in endpoints]
+    return [Rule(SERVERS, place, (SCHEDULER, sticky_s)), *ends]
+
+
+def place_of(rule: Rule) -> str:
+    """Return where a rule listens, for people."""
+    if rule.table == ADDRESSES:
+        return str(rule.key)
+    names = {number: name for name, number in PROTOCOLS.items()}
+    if rule.table == KEPT:
+        protocol, port = struct.unpack(">B3xH2x", rule.key)
+        return f"*:{port}/{names.get(protocol, protocol)}"
+    return f"{rule.key[1]}:{rule.key[2]}/{names.get(rule.key[0], rule.key[0])}"
+
+
+def told(rule: Rule) -> tuple[str, str]:
+    """Return a rule as (what, text) for a diff."""
+    if rule.table == ADDRESSES:
+        return place_of(rule), f"on {DEVICE}"
+    if rule.table == KEPT:
+        return place_of(rule), "keeps the source"
+    if rule.table == SERVERS:
+        scheduler, sticky_s = rule.value
+        return place_of(rule), scheduler + (f" persistent {sticky_s}" if sticky_s else "")
+    return f"{place_of(rule)} {rule.key[3]}:{rule.key[4]}", f"Masq {rule.value}"
+
+
+def udp_flow(rule: Rule) -> Lost | None:
+    """Return what clients send over UDP that this rule has to do with; None for TCP."""
+    if rule.table not in (SERVERS, DESTINATIONS) or rule.key[0] != socket.IPPROTO_UDP:
+        return None
+    return Lost(rule.key[1], rule.key[2], rule.key[3] if rule.table == DESTINATIONS else "")
+
+
+def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the chains of the table beside IPVS."""
+    services, node_ip = config["service_cidr"], config["node_ip"]
+    ports = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+    sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
+    takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
+    marking = [f"ip daddr {services} ip saddr != {config['cluster_cidr']} {sets_mark}"]
+    if node_ip:
+        marking.append(f"ip daddr {node_ip} th dport {ports} meta l4proto . th dport != @{KEPT} {sets_mark}")
+    looping = ["ip saddr . ip daddr @loops masquerade fully-random"] if loops(config["pod_cidr"]) else []
+    return {
+        "marking": marking,
+        "prerouting": ["type filter hook prerouting priority mangle", "jump marking"],
+        "output": ["type filter hook output priority mangle", "jump marking"],
+        # IPVS takes its packets in this hook at 98 and 99; what begins a connection here has no virtual server
+        "receiving": [
+            "type filter hook input priority 200",
+            f"ct state new ip daddr {services} reject with icmp type port-unreachable",
+        ],
+        "postrouting": [
+            "type nat hook postrouting priority srcnat",
+            f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
+            *looping,
+        ],
+    }
+
+
+class Ipvs:
+    """The backend; one pass, one thread."""
+
+    name = "ipvs"
+    told = staticmethod(told)
+    place_of = staticmethod(place_of)
+    udp_flow = staticmethod(udp_flow)
+
+    def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str]) -> None:
+        self._config = config
+        self._cidr = ipaddress.IPv4Network(config["service_cidr"])
+        self._nft, self._route, self._ipvs = Wire(NETFILTER), Wire(0), IpvsWire()
+        name, chains = config["table"], skeleton(config)
+        lines = [head_of(name, node), f"add set ip {name} {KEPT} {{ type inet_proto . inet_service; }}"]
+        lines += [*loops_text(name, config["pod_cidr"]), *chains_text(name, chains)]
+        self._table = FixedTable(self._nft, node, name, chains, "\n".join(lines) + "\n", known)
+        self._busy: dict[Target, int] = {}
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._ipvs.close()
+        for each in (self._nft, self._route):
+            each.__exit__()
+
+    def known(self) -> dict[str, str]:
+        """Return what the next pass needs to recognize the chains."""
+        return dict(self._table.known)
+
+    def rules_of(self, entry: Mapping[str, Any]) -> list[Rule]:
+        """Return the rules of one service port."""
+        return rules_of(entry, self._config["node_ip"])
+
+    # the fixed part
+
+    def found(self) -> Found:
+        """Return table, device and switches as they are and should be.
+
+        Raises:
+            KeyFault: the table is somebody else's.
+        """
+        table = self._table.found()
+        link = device(self._route, DEVICE)
+        seen = {**table.seen, "device": f"{DEVICE} {link.kind}" if link else ""}
+        wanted = {**table.wanted, "device": f"{DEVICE} dummy"}
+        for name, value in SWITCHES.items():
+            seen[name], wanted[name] = read_switch(name), value
+        return Found(seen, wanted)
+
+    def mend(self, aspect: str) -> None:
+        """Make one aspect right.
+
+        Raises:
+            KeyFault: the kernel has no IPVS, or the name of the device is taken.
+        """
+        if aspect == "table":
+            self._table.mend()
+        elif aspect == "device":
+            self._make_device()
+        else:
+            if not read_switch(aspect):
+                _load("br_netfilter" if aspect.startswith("bridge") else "ip_vs")
+            set_switch(aspect, SWITCHES[aspect])
+
+    def _make_device(self) -> None:
+        link = device(self._route, DEVICE)
+        if link is not None:
+            raise KeyFault("NetworkNotReady", f"device {DEVICE} exists and is no dummy but {link.kind or 'physical'}")
+        body = LINK.pack(0, 0, 0, 0, 0) + text(NAME, DEVICE) + nested(LINK_INFO, text(KIND, "dummy"))
+        self._rtnetlink(f"create {DEVICE}", NEW_LINK, CREATE | EXCLUSIVE, body)
+
+    def remove(self) -> None:
+        """Remove our virtual servers, the device and the table."""
+        if read_switch("ipv4/vs/conntrack"):
+            gone = [Rule(SERVERS, place, None) for place in self._servers()]
+            self._ipvs.each(DELETE_SERVER, gone, missing=errno.ESRCH)
+        link = device(self._route, DEVICE)
+        if link is not None and link.kind == "dummy":
+            self._rtnetlink(f"delete {DEVICE}", DELETE_LINK, 0, LINK.pack(0, 0, link.number, 0, 0))
+        self._table.remove()
+
+    # the rules
+
+    def read(self, rules: Iterable[Rule] | None) -> Rules:
+        """Return all rules of ours, or those with the places of ``rules``."""
+        if rules is None:
+            servers = self._servers()
+            seen: Rules = {ADDRESSES: self._addresses(), SERVERS: servers, DESTINATIONS: {}}
+            for place in servers:
+                seen[DESTINATIONS].update(self._destinations(place))
+            seen[KEPT] = dict(wire_words.listed(self._nft, self._table.name, KEPT))
+            return seen
+        asked = list(rules)
+        seen = {ADDRESSES: {rule.key: "" for rule in asked if rule.table == ADDRESSES and self._is_local(rule.key)}}
+        seen[SERVERS], seen[DESTINATIONS] = {}, {}
+        for place in {rule.key: None for rule in asked if rule.table == SERVERS}:
+            if value := self._ipvs.server_at(place):
+                seen[SERVERS][place] = value
+                seen[DESTINATIONS].update(self._destinations(place))
+        kept = [rule.key for rule in asked if rule.table == KEPT]
+        seen[KEPT] = dict(wire_words.looked_up(self._nft, self._table.name, KEPT, kept)) if kept else {}
+        return seen
+
+    def write(self, delete: Iterable[Rule], add: Iterable[Rule]) -> None:
+        """Carry the changes out: what was there changes in place, new things come from the address up.
+
+        Raises:
+            OSError: the kernel refused one; the others are done.
+        """
+        gone = {(rule.table, rule.key): rule for rule in delete}
+        new = {(rule.table, rule.key): rule for rule in add}
+        changed = [new[which] for which in new if which in gone]
+        self._kept(gone, new)
+        self._delete([rule for which, rule in gone.items() if which not in new])
+        fresh = [rule for which, rule in new.items() if which not in gone]
+        self._set_addresses([rule.key for rule in fresh if rule.table == ADDRESSES], NEW_ADDRESS, errno.EEXIST)
+        self._ipvs.each(NEW_SERVER, [rule for rule in fresh if rule.table == SERVERS])
+        self._ipvs.each(NEW_DEST, [rule for rule in fresh if rule.table == DESTINATIONS])
+        self._ipvs.each(SET_SERVER, [rule for rule in changed if rule.table == SERVERS])
+        self._ipvs.each(SET_DEST, [rule for rule in changed if rule.table == DESTINATIONS])
+
+    def _delete(self, gone: list[Rule]) -> None:
+        servers = [rule for rule in gone if rule.table == SERVERS]
+        ended = {rule.key for rule in servers}
+        ends = [rule for rule in gone if rule.table == DESTINATIONS and rule.key[:3] not in ended]
+        busy = [rule._replace(value=0) for rule in ends if self._busy.get(rule.key) and rule.key[0] == PROTOCOLS["TCP"]]
+        idle = [rule for rule in ends if rule._replace(value=0) not in busy]
+        self._ipvs.each(SET_DEST, busy, missing=errno.ENOENT)
+        self._ipvs.each(DELETE_DEST, idle, missing=errno.ENOENT)
+        self._ipvs.each(DELETE_SERVER, servers, missing=errno.ESRCH)
+        self._set_addresses([rule.key for rule in gone if rule.table == ADDRESSES], DELETE_ADDRESS, errno.EADDRNOTAVAIL)
+
+    def _kept(self, gone: Mapping[tuple[str, Any], Rule], new: Mapping[tuple[str, Any], Rule]) -> None:
+        delete = [key for table, key in gone if table == KEPT]
+        add = {key: b"" for table, key in new if table == KEPT}
+        if delete or add:
+            changes = [Change(KEPT, delete, add)]
+            wire_words.commit(self._nft, wire_words.element_messages(self._table.name, changes))
+
+    def tidy(self, rules: Rules) -> None:
+        """Do nothing: nothing is shared."""
+
+    def _servers(self) -> dict[Place, Value]:
+        return {place: value for place, value in self._ipvs.servers().items() if self._is_ours(place)}
+
+    def _is_ours(self, place: Place) -> bool:
+        at_node = place[1] == self._config["node_ip"] and place[2] in NODE_PORTS
+        return at_node or ipaddress.IPv4Address(place[1]) in self._cidr
+
+    def _destinations(self, place: Place) -> dict[Target, int]:
+        found = self._ipvs.destinations(place)
+        self._busy.update({target: count for target, (_, count) in found.items()})
+        return {target: weight for target, (weight, _) in found.items()}
+
+    # addresses
+
+    def _rtnetlink(self, what: str, kind: int, flags: int, body: bytes) -> None:
+        sequence = next_sequence()
+        self._route.do(what, message(kind, flags | ACK, body, sequence), sequence)
+
+    def _addresses(self) -> dict[str, str]:
+        link = device(self._route, DEVICE)
+        found = {}
+        for answer in self._route.dump(GET_ADDRESS, ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0)) if link else []:
+            if ADDRESS.unpack_from(answer.body)[4] == (link.number if link else 0):
+                parts = dict(attributes(answer.body[ADDRESS.size :]))
+                found[socket.inet_ntoa(parts[2])] = ""  # IFA_LOCAL
+        return found
+
+    def _is_local(self, address: str) -> bool:
+        """Return whether the kernel takes an address for its own; unlike a list of all it costs one look-up."""
+        sequence = next_sequence()
+        body = ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(ROUTE_TO, socket.inet_aton(address))
+        answer = self._route.ask_each([message(GET_ROUTE, 0, body, sequence)], [sequence])[sequence]
+        return answer.type != ERROR and ROUTE.unpack_from(answer.body)[7] == LOCAL_ROUTE
+
+    def _set_addresses(self, addresses: list[str], kind: int, fine: int) -> None:
+        link = device(self._route, DEVICE) if addresses else None
+        for start in range(0, len(addresses) if link else 0, AT_ONCE):
+            asked, sequences = list[bytes](), list[int]()
+            for address in addresses[start : start + AT_ONCE]:
+                sequences.append(next_sequence())
+                packed = socket.inet_aton(address)
+                head = ADDRESS.pack(socket.AF_INET, 32, 0, HOST, link.number if link else 0)
+                body = head + attribute(2, packed) + attribute(1, packed)
+                asked.append(
+                    message(kind, ACK | (CREATE | EXCLUSIVE if kind == NEW_ADDRESS else 0), body, sequences[-1])
+                )
+            for answer in self._route.ask_each(asked, sequences).values():
+                if (code := error_of(answer)) not in (0, fine):
+                    raise OSError(code, f"address on {DEVICE}: {os.strerror(code)}")
+
+
+def _load(module: str) -> None:
+    subprocess.run(["modprobe", module], capture_output=True, check=False)

@@ -1,0 +1,89 @@
+"""Entries of the section ``services``: what they may hold. One is one port of one Service, ``dataplane`` says how."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.faults import KeyFault
+from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_fields, require_object
+
+DATAPLANE = "dataplane"
+CONFIG: Schema = {
+    "mode": Field((TEXT,)),
+    "table": Field((TEXT,)),
+    "service_cidr": Field((TEXT,)),
+    "cluster_cidr": Field((TEXT,)),
+    "pod_cidr": Field((TEXT,)),
+    "bridge": Field((TEXT,)),
+    "gateway": Field((TEXT,)),
+    "node_ip": Field((TEXT,)),
+}
+ENTRY: Schema = {
+    "protocol": Field((TEXT,)),
+    "address": Field((TEXT,)),
+    "port": Field((WHOLE,)),
+    "endpoints": Field((LIST,)),
+    "node_port": Field((WHOLE,), required=False, default=0),
+    "node_endpoints": Field((LIST,), required=False),
+    "keep_source": Field((FLAG,), required=False, default=False),
+    "affinity_s": Field((WHOLE,), required=False, default=0),
+}
+LAST_PORT, DAY_S = 65535, 86400
+MODES = ("nftables", "ipvs")
+
+
+def check_entry(key: str, entry: Mapping[str, Any]) -> None:
+    """Raise KeyFault (InvalidEntry) for an entry that cannot be used."""
+    require_object(key, entry)
+    if key == DATAPLANE:
+        _check_config(entry)
+        return
+    check_fields(key, entry, ENTRY)
+    if entry["protocol"] not in ("TCP", "UDP"):
+        raise KeyFault("InvalidEntry", f"{key}.protocol is {entry['protocol']!r}; TCP and UDP are served")
+    _check_address(f"{key}.address", entry["address"])
+    _check_port(f"{key}.port", entry["port"])
+    if entry.get("node_port"):
+        _check_port(f"{key}.node_port", entry["node_port"])
+    if not 0 <= entry.get("affinity_s", 0) <= DAY_S:
+        raise KeyFault("InvalidEntry", f"{key}.affinity_s is {entry['affinity_s']}; 0 (none) to {DAY_S} are possible")
+    for name in ("endpoints", "node_endpoints"):
+        _check_endpoints(f"{key}.{name}", entry.get(name) or [])
+
+
+def _check_config(entry: Mapping[str, Any]) -> None:
+    check_fields(DATAPLANE, entry, CONFIG)
+    if entry["mode"] not in MODES:
+        raise KeyFault("InvalidEntry", f"{DATAPLANE}.mode is {entry['mode']!r}; known are {list(MODES)}")
+    for name in ("service_cidr", "cluster_cidr", "pod_cidr"):
+        try:
+            ipaddress.IPv4Network(entry[name])
+        except ValueError as error:
+            raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name}: {error}") from None
+    _check_address(f"{DATAPLANE}.gateway", entry["gateway"])
+    for name in ("table", "bridge"):
+        if not entry[name].replace("-", "").replace("_", "").isalnum() or not entry[name].isascii():
+            raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name} {entry[name]!r} may have letters, digits, - and _ only")
+
+
+def _check_address(where: str, value: Any) -> None:
+    try:
+        socket.inet_pton(socket.AF_INET, value)
+    except (OSError, TypeError, ValueError):
+        raise KeyFault("InvalidEntry", f"{where} {value!r} is no IPv4 address") from None
+
+
+def _check_port(where: str, value: Any) -> None:
+    if type(value) is not int or not 0 < value <= LAST_PORT:
+        raise KeyFault("InvalidEntry", f"{where} {value!r} is no port (1 to {LAST_PORT})")
+
+
+def _check_endpoints(where: str, endpoints: Any) -> None:
+    for each in endpoints:
+        if not isinstance(each, (list, tuple)) or len(each) != 2:  # noqa: PLR2004 - address, port
+            raise KeyFault("InvalidEntry", f"{where} must hold [address, port] pairs; found {each!r:.80}")
+        _check_address(where, each[0])
+        _check_port(where, each[1])

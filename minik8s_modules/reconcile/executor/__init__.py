@@ -1,0 +1,4 @@
+"""Work items on their way to nodes and back: ``runner`` starts ansible-runner once, ``live_run`` feeds the run.
+
+``results`` checks what comes back, ``ledger`` joins it with what was asked. ``fake_runner`` passes the same suite.
+"""

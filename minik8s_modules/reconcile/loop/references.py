@@ -1,0 +1,210 @@
+"""The ConfigMaps and Secrets that pods refer to: one informer per kind and namespace, only where a pod refers to any.
+
+Secrets of other namespaces never come into this process. Pods wait until the informer of their namespace has
+listed once. A node's own reconciler may read single objects only (apiserver/access/node_access.py): it has an informer
+each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.storage.projections import projected_sources
+
+_PATIENCE_S = 30.0
+
+
+class Reference(NamedTuple):
+    """A ConfigMap or Secret by kind, namespace and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class Cache(Protocol):
+    """The part of an ``Informer`` needed here."""
+
+    def start(self) -> None:
+        """Start following."""
+
+    def stop(self) -> None:
+        """End."""
+
+    def get(self, namespace: str, name: str) -> JsonObject | None:
+        """Return the object, or None."""
+
+    def list(self) -> list[JsonObject]:
+        """Return all objects."""
+
+    def add_handler(self, handler: Callable[[JsonObject | None, JsonObject | None], None]) -> None:
+        """Call ``handler(old, new)`` for every change."""
+
+    def wait_synced(self, timeout_s: float) -> bool:
+        """Return whether the first list is complete."""
+
+
+_KINDS: Mapping[str, Kind] = {"ConfigMap": CONFIG_MAP, "Secret": SECRET}
+
+
+def references(pod: JsonObject) -> frozenset[Reference]:
+    """Return what the pod's variables and volumes refer to."""
+    namespace = objects.namespace(pod)
+    found: set[Reference] = set()
+    for _, _, container in objects.every_container(pod):
+        for kind, name in _of_container(container):
+            found.add(Reference(kind, namespace, name))
+    for secret in objects.spec(pod).get("imagePullSecrets") or []:
+        found.add(Reference("Secret", namespace, str(secret.get("name") or "")))
+    for volume in objects.spec(pod).get("volumes") or []:
+        found.update(Reference(kind, namespace, name) for kind, name in _of_volume(volume))
+    return frozenset(one for one in found if one.name)
+
+
+def of_volume(pod: JsonObject, name: str) -> frozenset[Reference]:
+    """Return what one volume refers to; all that the pod does where it has no such volume."""
+    known = [one for one in objects.spec(pod).get("volumes") or [] if one.get("name") == name]
+    return _named(pod, *map(_of_volume, known)) if known else references(pod)
+
+
+def of_container(pod: JsonObject, name: str) -> frozenset[Reference]:
+    """Return what one container's variables refer to; all that the pod does where it has no such container."""
+    known = [one for _, _, one in objects.every_container(pod) if one.get("name") == name]
+    return _named(pod, *map(_of_container, known)) if known else references(pod)
+
+
+def _named(pod: JsonObject, *found: Iterator[tuple[str, str]]) -> frozenset[Reference]:
+    space = objects.namespace(pod)
+    return frozenset(Reference(kind, space, name) for each in found for kind, name in each if name)
+
+
+def _of_volume(volume: JsonObject) -> Iterator[tuple[str, str]]:
+    for source, secret_field in ((volume, "secretName"), *((one, "name") for one in projected_sources(volume))):
+        yield "ConfigMap", str(objects.dig(source, "configMap", "name") or "")
+        yield "Secret", str(objects.dig(source, "secret", secret_field) or "")
+
+
+def _of_container(container: JsonObject) -> Iterator[tuple[str, str]]:
+    for source in container.get("envFrom") or []:
+        yield "ConfigMap", str(objects.dig(source, "configMapRef", "name") or "")
+        yield "Secret", str(objects.dig(source, "secretRef", "name") or "")
+    for variable in container.get("env") or []:
+        yield "ConfigMap", str(objects.dig(variable, "valueFrom", "configMapKeyRef", "name") or "")
+        yield "Secret", str(objects.dig(variable, "valueFrom", "secretKeyRef", "name") or "")
+
+
+_Scope = tuple[str, str, str]
+"""Kind, namespace and name of what one cache keeps; no name: the namespace's objects."""
+
+
+class ReferencedObjects:
+    """Keeps the objects pods refer to; ``on_change(uids)`` names the pods a change concerns. Thread-safe.
+
+    ``make(kind, namespace, name)`` returns a cache of a namespace's objects (name ""), or, with ``by_name``, of one.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Kind, str, str], Cache],
+        on_change: Callable[[frozenset[str]], None],
+        *,
+        by_name: bool = False,
+    ) -> None:
+        self._make = make
+        self._by_name = by_name
+        self._on_change = on_change
+        self._lock = threading.RLock()
+        self._caches: dict[_Scope, Cache] = {}
+        self._of_pod: dict[str, frozenset[Reference]] = {}
+        self._pods: dict[Reference, set[str]] = {}
+
+    def follow(self, pod: JsonObject) -> None:
+        """Start following what the pod refers to; call it whenever the pod changes."""
+        wanted = references(pod)
+        uid = objects.uid(pod)
+        with self._lock:
+            if self._of_pod.get(uid, frozenset()) == wanted:
+                return
+            self._unlink(uid)
+            self._of_pod[uid] = wanted
+            for one in wanted:
+                self._pods.setdefault(one, set()).add(uid)
+            missing = {self._scope(one) for one in wanted} - set(self._caches)
+            started = [self._start(scope) for scope in missing]
+        for cache in started:
+            cache.start()
+            threading.Thread(target=self._tell_synced, args=(cache,), daemon=True).start()
+
+    def _tell_synced(self, cache: Cache) -> None:
+        """Wake the pods that waited for a first list; it may have brought nothing, and so no change."""
+        while not cache.wait_synced(_PATIENCE_S):
+            with self._lock:
+                if cache not in self._caches.values():
+                    return
+        with self._lock:
+            keys = [key for key, known in self._caches.items() if known is cache]
+            uids = {uid for one, pods in self._pods.items() if self._scope(one) in keys for uid in pods}
+        self._on_change(frozenset(uids))
+
+    def forget(self, uid: str) -> None:
+        """Stop following for a pod that is gone; caches nobody needs end."""
+        with self._lock:
+            self._unlink(uid)
+            needed = {self._scope(one) for one in self._pods}
+            unused = [self._caches.pop(key) for key in set(self._caches) - needed]
+        for cache in unused:
+            # its thread may be the caller's peer in a handler: never wait for it here
+            threading.Thread(target=cache.stop, daemon=True).start()
+
+    def ready(self, uid: str) -> bool:
+        """Return whether all the pod refers to has been looked up."""
+        with self._lock:
+            wanted = self._of_pod.get(uid, frozenset())
+            caches = [self._caches.get(self._scope(one)) for one in wanted]
+        return all(cache is not None and cache.wait_synced(0) for cache in caches)
+
+    def of(self, uid: str, kind: str) -> dict[str, JsonObject]:
+        """Return the objects of ``kind`` the pod refers to and that exist, by ``<namespace>/<name>``."""
+        with self._lock:
+            wanted = [one for one in self._of_pod.get(uid, ()) if one.kind == kind]
+            caches = {one: self._caches[self._scope(one)] for one in wanted}
+        # outside the lock: a cache calls ``_changed`` under its own
+        found = {f"{one.namespace}/{one.name}": cache.get(one.namespace, one.name) for one, cache in caches.items()}
+        return {key: obj for key, obj in found.items() if obj is not None}
+
+    def stop(self) -> None:
+        """End all caches."""
+        with self._lock:
+            caches = [*self._caches.values()]
+            self._caches.clear()
+        for cache in caches:
+            cache.stop()
+
+    def _scope(self, one: Reference) -> _Scope:
+        return (one.kind, one.namespace, one.name if self._by_name else "")
+
+    def _start(self, scope: _Scope) -> Cache:
+        kind, namespace, name = scope
+        cache = self._caches[scope] = self._make(_KINDS[kind], namespace, name)
+        cache.add_handler(lambda old, new: self._changed(kind, new or old or {}))
+        return cache
+
+    def _changed(self, kind: str, obj: JsonObject) -> None:
+        reference = Reference(kind, objects.namespace(obj), objects.name(obj))
+        with self._lock:
+            uids = frozenset(self._pods.get(reference, ()))
+        if uids:
+            self._on_change(uids)
+
+    def _unlink(self, uid: str) -> None:
+        for one in self._of_pod.pop(uid, frozenset()):
+            pods = self._pods.get(one)
+            if pods is not None:
+                pods.discard(uid)
+                if not pods:
+                    del self._pods[one]

@@ -1,0 +1,61 @@
+"""What the loop makes of a node that is decided about: requests for its modules, the basis of plans, a pod's place.
+
+Each is read off the node's state and the shard's objects at one moment; the loop holds its lock meanwhile.
+"""
+
+from __future__ import annotations
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.nodestate import NodeState
+from minik8s_modules.reconcile.loop.section_changes import Request
+from minik8s_modules.reconcile.loop.shard import Shard, node_blob
+from minik8s_modules.reconcile.pods.desired import assemble
+from minik8s_modules.reconcile.pods.observed import ObservedPod
+from minik8s_modules.reconcile.status.status import Place
+from minik8s_modules.reconcile.values.resources import host_ip
+
+
+def all_decided(shard: Shard, state: NodeState) -> bool:
+    """Return whether nothing on the node belongs to a pod that is not decided about yet."""
+    return all(uid in state.decisions or shard.objects.pod(uid) is None for uid in state.observed.uids())
+
+
+def requests_of(shard: Shard, state: NodeState, node: JsonObject, now_s: float) -> dict[str, Request]:
+    """Return by section what leads from what the node confirmed to what is decided; {} for nothing."""
+    services = shard.objects.services(node)
+    named = shard.objects.named()
+    document = assemble(node, state.decisions.values(), shard.settings, services, named)
+    retained = state.retained(document)
+    wanted = {**document, "volumes": {**document["volumes"], **retained}}
+    requests = state.next_item(wanted, now_s)
+    if "secrets" in requests:
+        options = requests["secrets"].options
+        entries = options.get("entries") or options.get("upsert") or {}
+        options["blob"] = node_blob({**state.decisions, "": named.certificates}, shard.references, entries)
+    return requests
+
+
+def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonObject, ...]) -> Basis:
+    """Return the node, with its ``pods``, as a plan is made over it."""
+    return Basis(
+        node=node,
+        pods=pods,
+        decisions=dict(state.decisions),
+        observed={uid: state.observed.pod(uid) for uid in state.observed.uids()},
+        confirmed=state.confirmed(),
+        images=state.images,
+        busy=state.sent is not None or bool(state.dirty),
+        services=shard.objects.services(node),
+        named=shard.objects.named(),
+        tokens={uid: shard.tokens.of(uid) for uid in state.decisions},
+        links=shard.objects.links,
+    )
+
+
+def place_of(shard: Shard, name: str, uid: str, seen: ObservedPod) -> Place:
+    """Return where a pod of the node ``name`` is: the node's address, and its own while its sandbox is up."""
+    up = seen.sandbox is not None and seen.sandbox.alive
+    seen_ip = seen.sandbox.ip if seen.sandbox is not None else ""
+    own = (seen_ip or shard.addresses.of(uid) or "") if up else ""
+    return Place(host_ip(shard.objects.node(name) or {}), own)

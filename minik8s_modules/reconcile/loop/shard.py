@@ -1,0 +1,116 @@
+"""What the loop of one shard works with; each part may be a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.loop.gateway_link import Gateway
+from minik8s_modules.reconcile.loop.nodestate import NodeState
+from minik8s_modules.reconcile.loop.references import ReferencedObjects
+from minik8s_modules.reconcile.loop.tokens import TokenBook
+from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.pods.service_links import Links, no_links
+from minik8s_modules.reconcile.status.writer import StatusWriter
+from minik8s_modules.reconcile.storage.pull_secrets import pulls_of
+from minik8s_modules.reconcile.values.addresses import AddressBook
+from minik8s_modules.reconcile.values.items import Runner
+from minik8s_modules.reconcile.values.sealing import blob, values_of
+from minik8s_modules.reconcile.values.values import Entries, Named, PodDecision, PodInputs, Settings
+from minik8s_modules.runtime.events import EventRecorder
+
+
+def _no_services(_node: JsonObject) -> Entries:
+    return {}
+
+
+class Objects(NamedTuple):
+    """Reads of the local copies; none of them waits."""
+
+    pod: Callable[[str], JsonObject | None]
+    """The pod of a UID, None when it is gone."""
+    pods_of: Callable[[str], list[JsonObject]]
+    """The pods bound to a node."""
+    node: Callable[[str], JsonObject | None]
+    synced: Callable[[], bool]
+    services: Callable[[JsonObject], Entries] = _no_services
+    """The section ``services`` of a Node."""
+    links: Links = no_links
+    """The variables that tell the Services of a namespace, if those of some keys (None: gone) were as given."""
+    named: Callable[[], Named] = Named
+    """Names and paths, the same on every node."""
+
+
+class Shard(NamedTuple):
+    """The parts, made in ``main.py``."""
+
+    objects: Objects
+    references: ReferencedObjects
+    tokens: TokenBook
+    addresses: AddressBook
+    runner: Runner
+    gateway: Gateway
+    writer: StatusWriter
+    registrar: Registrar
+    recorder: EventRecorder
+    settings: Settings
+
+
+def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject, address_error: str) -> PodInputs:
+    """Return what a decision about the pod on the node of ``state`` reads."""
+    uid = objects.uid(pod)
+    secrets = shard.references.of(uid, "Secret")
+    return PodInputs(
+        node=node,
+        configmaps=shard.references.of(uid, "ConfigMap"),
+        secrets=secrets,
+        images=state.images,
+        pulls=pulls_of(pod, secrets, state.pulls),
+        address=shard.addresses.of(uid) or _of_plugin(shard, state, uid),
+        errors=state.errors,
+        settings=shard.settings,
+        address_error=address_error,
+        tokens=shard.tokens.of(uid),
+        checks=state.checking.results(uid),
+        links=shard.objects.links(objects.namespace(pod), {}),
+    )
+
+
+def _of_plugin(shard: Shard, state: NodeState, uid: str) -> str | None:
+    """Return the address that a plugin gave the pod: nobody but the node knows it."""
+    sandbox = state.observed.pod(uid).sandbox if shard.settings.plugin.driver else None
+    return sandbox.ip or None if sandbox is not None and sandbox.alive else None
+
+
+def node_blob(decisions: Mapping[str, PodDecision], known: ReferencedObjects, entries: Mapping[str, Any]) -> str:
+    """Return the values of the secrets in ``entries``, as they travel to a node."""
+    values: dict[str, Mapping[str, bytes]] = {}
+    for uid, decision in decisions.items():
+        values |= {key: found for key, found in decision.sealed.items() if key in entries}
+        if decision.secrets & entries.keys():
+            secrets = known.of(uid, "Secret")
+            values |= {key: values_of(obj) for key, obj in secrets.items() if key in entries}
+    return blob(values)
+
+
+def by_age(pod: JsonObject) -> tuple[str, str, str]:
+    """Return what pods are ordered by: older ones first, then by name."""
+    return (str(objects.dig(pod, "metadata", "creationTimestamp") or ""), *objects.key(pod))
+
+
+OBSERVE = "minik8s.io/observe"
+
+
+def observation_asked(old: JsonObject | None, new: JsonObject | None) -> bool:
+    """Return whether somebody asks for a full observation of the node now (``minik8s drift --heal``)."""
+    if old is None or new is None:
+        return False
+    return objects.annotations(old).get(OBSERVE) != objects.annotations(new).get(OBSERVE)
+
+
+def read_of(node: JsonObject | None) -> tuple[Any, ...]:
+    """Return what decisions read of a Node."""
+    status = objects.status(node or {})
+    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"))

@@ -1,0 +1,1 @@
+"""The sections ``network``, ``services``, ``dns`` and ``ingress`` of a node's document. Pure."""

@@ -1,0 +1,65 @@
+"""How pods reach each other, from the part ``network`` of ``reconciler.yml``: which driver, and what it is told.
+
+``bridge`` leaves other nodes' pods to routes of one's own, ``vxlan`` makes tunnels, ``cni`` and ``weave`` leave each
+pod's network to somebody else's program.
+"""
+
+from __future__ import annotations
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.module_utils.minik8s.network.network import LEAST_MTU
+from minik8s_modules.module_utils.minik8s.network.network_vxlan import HEADERS
+from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings
+
+DRIVERS = ("bridge", "vxlan", "cni", "weave")
+OVERLAY_DEVICE = "mk8s-vx0"
+CONF_DIR = "/etc/cni/net.d"
+BIN_DIRS = ("/opt/cni/bin", "/usr/lib/cni")
+"""Where the reference plugins' own release and Debian's package put them."""
+
+
+def network_settings(configuration: Configuration, settings: Settings) -> Settings:
+    """Return ``settings`` with what the configuration says about pods' network.
+
+    Raises:
+        ConfigurationError: a key cannot be used.
+    """
+    driver = configuration.text("network.driver", "bridge")
+    if driver not in DRIVERS:
+        raise ConfigurationError(f"network.driver must be one of {', '.join(DRIVERS)}, not {driver!r}")
+    told = _overlay(configuration)  # looked at whatever the driver: what is wrong is told at once
+    overlay = told if driver == "vxlan" else OverlaySettings()
+    plugin = _plugin(configuration, driver)
+    return settings._replace(overlay=overlay, plugin=plugin, mtu=_mtu(configuration, overlay))
+
+
+def _overlay(configuration: Configuration) -> OverlaySettings:
+    known = OverlaySettings()
+    vni, port = configuration.number("network.vni", known.vni), configuration.number("network.port", known.port)
+    direct = configuration.flag("network.direct", default=False)
+    if not (0 < vni < 1 << 24 and 0 < port < 1 << 16):
+        raise ConfigurationError(f"network.vni must be from 1 to 16777215, port from 1 to 65535, not {vni} and {port}")
+    return OverlaySettings(configuration.text("network.device", OVERLAY_DEVICE), vni, port, direct)
+
+
+def _plugin(configuration: Configuration, driver: str) -> PluginSettings:
+    folder = configuration.text("network.conf_dir", CONF_DIR)
+    folders = tuple(configuration.texts("network.bin_dirs", list(BIN_DIRS)))
+    for path in (folder, *folders):
+        if not path.startswith("/") or ":" in path:
+            raise ConfigurationError(
+                f"network.conf_dir and bin_dirs must be absolute paths without a colon, not {path!r}"
+            )
+    command = configuration.text("network.command", "weave")
+    if driver == "cni":
+        return PluginSettings("cni", conf_dir=folder, bin_dirs=folders)
+    return PluginSettings("weave", command=command) if driver == "weave" else PluginSettings()
+
+
+def _mtu(configuration: Configuration, overlay: OverlaySettings) -> int:
+    """Return the pods' mtu; 0 or left out is that of Ethernet, less what a tunnel takes."""
+    mtu = configuration.number("network.mtu", 0)
+    if mtu and not LEAST_MTU <= mtu < 1 << 16:
+        raise ConfigurationError(f"network.mtu must be from {LEAST_MTU} to 65535, or 0, not {mtu}")
+    return mtu or Settings().mtu - (HEADERS if overlay.device else 0)

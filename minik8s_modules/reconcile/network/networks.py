@@ -1,0 +1,67 @@
+"""What a node's section ``network`` should hold: its bridge, and with an overlay the ways to the other nodes.
+
+Pure. ``machines`` is the same for every node, so it travels with names and paths (``values.Named``); each node's entry
+leaves out the node itself. Nodes realize it in ``module_utils/minik8s/network*.py``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.values.values import Settings
+
+KEY = "pod-network"
+
+
+def machines(nodes: Iterable[JsonObject]) -> dict[str, JsonObject]:
+    """Return range and address by node; those that lack one of them, or have another's range, are left out."""
+    found: dict[str, JsonObject] = {}
+    ranges: set[str] = set()
+    for node in sorted(nodes, key=objects.name):
+        cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
+        if cidr and address and cidr not in ranges:
+            ranges.add(cidr)
+            found[objects.name(node)] = {"cidr": cidr, "address": address}
+    return found
+
+
+def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """Return the entries: none before the node has a podCIDR, and for an overlay an address."""
+    cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
+    overlay = settings.overlay
+    if settings.plugin.driver:
+        return _of_plugin(node, settings, known)
+    if not cidr or (overlay.device and not address):
+        return {}
+    network = {
+        "driver": "vxlan" if overlay.device else "bridge",
+        "bridge": settings.bridge,
+        "cidr": cidr,
+        "gateway": str(ipaddress.IPv4Network(cidr).network_address + 1),
+        "cluster_cidr": settings.cluster_cidr,
+        "mtu": settings.mtu,
+    }
+    if overlay.device:
+        # names that are all one machine, as in tests, reach each other without a tunnel
+        peers = {name: way for name, way in known.items() if name != objects.name(node) and way["address"] != address}
+        network["overlay"] = {**overlay._asdict(), "address": address, "peers": peers}
+    return {KEY: network}
+
+
+def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    plugin, address = settings.plugin, _internal(node)
+    network = {"bridge": settings.bridge, "cluster_cidr": settings.cluster_cidr, "mtu": settings.mtu}
+    if plugin.driver == "cni":
+        part: JsonObject = {"conf_dir": plugin.conf_dir, "bin_dirs": list(plugin.bin_dirs)}
+    else:
+        # Weave's peers are machines: a range of ours says nothing about them
+        part = {"command": plugin.command, "peers": sorted({way["address"] for way in known.values()} - {address})}
+    return {KEY: {"driver": plugin.driver, **network, plugin.driver: part}}
+
+
+def _internal(node: JsonObject) -> str:
+    addresses = objects.status(node).get("addresses") or []
+    return next((str(each["address"]) for each in addresses if each.get("type") == "InternalIP"), "")

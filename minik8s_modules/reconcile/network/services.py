@@ -1,0 +1,250 @@
+"""From Services and EndpointSlices to the entries of each node's section ``services``. Pure.
+
+A service port is one entry, the same object on every node unless a traffic policy is Local; so a change of one Service
+is one changed key a node. Which endpoints count: the ready ones; when none is, those that still serve while they end
+(KEP-1669). Source of the rules: kubernetes ``pkg/proxy/topology.go``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.values.values import Entries, Settings
+
+SERVICE_NAME = "kubernetes.io/service-name"
+DATAPLANE = "dataplane"
+PROXY_MODES = ("auto", "nftables", "ipvs")
+DEFAULT_BRIDGE, DEFAULT_TABLE = "mk8s-br0", "minik8s"
+_DEFAULT_AFFINITY_S = 10800
+_Place = tuple[str, int]
+
+
+class _Endpoint(NamedTuple):
+    """One address and port behind a service port."""
+
+    place: _Place
+    node: str
+    ready: bool
+    fallback: bool = False
+
+
+class ServicePort(NamedTuple):
+    """One port of a Service: its entry, and where traffic policies make nodes differ."""
+
+    entry: JsonObject
+    """With the endpoints of the whole cluster."""
+    internal: Mapping[str, list[_Place]] | None
+    """The endpoints of each node for internalTrafficPolicy Local, None for Cluster."""
+    external: Mapping[str, list[_Place]] | None
+    """The same for externalTrafficPolicy; only with a node port."""
+
+    @property
+    def alike(self) -> bool:
+        """Whether every node has the same entry."""
+        return self.internal is None and self.external is None
+
+    def on(self, node: str) -> JsonObject:
+        """Return the entry of one node."""
+        entry = self.entry
+        if self.internal is not None:
+            entry = {**entry, "endpoints": _listed(self.internal.get(node, []))}
+        if self.external is not None:
+            entry = {**entry, "node_endpoints": _listed(self.external.get(node, [])), "keep_source": True}
+        elif self.internal is not None and entry.get("node_port"):
+            entry = {**entry, "node_endpoints": self.entry["endpoints"]}
+        return entry
+
+
+def service_ports(
+    service: JsonObject, slices: Iterable[JsonObject], leaving: Container[str] = ()
+) -> dict[str, ServicePort]:
+    """Return the entries of one Service by key; {} for one without an address (headless, ExternalName).
+
+    ``leaving`` has the UIDs of pods that are known to end, whatever the slices say yet.
+    """
+    declared = objects.spec(service)
+    address = declared.get("clusterIP") or ""
+    if address in ("", "None") or declared.get("type") == "ExternalName":
+        return {}
+    # as the slices will tell: who asks for pods that are not ready gets those that end, too
+    found = list(slices) if declared.get("publishNotReadyAddresses") else [_without(one, leaving) for one in slices]
+    ports = {}
+    for port in declared.get("ports") or []:
+        endpoints = _endpoints(port, found)
+        key = f"{objects.namespace(service)}/{objects.name(service)}:{port.get('name') or port['port']}"
+        ports[key] = _service_port(declared, address, port, endpoints)
+    return ports
+
+
+def pods_of_slice(endpoint_slice: JsonObject) -> list[str]:
+    """Return the UIDs of the pods that a slice lists."""
+    refs = [endpoint.get("targetRef") or {} for endpoint in endpoint_slice.get("endpoints") or []]
+    return [str(ref["uid"]) for ref in refs if ref.get("kind") == "Pod" and ref.get("uid")]
+
+
+def _without(endpoint_slice: JsonObject, leaving: Container[str]) -> JsonObject:
+    if not any(uid in leaving for uid in pods_of_slice(endpoint_slice)):
+        return endpoint_slice
+    return {**endpoint_slice, "endpoints": [_ended(one, leaving) for one in endpoint_slice["endpoints"]]}
+
+
+def _ended(endpoint: JsonObject, leaving: Container[str]) -> JsonObject:
+    """Return an endpoint as its pod's deletion makes it."""
+    if (endpoint.get("targetRef") or {}).get("uid") not in leaving:
+        return endpoint
+    told = endpoint.get("conditions") or {}
+    serving = told.get("ready") is not False or bool(told.get("serving"))
+    return {**endpoint, "conditions": {"ready": False, "serving": serving, "terminating": True}}
+
+
+def _service_port(declared: JsonObject, address: str, port: JsonObject, endpoints: list[_Endpoint]) -> ServicePort:
+    entry: JsonObject = {
+        "protocol": port.get("protocol") or "TCP",
+        "address": address,
+        "port": port["port"],
+        "endpoints": _listed(_usable(endpoints)),
+    }
+    node_port = port.get("nodePort") if declared.get("type") in ("NodePort", "LoadBalancer") else None
+    if node_port:
+        entry["node_port"] = node_port
+    if declared.get("sessionAffinity") == "ClientIP":
+        entry["affinity_s"] = (
+            objects.dig(declared, "sessionAffinityConfig", "clientIP", "timeoutSeconds") or _DEFAULT_AFFINITY_S
+        )
+    local = declared.get("internalTrafficPolicy") == "Local"
+    outside = bool(node_port) and declared.get("externalTrafficPolicy") == "Local"
+    by_node = _by_node(endpoints) if local or outside else None
+    return ServicePort(entry, by_node if local else None, by_node if outside else None)
+
+
+def _endpoints(port: JsonObject, slices: Iterable[JsonObject]) -> list[_Endpoint]:
+    """Return the endpoints that the slices tell for one service port, each once."""
+    name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
+    found: dict[_Place, _Endpoint] = {}
+    for one in slices:
+        numbers = [
+            each.get("port")
+            for each in one.get("ports") or []
+            if (each.get("name") or "") == name and (each.get("protocol") or "TCP") == protocol
+        ]
+        for number in numbers:
+            for endpoint in one.get("endpoints") or []:
+                _take(found, endpoint, int(number or 0))
+    return sorted(found.values())
+
+
+def _take(found: dict[_Place, _Endpoint], endpoint: JsonObject, number: int) -> None:
+    if not number:
+        return
+    told = endpoint.get("conditions") or {}
+    ready = told.get("ready") is not False
+    serving = told.get("serving") is not False if told.get("serving") is not None else ready
+    made = _Endpoint((endpoint["addresses"][0], number), endpoint.get("nodeName") or "", ready)
+    if not ready:
+        made = made._replace(fallback=serving and bool(told.get("terminating")))
+    known = found.get(made.place)
+    if known is None or (made.ready, made.fallback) > (known.ready, known.fallback):
+        found[made.place] = made
+
+
+def _usable(endpoints: Iterable[_Endpoint]) -> list[_Place]:
+    known = list(endpoints)
+    return [one.place for one in known if one.ready] or [one.place for one in known if one.fallback]
+
+
+def _by_node(endpoints: Iterable[_Endpoint]) -> dict[str, list[_Place]]:
+    nodes: dict[str, list[_Endpoint]] = {}
+    for one in endpoints:
+        nodes.setdefault(one.node, []).append(one)
+    return {node: _usable(found) for node, found in nodes.items()}
+
+
+def _listed(places: Iterable[_Place]) -> list[list[Any]]:
+    return [list(place) for place in places]
+
+
+def dataplane_entry(node: JsonObject, settings: Settings) -> JsonObject | None:
+    """Return the entry that says how a node realizes services, None before it has a podCIDR."""
+    cidr = objects.spec(node).get("podCIDR")
+    if not cidr:
+        return None
+    network, _, length = str(cidr).partition("/")
+    head, _, last = network.rpartition(".")
+    addresses = objects.status(node).get("addresses") or []
+    internal = next((each["address"] for each in addresses if each.get("type") == "InternalIP"), "")
+    given = bool(settings.plugin.driver)  # the plugin knows which pods are this node's, and how it reaches them
+    if given and not internal:
+        return None
+    return {
+        "mode": "ipvs" if settings.proxy_mode == "ipvs" else "nftables",
+        "table": DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}",
+        "service_cidr": settings.service_cidr,
+        "cluster_cidr": settings.cluster_cidr,
+        "pod_cidr": settings.cluster_cidr if given else f"{network}/{length}",
+        "bridge": settings.bridge,
+        "gateway": internal if given else f"{head}.{int(last) + 1}",
+        "node_ip": internal,
+    }
+
+
+def kubernetes_address(service_cidr: str) -> str:
+    """Return HOST:PORT of default/kubernetes, which always has the first address of the range (startup.py).
+
+    It makes pods' ``KUBERNETES_SERVICE_HOST`` the cluster IP; the API server's certificate holds that address, too.
+    """
+    return f"{next(ipaddress.IPv4Network(service_cidr).hosts())}:443"
+
+
+class ServiceBook:
+    """All service ports of the cluster, and what each node gets of them; not thread-safe.
+
+    ``entries(node)`` returns the same mapping until something changes, so that comparing it costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._ports: dict[str, dict[str, ServicePort]] = {}
+        self._alike: dict[str, JsonObject] = {}
+        self._differing: dict[str, ServicePort] = {}
+        self._made: dict[str, tuple[JsonObject | None, Entries]] = {}
+
+    def put(self, service: str, ports: Mapping[str, ServicePort]) -> bool:
+        """Take over the ports of a Service ``<namespace>/<name>`` ({}: none); return whether anything changed."""
+        before = self._ports.get(service, {})
+        if before == ports:
+            return False
+        for key in before.keys() - ports.keys():
+            self._alike.pop(key, None)
+            self._differing.pop(key, None)
+        for key, port in ports.items():
+            self._put_port(key, port)
+        self._ports[service] = dict(ports)
+        if not ports:
+            del self._ports[service]
+        self._made.clear()
+        return True
+
+    def _put_port(self, key: str, port: ServicePort) -> None:
+        self._alike.pop(key, None)
+        self._differing.pop(key, None)
+        if port.alike:
+            self._alike[key] = port.entry
+        else:
+            self._differing[key] = port
+
+    def services(self) -> set[str]:
+        """Return the Services that have ports."""
+        return set(self._ports)
+
+    def entries(self, node: str, dataplane: JsonObject | None) -> Entries:
+        """Return the section of one node; {} for a node without a dataplane."""
+        if dataplane is None:
+            return {}
+        known = self._made.get(node)
+        if known is None or known[0] != dataplane:
+            differing = {key: port.on(node) for key, port in self._differing.items()}
+            known = self._made[node] = (dataplane, {DATAPLANE: dataplane, **self._alike, **differing})
+        return known[1]

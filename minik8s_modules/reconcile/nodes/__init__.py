@@ -1,0 +1,1 @@
+"""Nodes as the cluster sees them: their registration, conditions and taints, and which reconcile themselves."""

@@ -1,0 +1,53 @@
+"""What housekeeping reads and writes in a running shard (``housekeeping.World``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.housekeeping import eviction, pressure
+from minik8s_modules.reconcile.housekeeping.eviction import Eviction
+from minik8s_modules.reconcile.housekeeping.image_gc import Image
+from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.pods.observed import ObservedContainer
+from minik8s_modules.reconcile.status.writer import StatusWriter
+from minik8s_modules.runtime.events import EventRecorder
+
+
+class Household(NamedTuple):
+    """The parts of a shard that housekeeping uses."""
+
+    ready: Callable[[], bool]
+    containers: Callable[[str], list[ObservedContainer] | None]
+    pods: Callable[[str], list[JsonObject]]
+    node: Callable[[str], JsonObject | None]
+    recorder: EventRecorder
+    writer: StatusWriter
+    registrar: Registrar
+    static: Callable[[str, list[JsonObject]], None]
+    keep_mirrors: Callable[[str], None]
+
+    def tell(self, node: str, kind: str, reason: str, message: str) -> None:
+        """Record an Event of the node."""
+        found = self.node(node)
+        if found is not None:
+            self.recorder.event(found, "Warning" if kind == "Warning" else "Normal", reason, message)
+
+    def evict(self, found: Eviction) -> None:
+        """Fail the pod and say why."""
+        self.writer.fail(objects.uid(found.pod), eviction.REASON, found.message)
+        self.recorder.event(found.pod, "Warning", eviction.REASON, found.message)
+
+    def pressed(self, node: str, found: frozenset[str]) -> None:
+        """Write the node's conditions and taints, and tell what changed."""
+        before = self.registrar.on_pressure(node, found)
+        for name in sorted(found ^ before):
+            kind = pressure.CONDITIONS[name]
+            reason = (kind.bad if name in found else kind.good)[0].replace("Kubelet", "Node")
+            self.tell(node, "Normal", reason, f"Node {node} status is now: {reason}")
+
+    def images(self, node: str, images: list[Image]) -> None:
+        """Write which images the node has."""
+        self.registrar.on_images(node, images)

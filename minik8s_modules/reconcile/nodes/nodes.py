@@ -1,0 +1,113 @@
+"""Node objects of the inventory's hosts: registration from facts, the Ready condition. Pure.
+
+``registration.py`` carries it out. A node keeps its name and podCIDR for life: both stand in its object,
+which outlives every process of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.values.node_file import Declared
+
+MAX_PODS = 110
+"""kubelet's default of maxPods."""
+_LABELS = {
+    "kubernetes.io/hostname": "name",
+    "kubernetes.io/os": "operating_system",
+    "kubernetes.io/arch": "architecture",
+}
+_INFO = {
+    "machineID": "machine_id",
+    "systemUUID": "machine_id",
+    "bootID": "boot_id",
+    "kernelVersion": "kernel_version",
+    "osImage": "os_image",
+    "containerRuntimeVersion": "container_runtime_version",
+    "operatingSystem": "operating_system",
+    "architecture": "architecture",
+}
+
+
+def node_object(name: str, facts: Mapping[str, Any], cidr: str) -> JsonObject:
+    """Return the Node to create for a host; without a range where the controllers give it one."""
+    spec: JsonObject = {"podCIDR": cidr, "podCIDRs": [cidr]} if cidr else {}
+    meta = {"name": name, "labels": labels(name, facts)}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
+
+
+def declared(node: JsonObject, said: Declared) -> JsonObject:
+    """Return the Node to create with what is declared of it: its file's labels win over its machine's."""
+    meta, spec = dict(node["metadata"]), dict(node["spec"])
+    meta["labels"] = {**meta["labels"], **said.labels}
+    if said.annotations:
+        meta["annotations"] = dict(said.annotations)
+    if said.taints:
+        spec["taints"] = [dict(taint) for taint in said.taints]
+    if said.unschedulable:
+        spec["unschedulable"] = True
+    return {**node, "metadata": meta, "spec": spec}
+
+
+def addresses(told: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the addresses of a node: those declared, and of other types what its machine tells."""
+    said = [dict(one) for one in said]
+    types = {one["type"] for one in said}
+    return [*said, *(one for one in told if one["type"] not in types)]
+
+
+def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels kubelet gives a node."""
+    known = {**facts, "name": name}
+    return {label: str(known.get(fact) or "") for label, fact in _LABELS.items()}
+
+
+def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> JsonObject:
+    """Return the part of ``status`` that comes from facts: addresses, capacity, allocatable, nodeInfo."""
+    capacity = {
+        "cpu": str(facts.get("cpus") or 1),
+        "memory": f"{int(facts.get('memory_bytes') or 0) // 1024}Ki",
+        "pods": str(MAX_PODS),
+        # where containers and volumes write
+        **({"ephemeral-storage": f"{int(disk) // 1024}Ki"} if (disk := facts.get("disk_bytes")) else {}),
+    }
+    info = {field: str(facts.get(fact) or "") for field, fact in _INFO.items()}
+    info |= {"kubeletVersion": version, "kubeProxyVersion": version}
+    addresses = [{"type": "Hostname", "address": name}]
+    if facts.get("internal_ip"):
+        addresses.insert(0, {"type": "InternalIP", "address": str(facts["internal_ip"])})
+    return {"addresses": addresses, "capacity": capacity, "allocatable": capacity, "nodeInfo": info}
+
+
+def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
+    """Return capacity and allocatable with what people have put into the capacity: ``example.com/dongle: "2"``.
+
+    Source: https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/; kubelet makes it allocatable.
+    """
+    before = objects.status(node)
+    extended = {name: amount for name, amount in (before.get("capacity") or {}).items() if "/" in name}
+    if not extended and not any("/" in name for name in before.get("allocatable") or {}):
+        return {}
+    known = {side: wanted.get(side) or before.get(side) or {} for side in ("capacity", "allocatable")}
+    bare = {side: {key: value for key, value in found.items() if "/" not in key} for side, found in known.items()}
+    return {side: {**found, **extended} for side, found in bare.items()}
+
+
+def conditions(node: JsonObject, *, alive: bool, now: str) -> list[JsonObject]:
+    """Return the node's conditions with Ready as ``alive`` says; others stay as they are."""
+    before = objects.condition(node, "Ready")
+    state = "True" if alive else "Unknown"
+    kept = before is not None and before.get("status") == state
+    ready = {
+        "type": "Ready",
+        "status": state,
+        "reason": "NodeReady" if alive else "NodeStatusUnknown",
+        "message": "Docker answers" if alive else "Docker on this node does not answer; the node is left as it is",
+        "lastHeartbeatTime": (before or {}).get("lastHeartbeatTime") or now if kept else now,
+        "lastTransitionTime": (before or {}).get("lastTransitionTime") or now if kept else now,
+    }
+    others = [one for one in objects.status(node).get("conditions") or [] if one.get("type") != "Ready"]
+    return [*others, ready]

@@ -1,0 +1,160 @@
+"""Registers the shard's hosts as Nodes and keeps their Ready condition; level-triggered like everything else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import minik8s_modules
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import AlreadyExists
+from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock, rfc3339
+from minik8s_modules.client.interface import Api
+from minik8s_modules.reconcile.housekeeping import pressure
+from minik8s_modules.reconcile.housekeeping.image_gc import Image
+from minik8s_modules.reconcile.nodes import nodes
+from minik8s_modules.reconcile.values.node_file import Declared
+from minik8s_modules.runtime.pod_cidrs import claim_cidr
+from minik8s_modules.runtime.queue import WorkQueue
+from minik8s_modules.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+MOST_IMAGES = 50
+"""kubelet's nodeStatusMaxImages."""
+
+
+class Registrar:
+    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet).
+
+    With an empty ``cluster_cidr`` the controllers give the nodes their ranges.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        lookup: Callable[[str], JsonObject | None],
+        alive: Callable[[str], bool | None],
+        cluster_cidr: str,
+        clock: Clock,
+        kept: Mapping[str, str] | None = None,
+        declared: Mapping[str, Declared] | None = None,
+    ) -> None:
+        self._kept = kept or {}
+        self._declared = declared or {}
+        self._pressure: dict[str, frozenset[str]] = {}
+        self._images: dict[str, list[JsonObject]] = {}
+        self._api = api
+        self._lookup = lookup
+        self._alive = alive
+        self._cluster_cidr = cluster_cidr
+        self._clock = clock
+        self._facts: dict[str, JsonObject] = {}
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._workers = Workers(self._queue, self.write, "nodes")
+
+    def start(self) -> None:
+        """Start the writing thread."""
+        self._workers.start()
+
+    def stop(self) -> None:
+        """Write what is queued, then end."""
+        self._workers.stop()
+
+    def on_facts(self, name: str, facts: JsonObject) -> None:
+        """Take over what a node told of itself."""
+        self._facts[name] = facts
+        self._queue.add(name)
+
+    def on_pressure(self, name: str, found: frozenset[str]) -> frozenset[str]:
+        """Take over which pressures a node is under; return those it was under before."""
+        before, self._pressure[name] = self._pressure.get(name, frozenset()), found
+        self._queue.add(name)
+        return before
+
+    def on_images(self, name: str, images: Iterable[Image]) -> None:
+        """Take over which images a node has: the largest are told, as kubelet does."""
+        largest = sorted(images, key=lambda image: (-image.size_bytes, image.id))[:MOST_IMAGES]
+        self._images[name] = [{"names": list(one.names), "sizeBytes": one.size_bytes} for one in largest if one.names]
+        self._queue.add(name)
+
+    def enqueue(self, name: str) -> None:
+        """Look at the node soon."""
+        self._queue.add(name)
+
+    def write(self, name: str) -> None:
+        """Create or update the Node; raises as the API does."""
+        facts = self._facts.get(name)
+        node = self._lookup(name)
+        if node is None:
+            if facts is None:
+                return
+            node = self._create(name, facts)
+        if facts is not None:
+            self._complete(name, node, facts)
+        if name in self._pressure:
+            taints = pressure.taints(node, self._pressure[name])
+            if taints is not None:
+                # the version makes it a conflict to undo what somebody else has just written
+                meta = {"resourceVersion": objects.resource_version(node)}
+                node = self._api.patch(NODE, name, "", {"metadata": meta, "spec": {"taints": taints or None}})
+        self._write_status(name, node, facts)
+
+    def _create(self, name: str, facts: JsonObject) -> JsonObject:
+        cidr = self._range(name)
+        try:
+            created = self._api.create(NODE, nodes.declared(nodes.node_object(name, facts, cidr), self._said(name)))
+        except AlreadyExists:
+            return self._api.get(NODE, name)
+        log.info("node %s is registered with pod CIDR %s", name, cidr or "from the controllers")
+        return created
+
+    def _complete(self, name: str, node: JsonObject, facts: JsonObject) -> None:
+        """Give a Node that somebody else created what it lacks; labels changed by people stay."""
+        missing = {key: value for key, value in nodes.labels(name, facts).items() if key not in objects.labels(node)}
+        body: JsonObject = {"metadata": {"labels": missing}} if missing else {}
+        cidr = self._range(name) if not objects.spec(node).get("podCIDR") else ""
+        if cidr:
+            body["spec"] = {"podCIDR": cidr, "podCIDRs": [cidr]}
+        if body:
+            self._api.patch(NODE, name, "", body)
+
+    def _said(self, name: str) -> Declared:
+        return self._declared.get(name) or Declared()
+
+    def _range(self, name: str) -> str:
+        return claim_cidr(self._api, self._cluster_cidr, name) if self._cluster_cidr else ""
+
+    def forget(self, name: str) -> None:
+        """Forget what a host told of itself: its Node is only created again when it tells it anew."""
+        self._facts.pop(name, None)
+        self._pressure.pop(name, None)
+        self._images.pop(name, None)
+
+    def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
+        wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
+        wanted |= nodes.extended_resources(node, wanted)
+        if facts is not None and self._said(name).addresses:
+            wanted["addresses"] = nodes.addresses(wanted["addresses"], self._said(name).addresses)
+        alive = self._alive(name)
+        if "allocatable" in wanted:
+            wanted["allocatable"] = pressure.allocatable(wanted["allocatable"], self._kept)
+        if alive is not None:
+            now = rfc3339(self._clock.now())
+            wanted["conditions"] = nodes.conditions(node, alive=alive, now=now)
+            if alive and name in self._pressure:
+                found = pressure.conditions(node, self._pressure[name], now)
+                others = [one for one in wanted["conditions"] if one["type"] not in pressure.CONDITIONS]
+                wanted["conditions"] = [*found, *others]
+        if name in self._images:
+            wanted["images"] = self._images[name]
+        before = objects.status(node)
+        changed = {key: value for key, value in wanted.items() if before.get(key) != value}
+        if changed:
+            self._api.patch(NODE, name, "", {"status": changed}, subresource="status")
+
+
+def version() -> str:
+    """Return the version a node reports as its kubelet's."""
+    return f"v{minik8s_modules.__version__}"

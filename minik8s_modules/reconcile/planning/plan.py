@@ -1,0 +1,336 @@
+"""``plan``: what would applying objects change on every node? Asked of the nodes themselves, in check mode.
+
+The hypothetical pods go through the same decisions as real ones; what would be sent is sent as a check item
+through the same live run, as a delta on what the node confirmed, so that the answer shows the effect of the
+question alone. No objects: a full check of what is declared now, which is drift. Nothing is stored; the pure
+half is ``simulation.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.interface import Getter
+from minik8s_modules.reconcile.loop import section_changes
+from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.nodestate import retained_volumes
+from minik8s_modules.reconcile.loop.plan_subjects import About, Hosts, Note, Subjects, of_pod
+from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.loop.section_changes import Request
+from minik8s_modules.reconcile.planning.plan_requests import (
+    Answer,
+    awaiting,
+    deltas,
+    joined,
+    normalized_names,
+    obstacles,
+    pull_message,
+    readable,
+    silent,
+    troubles,
+    with_blob,
+    with_host,
+)
+from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
+from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis, settled
+from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading
+from minik8s_modules.reconcile.pods.desired import assemble
+from minik8s_modules.reconcile.pods.observed import NOTHING
+from minik8s_modules.reconcile.storage.projections import token_needs
+from minik8s_modules.reconcile.values.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.values import Named, PodDecision, PodInputs, PullState, Settings, Tokens
+
+log = logging.getLogger(__name__)
+ANSWER_S = 30.0
+"""Below the API server's patience (45 s)."""
+_TRIES = 3
+_PATIENCE_S = 10.0
+"""How long a plan waits for an item under way; a pass begins nothing after 2 s."""
+_LOOK_S = 0.02
+_PLANNED_TOKEN = b"planned"
+"""Stands for the token of a pod that does not exist; a check writes nothing."""
+_NODES_AT_ONCE = 16
+
+
+class Present(Protocol):
+    """The part of the loop a planner reads."""
+
+    def basis(self, name: str) -> Basis | None:
+        """Return the node, or None while it cannot be asked."""
+
+
+class Checking(Protocol):
+    """How nodes are asked."""
+
+    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> Outcome:
+        """Return what the node would do."""
+
+
+class Checks:
+    """Check items through the runner: submits and waits; thread-safe."""
+
+    def __init__(self, runner: Runner, token: tuple[int, int]) -> None:
+        self._runner = runner
+        self._token = token
+        self._lock = threading.Lock()
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, tuple[threading.Event, list[Outcome]]] = {}
+
+    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> Outcome:
+        """Return what the node would do; its status is ``cancelled`` when it did not answer in time."""
+        done, answers = threading.Event(), list[Outcome]()
+        item_id = f"{node}-{self._token[1]}-plan{next(self._ids)}"
+        with self._lock:
+            self._waiting[item_id] = (done, answers)
+        token = {"token": list(self._token)}
+        sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
+        self._runner.submit(WorkItem(item_id, node, True, self._token, sections))  # noqa: FBT003
+        if not done.wait(timeout_s):
+            self._runner.cancel(item_id)
+        with self._lock:
+            del self._waiting[item_id]
+        return answers[0] if answers else Outcome(item_id, node, "cancelled", {}, f"no answer in {timeout_s:.0f} s")
+
+    def take(self, outcome: Outcome) -> bool:
+        """Take over an outcome; return whether it was of a check."""
+        with self._lock:
+            waiting = self._waiting.get(outcome.id)
+        if waiting is None:
+            return "-plan" in outcome.id
+        waiting[1].append(outcome)
+        waiting[0].set()
+        return True
+
+
+class Prospect(NamedTuple):
+    """One node, and its pods as they would be.
+
+    Attributes:
+        decisions: of all pods that would stand, by UID.
+        sources: Secrets that the changed ones refer to.
+        stuck: UIDs of the changed ones that something keeps from running.
+    """
+
+    basis: Basis
+    decisions: Mapping[str, PodDecision]
+    sources: Mapping[str, JsonObject]
+    stuck: frozenset[str]
+    told: tuple[Note, ...]
+
+
+class Future(NamedTuple):
+    """What the whole cluster would come to."""
+
+    found: Hypothesis
+    given: Mapping[str, str]
+    """Addresses by the UID of their pod."""
+    seen: Foreseen
+    named: Named | None
+    """Names and paths, None where they stay."""
+
+
+class Planner:
+    """Answers questions; thread-safe."""
+
+    def __init__(
+        self,
+        present: Present,
+        reader: Getter,
+        checks: Checking,
+        settings: Settings,
+        clock: Clock,
+        hosts: Hosts = lambda _: (),
+    ) -> None:
+        self._present = present
+        self._reader = reader
+        self._checks = checks
+        self._settings = settings
+        self._clock = clock
+        self._hosts = hosts
+
+    def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
+        """Return ``{"nodes": {node: {"diff", "about", "steps"}}, "messages", "order", "others"}``.
+
+        ``messages`` hold ``{"text", "about"}`` (plan_subjects.py), ``order`` holds ``{"action": "create|delete",
+        "pod", "node", "owner", "about"}`` where workloads change, ``others`` what the nodes ``question.others`` are to
+        be told. ``told`` is what this shard's node was told itself.
+        """
+        names = [name for name in cluster.names if not question.nodes or name in question.nodes]
+        with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
+            if told is None and not question.operations:
+                return joined(names, pool.map(self._drift_of, names), [])
+            found = told.found if told is not None else self._hypothesis(question, cluster)
+            given = told.given if told is not None else addresses(found.pods, cluster)
+            prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
+            stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
+            seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
+            future = Future(found, given, seen, self._named(found, seen, cluster))
+            known = dict(zip(cluster.names, prospects, strict=True))
+            answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
+            answer = joined(names, answers, [*found.messages, *awaiting(seen)], found.order)
+        others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
+        return answer | ({"others": others} if others else {})
+
+    def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
+        return hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
+
+    def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:
+        secrets = any(kind == SECRET.kind for kind, _ in found.overlay)
+        if not (found.network or seen.services or secrets):
+            return None
+        read = reading(self._reader, found.overlay)
+        return cluster.imagined(found.network, seen.slices, lambda key: read(SECRET.kind, key))
+
+    def _foretold(self, name: str, future: Future, cluster: Cluster) -> JsonObject:
+        found, read = future.found, reading(self._reader, future.found.overlay)
+        return foretell(name, found, future.seen, future.given, cluster.pods, cluster.certificates, read)
+
+    def _drift_of(self, name: str) -> Answer:
+        basis = self._quiet(name)
+        return silent(name) if basis is None else self._asked(name, self._drift(basis), self._subjects(basis))
+
+    def _effect_of(self, name: str, prospect: Prospect | None, future: Future) -> Answer:
+        answer = silent(name)
+        for attempt in range(_TRIES):
+            if attempt:  # a real item came between reading and asking
+                self._clock.wait(threading.Event(), 0.1 * attempt)
+                prospect = self._prospect(name, future.found, future.given)
+            if prospect is None:
+                return silent(name)
+            requests = self._effect(prospect, future)
+            subjects = self._subjects(prospect.basis, future.found)
+            answer = self._asked(name, requests, subjects)._replace(before=prospect.told)
+            if not answer.outdated:
+                break
+        return answer
+
+    def _subjects(self, basis: Basis, found: Hypothesis | None = None) -> Subjects:
+        pods = {objects.uid(pod): pod for pod in basis.pods}
+        pods |= {uid: pod for uid, pod in (found.pods.items() if found else ()) if pod is not None}
+        network = found.network if found else {}
+        return Subjects(objects.name(basis.node), pods, lambda host: (*self._hosts(host), *with_host(network, host)))
+
+    def _asked(self, name: str, requests: Mapping[str, Request], subjects: Subjects) -> Answer:
+        if not requests:
+            return Answer({"diff": {}, "steps": []})
+        outcome = self._checks.run(name, requests, ANSWER_S)
+        outdated = any(result.get("base_mismatch") for result in outcome.sections.values())
+        return Answer(readable(outcome, subjects), tuple(troubles(name, outcome, subjects)), outdated)
+
+    def _quiet(self, name: str) -> Basis | None:
+        """Return the node between two items, or as it is when that takes too long."""
+        end = self._clock.monotonic() + _PATIENCE_S
+        basis = self._present.basis(name)
+        while basis is not None and basis.busy and self._clock.monotonic() < end:
+            self._clock.wait(threading.Event(), _LOOK_S)
+            basis = self._present.basis(name)
+        return basis
+
+    def _drift(self, basis: Basis) -> dict[str, Request]:
+        document = dict(assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named))
+        kept = retained_volumes(basis.confirmed["volumes"], document, lambda uid: basis.observed.get(uid, NOTHING))
+        document["volumes"] = {**document["volumes"], **kept}
+        requests = {section: section_changes.full(document[section]) for section in SECTIONS}
+        secrets = self._secrets(pod for pod in basis.pods if objects.uid(pod) in basis.decisions)
+        return with_blob(requests, (*basis.decisions.values(), basis.named.certificates), secrets)
+
+    def _prospect(self, name: str, found: Hypothesis, given: Mapping[str, str]) -> Prospect | None:
+        """Return the node with its pods as they would be, None when it does not answer."""
+        basis = self._quiet(name)
+        if basis is None:
+            return None
+        decisions, stuck, told = dict(basis.decisions), set[str](), list[Note]()
+        touched = self._touched(basis, found)
+        for uid, pod in touched.items():
+            decisions.pop(uid, None)
+            if pod is None:
+                continue
+            inputs = self._inputs(pod, basis, found, given, told)
+            document, decision = settled(pod, basis.observed.get(uid, NOTHING), inputs, self._clock.now())
+            decisions[uid] = decision._replace(entries=document)
+            for one, why in obstacles(decision):
+                stuck.add(uid)
+                named = tuple(About("v1", *each) for each in sorted(references(pod)))
+                told.append(Note(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}", (*of_pod(pod), *named)))
+        sources = self._secrets(pod for pod in touched.values() if pod)
+        return Prospect(basis, decisions, sources, frozenset(stuck), tuple(told))
+
+    def _effect(self, prospect: Prospect, future: Future) -> dict[str, Request]:
+        """Return what would be sent beyond what the node confirmed, for what changes alone."""
+        basis, decisions = prospect.basis, prospect.decisions
+        wanted: dict[str, dict[str, JsonObject]] = {
+            section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
+        }
+        before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)
+        services = with_services(basis.services, future.seen, objects.name(basis.node))
+        named = future.named._replace(machines=basis.named.machines) if future.named else basis.named
+        after = assemble(basis.node, decisions.values(), self._settings, services, named)
+        for section in SECTIONS:
+            ours = {
+                key
+                for key in (*before[section], *after[section])
+                if before[section].get(key) != after[section].get(key)
+            }
+            wanted[section] |= {key: entry for key, entry in after[section].items() if key in ours}
+            for key in ours - set(after[section]):
+                wanted[section].pop(key, None)
+        requests = deltas(basis.confirmed, wanted)
+        return with_blob(requests, (*decisions.values(), named.certificates), prospect.sources, future.found)
+
+    def _touched(self, basis: Basis, found: Hypothesis) -> dict[str, JsonObject | None]:
+        """Return the pods of this node that the hypothesis changes, by UID; None for those that would go."""
+        here = {objects.uid(pod): pod for pod in basis.pods}
+        name = objects.name(basis.node)
+        touched: dict[str, JsonObject | None] = {}
+        for uid, pod in found.pods.items():
+            if pod is not None and objects.spec(pod).get("nodeName") == name:
+                touched[uid] = pod
+            elif uid in here:
+                touched[uid] = None
+        for uid, pod in here.items():
+            named = {(one.kind, f"{one.namespace}/{one.name}") for one in references(pod)}
+            if uid not in found.pods and named & set(found.overlay):
+                touched[uid] = pod
+        return touched
+
+    def _inputs(
+        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], told: list[Note]
+    ) -> PodInputs:
+        uid, now = objects.uid(pod), self._clock.now()
+        address = None if self._settings.plugin.driver else given.get(uid)
+        images = {one["image"] for _, _, one in objects.all_containers(pod)}
+        for image in sorted(images):
+            told += pull_message(pod, image, objects.name(basis.node), basis.images)
+        return PodInputs(
+            node=basis.node,
+            configmaps=self._referenced(pod, CONFIG_MAP.kind, found),
+            secrets=self._referenced(pod, SECRET.kind, found),
+            images=basis.images
+            | {one for image in (*images, self._settings.pause_image) for one in normalized_names(image)},
+            pulls={image: PullState(finished_at=now) for image in images},
+            address=address,
+            errors={},
+            settings=self._settings,
+            address_error=""
+            if address or self._settings.plugin.driver
+            else f"no free address on node {objects.name(basis.node)}",
+            links=basis.links(objects.namespace(pod), found.services),
+            tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
+        )
+
+    def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:
+        read = reading(self._reader, found.overlay if found is not None else {})
+        keys = (f"{one.namespace}/{one.name}" for one in references(pod) if one.kind == kind)
+        return {key: obj for key in keys if (obj := read(kind, key)) is not None}
+
+    def _secrets(self, pods: Iterable[JsonObject]) -> dict[str, JsonObject]:
+        return {key: obj for pod in pods for key, obj in self._referenced(pod, SECRET.kind, None).items()}

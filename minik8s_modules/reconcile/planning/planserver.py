@@ -1,0 +1,126 @@
+"""The listener plans come in by: HTTPS with mutual TLS, for the API server's certificate and nobody else's.
+
+``POST /plan`` with the question as JSON, see ``plan.py``. Only one who leads the shard can answer; others say 503.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minik8s_modules.api.access.certificate_names import peer_names
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.https import HttpsHandler, HttpsServer
+from minik8s_modules.base.tls import server_context
+from minik8s_modules.reconcile.planning.simulation import Question, parse_question
+
+CALLER = "system:minik8s:apiserver"
+BODY_LIMIT = 16 << 20
+Answer = Callable[[Question], JsonObject | None]
+"""Returns the answer, or None while this process does not lead the shard."""
+
+
+class PlanFiles(NamedTuple):
+    """Certificate, key, and the authority of callers."""
+
+    cert: Path
+    key: Path
+    client_ca: Path
+
+
+class Refused(Exception):
+    """The request gets this status and message instead of an answer."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class PlanServer:
+    """Serves ``answer`` on ``host``:``port`` (0: any free one, see ``port``)."""
+
+    def __init__(self, host: str, port: int, files: PlanFiles, answer: Answer) -> None:
+        context = _context(files)
+        try:
+            self._server = _Server((host, port), context, answer)
+        except OSError as error:
+            raise ConfigurationError(f"plan.listen: cannot listen on {host}:{port}: {error.strerror}") from error
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="plan", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the listener; requests under way end with their connections."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join(5.0)
+        self._server.server_close()
+
+
+class _Server(HttpsServer):
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext, answer: Answer) -> None:
+        super().__init__(address, _Handler, context, "plan")
+        self.answer = answer
+
+
+def _context(files: PlanFiles) -> ssl.SSLContext:
+    try:
+        return server_context(files.cert, files.key, files.client_ca)
+    except OSError as error:
+        raise ConfigurationError(f"plan: certificate, key or client_ca cannot be used: {error}") from error
+
+
+class _Handler(HttpsHandler):
+    """One connection."""
+
+    server: _Server
+
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it
+        """Answer a plan."""
+        try:
+            self._check_caller()
+            self._send(HTTPStatus.OK, self._answered(parse_question(self._body())))
+        except Refused as refusal:
+            self._send(refusal.status, {"message": str(refusal)})
+        except ValueError as error:
+            self._send(HTTPStatus.BAD_REQUEST, {"message": str(error)})
+        except (TemporaryError, StatusError) as error:
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, {"message": str(error)})
+
+    def _answered(self, question: Question) -> JsonObject:
+        found = self.server.answer(question)
+        if found is None:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "this reconciler does not lead its shard")
+        return found
+
+    def _check_caller(self) -> None:
+        if self.path != "/plan":
+            raise Refused(HTTPStatus.NOT_FOUND, "there is only /plan")
+        try:
+            caller = peer_names(self.request.getpeercert()).common_name
+        except ValueError as error:
+            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for the certificate of {CALLER}: {error}") from error
+        if caller != CALLER:
+            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for {CALLER}, not for {caller}")
+
+    def _body(self) -> Any:
+        length = self.headers.get("Content-Length") or ""
+        if not length.isdecimal():
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
+        if int(length) > BODY_LIMIT:
+            self.close_connection = True
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a plan has at most {BODY_LIMIT} bytes")
+        return json.loads(self.rfile.read(int(length)))
+
+    def _send(self, status: HTTPStatus, body: JsonObject) -> None:
+        self.send(status, "application/json", json.dumps(body).encode())

@@ -1,0 +1,193 @@
+"""Where changed workloads lead: a Deployment that is applied is unrolled in an imagined cluster, to its pods.
+
+The controllers' own deciders take turns with the scheduler's; every pod that finds a node becomes ready at once, every
+deleted one goes. What comes out is the order in which pods come and go, and on which nodes; where pods find no node, it
+ends as the real rollout would stall. Names of pods that do not exist yet are placeholders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
+from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.client.interface import Lister
+from minik8s_modules.controllers.core.pods import is_ready
+from minik8s_modules.controllers.core.steps import Step
+from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
+from minik8s_modules.controllers.simulation.simulated_cluster import Happened, World, placeholder_uid, unroll
+from minik8s_modules.reconcile.loop.plan_subjects import Note, of_pod, rows
+from minik8s_modules.scheduler.framework import Snapshot
+from minik8s_modules.scheduler.plugins import decide_node
+
+
+class Change(NamedTuple):
+    """A workload as it would stand (create, update), or as it stood (delete)."""
+
+    operation: str
+    object: JsonObject
+
+
+class Unrolled(NamedTuple):
+    """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides."""
+
+    pods: Mapping[str, JsonObject | None]
+    order: tuple[JsonObject, ...]
+    messages: tuple[Note, ...]
+
+
+def workload_kind(obj: JsonObject) -> Kind | None:
+    """Return the kind whose decider unrolls ``obj``, or None."""
+    kind = KINDS.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+    stored = stored_kind(kind) if kind is not None else None
+    return stored if stored in DECIDERS else None
+
+
+def workloads(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, ...]:
+    """Return all objects that controllers act on or look at, if one of ``changed`` is such; raises as the API does."""
+    if not any(workload_kind(obj) is not None for obj in changed):
+        return ()
+    return tuple(obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items)
+
+
+def unrolled(
+    changes: Sequence[Change],
+    known: Iterable[JsonObject],
+    pods: Iterable[JsonObject],
+    nodes: Sequence[JsonObject],
+    now: datetime,
+) -> Unrolled:
+    """Return what becomes of the pods when workloads change.
+
+    Args:
+        changes: of workloads.
+        known: the workloads there are.
+        pods: all pods, as they would stand without ``changes``.
+        nodes: all nodes.
+        now: the time that decisions are made at.
+    """
+    existing = list(pods)
+    placed = [{**node, "apiVersion": "v1", "kind": "Node"} for node in nodes]
+    world = World([*known, *placed, *({**pod, "apiVersion": "v1", "kind": "Pod"} for pod in existing)], now)
+    touched: set[str] = set()
+    for change in changes:
+        touched |= _enter(world, change)
+    ended = unroll(world, _within(touched), lambda imagined: _live(imagined, nodes))
+    messages = [*_unplaced(world, nodes, touched)]
+    if not ended:
+        messages.append(Note("the rollout was not followed to its end: it has too many steps"))
+    before = {objects.uid(pod): pod for pod in existing}
+    return Unrolled(_differences(world, before), tuple(_order(world)), tuple(messages))
+
+
+def _enter(world: World, change: Change) -> set[str]:
+    """Put a changed workload into the world, or take it out with what it controls; return the uids it touches."""
+    obj = change.object
+    shown = KINDS.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+    kind = workload_kind(obj)
+    if kind is None or shown is None:
+        return set()
+    obj = to_storage(shown, obj)
+    before = world.get(kind, objects.key(obj))
+    if change.operation == "delete" or objects.is_deleting(obj):
+        if before is not None:
+            _remove(world, kind, before)
+        return set()
+    own: JsonObject = {"uid": placeholder_uid(objects.namespace(obj), f"{obj['kind']}/{objects.name(obj)}")}
+    own["generation"] = 1
+    if before is not None:
+        own = {"uid": objects.uid(before), "generation": objects.generation(before)}
+    status = objects.status(before or {})
+    world.put(kind, {**obj, "metadata": {**obj["metadata"], **own}, "status": status})
+    return {own["uid"]}
+
+
+def _remove(world: World, kind: Kind, obj: JsonObject) -> None:
+    """Take an object out, and all that it controls, as the garbage collector does."""
+    world.remove(kind, obj)
+    for below in (*DECIDERS, POD):
+        for each in world.controlled(below, obj):
+            if below == POD:
+                world.happened.append(Happened("delete", POD, each))
+            _remove(world, below, each)
+
+
+def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
+    """Return the deciders, silent for what is not touched; what a touched object controls is touched, too."""
+
+    def only(decide: Any) -> Any:
+        def steps(world: World, obj: JsonObject) -> Iterable[Step]:
+            if (objects.controller_of(obj) or {}).get("uid") in touched:
+                touched.add(objects.uid(obj))
+            return decide(world, obj) if objects.uid(obj) in touched else ()
+
+        return steps
+
+    return [(kind, only(decide)) for kind, decide in DECIDERS.items()]
+
+
+def _live(world: World, nodes: Sequence[JsonObject]) -> bool:
+    """Bind what can be bound, and let it be ready; return whether there was anything."""
+    lived = False
+    # long enough ago for any minReadySeconds
+    since = rfc3339(world.now - timedelta(days=365))
+    for happened in world.happened:
+        pod = world.get(POD, objects.key(happened.obj))
+        if happened.action != "create" or happened.kind != POD or pod is None or is_ready(pod):
+            continue
+        placed = _placed(world, pod, nodes)
+        if placed is not None:
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+            world.put(POD, {**placed, "status": {"phase": "Running", "conditions": [ready]}})
+            lived = True
+    return lived
+
+
+def _placed(world: World, pod: JsonObject, nodes: Sequence[JsonObject]) -> JsonObject | None:
+    if objects.spec(pod).get("nodeName"):
+        return pod
+    bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
+    decision = decide_node(pod, Snapshot.of(nodes, bound, len(bound)))
+    return {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}} if decision.node else None
+
+
+def _unplaced(world: World, nodes: Sequence[JsonObject], touched: set[str]) -> Iterable[Note]:
+    for pod in world.all(POD):
+        owner = objects.controller_of(pod) or {}
+        if owner.get("uid") in touched and not objects.spec(pod).get("nodeName"):
+            bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
+            told = decide_node(pod, Snapshot.of(nodes, bound, len(bound))).message
+            further = f"{owner.get('kind')} {owner.get('name')} would get no further"
+            yield Note(f"Pod {objects.key(pod)}: {told}; {further}", of_pod(pod))
+
+
+def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, JsonObject | None]:
+    after = {objects.uid(pod): pod for pod in world.all(POD)}
+    gone: dict[str, JsonObject | None] = {uid: None for uid in before if uid not in after}
+    made: dict[str, JsonObject | None] = {
+        uid: {**pod, "status": {}}
+        for uid, pod in after.items()
+        if uid not in before and objects.spec(pod).get("nodeName")
+    }
+    return {**gone, **made}
+
+
+def _order(world: World) -> Iterable[JsonObject]:
+    for happened in world.happened:
+        if happened.kind == POD:
+            # a pod that goes may have a successor of its name
+            later = world.get(POD, objects.key(happened.obj)) if happened.action == "create" else None
+            pod = later or happened.obj
+            owner = objects.controller_of(pod) or {}
+            yield {
+                "action": happened.action,
+                "pod": str(objects.key(pod)),
+                "node": str(objects.spec(pod).get("nodeName") or ""),
+                "owner": f"{owner.get('kind', '')}/{owner.get('name', '')}",
+                "about": rows(of_pod(pod)),
+            }

@@ -1,0 +1,190 @@
+"""What Services, names and paths would come to if objects were applied and all new pods became ready. Pure.
+
+``simulation.py`` says which pods would stand; here each new one gets the address that a claim would give it, and counts
+as Ready unless something is known to keep it from running. Then the controllers' own deciders make the slices of every
+Service that is concerned: one that changes, or whose selector fits a pod that comes, goes or changes its labels, or
+whose endpoints a user writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
+from minik8s_modules.controllers.network.endpointslices import (
+    MANAGED_BY,
+    MIRRORED,
+    SELECTED,
+    decide_mirrors,
+    decide_slices,
+    is_mirrored,
+)
+from minik8s_modules.reconcile.loop.ingress_feed import Overlay, SecretOf, Slices
+from minik8s_modules.reconcile.loop.shard import by_age
+from minik8s_modules.reconcile.network.services import DATAPLANE, SERVICE_NAME, service_ports
+from minik8s_modules.reconcile.planning.simulation import Hypothesis
+from minik8s_modules.reconcile.values.addresses import usable
+from minik8s_modules.reconcile.values.resources import host_ip
+from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named
+
+
+def _none(_key: str) -> list[JsonObject]:
+    return []
+
+
+def _unknown(_uid: str) -> str | None:
+    return None
+
+
+def _nothing(_changes: Overlay, _slices: Slices, _secret_of: SecretOf) -> Named:
+    return NOTHING_NAMED
+
+
+class Cluster(NamedTuple):
+    """What a plan is made over: all pods and nodes, workloads where asked for, the shard's nodes, and what is behind.
+
+    Attributes:
+        services: all of them; ``slices`` has those of one by ``<namespace>/<name>``.
+        taken: the addresses that no new pod gets; ``address_of`` has a pod's own by its UID.
+        imagined: names and paths if the objects of an overlay, and the slices of some Services, were as given.
+        certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
+    """
+
+    pods: tuple[JsonObject, ...]
+    nodes: tuple[JsonObject, ...]
+    names: tuple[str, ...]
+    workloads: tuple[JsonObject, ...] = ()
+    services: tuple[JsonObject, ...] = ()
+    slices: Callable[[str], list[JsonObject]] = _none
+    taken: frozenset[str] = frozenset()
+    address_of: Callable[[str], str | None] = _unknown
+    imagined: Callable[[Overlay, Slices, SecretOf], Named] = _nothing
+    certificates: frozenset[str] = frozenset()
+
+
+class Foreseen(NamedTuple):
+    """What Services would be: those concerned by key (None: gone), their slices, and the new pods behind them."""
+
+    services: Mapping[str, JsonObject | None] = {}
+    slices: Mapping[str, list[JsonObject]] = {}
+    awaited: frozenset[str] = frozenset()
+
+
+def addresses(pods: Mapping[str, JsonObject | None], cluster: Cluster) -> dict[str, str]:
+    """Return the addresses by UID of those of ``pods`` (None: gone) that have or would claim one: the lowest free ones.
+
+    Those that would go keep theirs for now, so that what comes in their place has another.
+    """
+    ranges = {objects.name(node): str(objects.spec(node).get("podCIDR") or "") for node in cluster.nodes}
+    taken, found = set(cluster.taken), dict[str, str]()
+    for pod in sorted((pod for pod in pods.values() if pod is not None), key=by_age):
+        uid, cidr = objects.uid(pod), ranges.get(str(objects.spec(pod).get("nodeName") or ""), "")
+        known = cluster.address_of(uid)
+        free = (ip for ip in usable(cidr) if ip not in taken) if cidr and not _of_host(pod) else iter(())
+        address = known or next(free, None)
+        if address is not None:
+            found[uid] = address
+            taken.add(address)
+    return found
+
+
+def _of_host(pod: JsonObject) -> bool:
+    return bool(objects.spec(pod).get("hostNetwork"))
+
+
+def foresee(found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck: AbstractSet[str]) -> Foreseen:
+    """Return what Services would be.
+
+    Args:
+        found: what would stand.
+        cluster: what stands.
+        given: addresses of pods by UID.
+        stuck: UIDs of the pods that would not come to run.
+    """
+    before = {objects.uid(pod): pod for pod in cluster.pods}
+    hosts = {objects.name(node): host_ip(node) for node in cluster.nodes}
+    new = {
+        uid: _ready(pod, hosts.get(objects.spec(pod)["nodeName"], "") if _of_host(pod) else given.get(uid, ""))
+        for uid, pod in found.pods.items()
+        if pod is not None and uid not in before and uid not in stuck and objects.spec(pod).get("nodeName")
+    }
+    after = {uid: pod for uid, pod in {**before, **found.pods, **new}.items() if pod is not None}
+    services = {str(objects.key(one)): one for one in cluster.services}
+    services |= {key: one for key, one in found.services.items() if one is not None}
+    changed = [pod for uid in found.pods for pod in (before.get(uid), after.get(uid)) if pod is not None]
+    concerned = set(found.services) | _with_endpoints(found.network, cluster)
+    concerned |= {key for key, one in services.items() if any(_selects(one, pod) for pod in changed)}
+    kept = {key: found.services[key] if key in found.services else services.get(key) for key in sorted(concerned)}
+    slices = {key: _slices(key, one, after.values(), found.network, cluster) for key, one in kept.items()}
+    awaited = {uid for uid, pod in new.items() if any(one is not None and _selects(one, pod) for one in kept.values())}
+    return Foreseen(kept, slices, frozenset(awaited))
+
+
+def _ready(pod: JsonObject, address: str) -> JsonObject:
+    if not address:
+        return pod
+    ready = {"type": "Ready", "status": "True"}
+    return {**pod, "status": {"phase": "Running", "podIP": address, "conditions": [ready]}}
+
+
+def _selects(service: JsonObject, pod: JsonObject) -> bool:
+    wanted = objects.spec(service).get("selector") or {}
+    same = objects.namespace(pod) == objects.namespace(service)
+    return same and has_endpoints(service) and wanted.items() <= objects.labels(pod).items()
+
+
+def _service_of(endpoint_slice: JsonObject) -> str:
+    return f"{objects.namespace(endpoint_slice)}/{objects.labels(endpoint_slice).get(SERVICE_NAME, '')}"
+
+
+def _with_endpoints(network: Overlay, cluster: Cluster) -> set[str]:
+    """Return the Services whose endpoints somebody writes."""
+    found = {key for kind, key in network if kind == "Endpoints"}
+    written = {key: one for (kind, key), one in network.items() if kind == "EndpointSlice"}
+    found |= {_service_of(one) for one in written.values() if one is not None}
+    if written:
+        every = (str(objects.key(one)) for one in cluster.services)
+        found |= {key for key in every if any(str(objects.key(one)) in written for one in cluster.slices(key))}
+    return found
+
+
+def _slices(
+    key: str, service: JsonObject | None, pods: Iterable[JsonObject], network: Overlay, cluster: Cluster
+) -> list[JsonObject]:
+    if service is None:
+        return []
+    written = {name: one for (kind, name), one in network.items() if kind == "EndpointSlice"}
+    standing = {str(objects.key(one)): one for one in cluster.slices(key)}
+    standing |= {name: one for name, one in written.items() if one is not None and _service_of(one) == key}
+    others = [one for name, one in standing.items() if name not in written or written[name] is not None]
+    others = [one for one in others if objects.labels(one).get(MANAGED_BY) != SELECTED]
+    if ("Endpoints", key) in network:
+        endpoints = network["Endpoints", key]
+        others = [one for one in others if objects.labels(one).get(MANAGED_BY) != MIRRORED]
+        if is_mirrored(service, endpoints):
+            others += [step.obj for step in decide_mirrors(endpoints, [])]
+    return imagined_slices(service, pods) + others
+
+
+def imagined_slices(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the slices that the controller would make for a Service of these pods."""
+    if not has_endpoints(service):
+        return []
+    found = offers(service, [pod for pod in pods if _selects(service, pod)])
+    return [step.obj for step in decide_slices(service, found, [])]
+
+
+def with_services(entries: Entries, seen: Foreseen, node: str) -> Entries:
+    """Return a node's section ``services`` with the Services of ``seen`` as they would be."""
+    if not seen.services or DATAPLANE not in entries:
+        return entries
+    imagined = {key: entry for key, entry in entries.items() if key.rpartition(":")[0] not in seen.services}
+    for key, service in seen.services.items():
+        if service is not None:
+            ports = service_ports(service, seen.slices.get(key, []))
+            imagined |= {name: port.on(node) for name, port in ports.items()}
+    return imagined

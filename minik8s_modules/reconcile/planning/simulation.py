@@ -1,0 +1,276 @@
+"""What would be if objects were applied: the pure half of ``plan``.
+
+Takes the cluster's pods and nodes and the operations of a question, and answers with the pods as they would
+stand: bound by the scheduler's own decision, with placeholder UIDs that depend on the name alone, so that
+the same question has the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import static_uid
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod, rows
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
+from minik8s_modules.reconcile.pods.desired import decide_pod
+from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
+from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, PodInputs
+from minik8s_modules.scheduler.framework import Snapshot
+from minik8s_modules.scheduler.plugins import decide_node
+
+OPERATIONS = frozenset({"create", "update", "delete"})
+
+
+class Operation(NamedTuple):
+    """One object as it would stand, or (delete) as it stood."""
+
+    operation: str
+    object: JsonObject
+
+
+NETWORK_KINDS = frozenset({"Service", "EndpointSlice", "Endpoints", "DNS", "Ingress", "IngressClass", "HostGrant"})
+
+
+class Question(NamedTuple):
+    """What to plan; no operations ask for drift, no nodes for all.
+
+    Attributes:
+        others: nodes with a reconciler of their own, to which the answer says what to tell them.
+        foretold: what such a node is told (``standalone_plans.read_foretold``), in place of operations.
+    """
+
+    operations: tuple[Operation, ...]
+    nodes: frozenset[str]
+    others: frozenset[str] = frozenset()
+    foretold: Any = None
+
+
+class Hypothesis(NamedTuple):
+    """What would be.
+
+    Attributes:
+        pods: by UID, those that would differ (None: gone).
+        overlay: ConfigMaps and Secrets by kind and key.
+        messages: what to tell.
+        order: in which order pods come and go because of workloads, and of namespaces that go.
+        network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
+    """
+
+    pods: Mapping[str, JsonObject | None]
+    overlay: Mapping[tuple[str, str], JsonObject | None]
+    messages: tuple[Note, ...]
+    order: tuple[JsonObject, ...] = ()
+    network: Mapping[tuple[str, str], JsonObject | None] = {}
+
+    @property
+    def services(self) -> dict[str, JsonObject | None]:
+        """The Services that would differ, by namespace/name (None: gone)."""
+        return {key: obj for (kind, key), obj in self.network.items() if kind == "Service"}
+
+
+def parse_question(body: Any) -> Question:
+    """Return the question in a request's JSON.
+
+    Raises:
+        ValueError: it is none; the message says what is wrong.
+    """
+    if not isinstance(body, Mapping) or not isinstance(body.get("objects", []), list):
+        raise ValueError('a plan is {"objects": [{"operation", "object"}], "nodes": [names]}')  # noqa: TRY004
+    return Question(
+        tuple(_operation(index, one) for index, one in enumerate(body.get("objects") or [])),
+        _names("nodes", body.get("nodes") or ([body["node"]] if body.get("node") else [])),
+        _names("others", body.get("others") or []),
+        body.get("foretold"),
+    )
+
+
+def _names(field: str, found: Any) -> frozenset[str]:
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError(f"{field} must be a list of names")
+    return frozenset(found)
+
+
+def _operation(index: int, raw: Any) -> Operation:
+    if not isinstance(raw, Mapping) or raw.get("operation") not in OPERATIONS:
+        raise ValueError(f"objects[{index}].operation must be create, update or delete")
+    obj = raw.get("object")
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        raise ValueError(f"objects[{index}].object must be an object with metadata")  # noqa: TRY004 - content
+    return Operation(str(raw["operation"]), obj)
+
+
+def hypothesis(
+    question: Question,
+    pods: Iterable[JsonObject],
+    nodes: Sequence[JsonObject],
+    now: datetime,
+    workloads: Iterable[JsonObject] = (),
+) -> Hypothesis:
+    """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``."""
+    known = {objects.key(pod): pod for pod in pods}
+    changed: dict[str, JsonObject | None] = {}
+    overlay: dict[tuple[str, str], JsonObject | None] = {}
+    network: dict[tuple[str, str], JsonObject | None] = {}
+    messages: list[Note] = []
+    order: list[JsonObject] = []
+    for operation in question.operations:
+        obj = operation.object
+        kind, key = str(obj.get("kind") or ""), objects.key(obj)
+        if kind == "Pod":
+            _take_pod(operation, known, changed, messages, now)
+        elif kind in {"ConfigMap", "Secret"}:
+            overlay[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind in NETWORK_KINDS:
+            network[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind == "Namespace" and is_gone(operation):
+            order += _take_namespace(objects.name(obj), known, changed, messages)
+        elif workload_kind(obj) is None:
+            about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
+            messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
+    bound = _bound(changed, known.values(), nodes, messages)
+    changed |= bound
+    changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
+    standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
+    if not changes:
+        return Hypothesis(changed, overlay, tuple(messages), tuple(order), network)
+    found = unrolled(changes, workloads, standing, nodes, now)
+    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), (*order, *found.order), network)
+
+
+def is_gone(operation: Operation) -> bool:
+    """Return whether an operation takes its object away, at once or after a grace."""
+    return operation.operation == "delete" or objects.is_deleting(operation.object)
+
+
+def _take_namespace(
+    name: str, known: dict[objects.Key, JsonObject], changed: dict[str, JsonObject | None], messages: list[Note]
+) -> Iterator[JsonObject]:
+    """Take all pods of a namespace that goes, and yield them in their order; static ones only lose their mirrors."""
+    graces_s = [0]
+    for pod in [pod for pod in known.values() if objects.namespace(pod) == name]:
+        key = objects.key(pod)
+        if static_uid(pod):
+            messages.append(Note(f"Pod {key}: it is static and goes on; its manifest lies on its node", of_pod(pod)))
+            continue
+        del known[key]
+        changed[objects.uid(pod)] = None
+        node = str(objects.spec(pod).get("nodeName") or "")
+        graces_s += [int(objects.spec(pod).get("terminationGracePeriodSeconds") or 0)] if node else []
+        owner = f"Namespace/{name}"
+        yield {"action": "delete", "pod": str(key), "node": node, "owner": owner, "about": rows(of_pod(pod))}
+    if any(graces_s):
+        told = f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop"
+        messages.append(Note(told, (of(POD, name),)))
+
+
+def _take_pod(
+    operation: Operation,
+    known: dict[objects.Key, JsonObject],
+    changed: dict[str, JsonObject | None],
+    messages: list[Note],
+    now: datetime,
+) -> None:
+    obj = operation.object
+    key = objects.key(obj)
+    before = known.get(key)
+    if is_gone(operation):
+        known.pop(key, None)
+        if before is not None:
+            changed[objects.uid(before)] = None
+            grace_s = objects.dig(obj, "metadata", "deletionGracePeriodSeconds")
+            if grace_s:
+                messages.append(Note(f"Pod {key}: its containers get up to {grace_s} s to stop first", of_pod(before)))
+        return
+    own = {"uid": placeholder_uid(*key), "creationTimestamp": rfc3339(now)}
+    if before is not None:
+        own = {"uid": objects.uid(before), "creationTimestamp": before["metadata"].get("creationTimestamp")}
+    pod = {**obj, "metadata": {**obj["metadata"], **own}, "status": objects.status(before or {})}
+    if before is not None and not objects.spec(pod).get("nodeName") and objects.spec(before).get("nodeName"):
+        pod["spec"] = {**objects.spec(pod), "nodeName": before["spec"]["nodeName"]}
+    known[key] = changed[objects.uid(pod)] = pod
+
+
+def _bound(
+    changed: Mapping[str, JsonObject | None],
+    pods: Iterable[JsonObject],
+    nodes: Sequence[JsonObject],
+    messages: list[Note],
+) -> dict[str, JsonObject | None]:
+    """Return the changed pods that no node has yet, bound where the scheduler would bind them."""
+    everywhere = {objects.uid(pod): pod for pod in pods}
+    bound: dict[str, JsonObject | None] = {}
+    for uid, pod in changed.items():
+        if pod is None or objects.spec(pod).get("nodeName"):
+            continue
+        placed = [one for one in everywhere.values() if objects.spec(one).get("nodeName")]
+        decision = decide_node(pod, Snapshot.of(nodes, placed, len(placed)))
+        if not decision.node:
+            messages.append(Note(f"Pod {objects.key(pod)}: {decision.message}", of_pod(pod)))
+            continue
+        bound[uid] = everywhere[uid] = {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}}
+    return bound
+
+
+def settled(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> tuple[NodeDocument, PodDecision]:
+    """Return all the pod wants until it runs, as if each init container ended well at once, and its last decision."""
+    document: dict[str, dict[str, JsonObject]] = {}
+    while True:
+        decision = decide_pod(pod, seen, inputs, now)
+        for section, entries in decision.entries.items():
+            document.setdefault(section, {})
+            for key, entry in entries.items():
+                document[section].setdefault(key, entry)
+        started = [entry for entry in decision.entries.get("containers", {}).values() if _runs_init(entry, seen)]
+        if not started:
+            return document, decision
+        seen = _with_success(pod, seen, started, now)
+
+
+def _runs_init(entry: Mapping[str, Any], seen: ObservedPod) -> bool:
+    last = seen.last(entry["name"])
+    ended = last is not None and last.attempt >= entry["attempt"] and last.over
+    return entry["type"] == "init" and entry["state"] == "running" and not ended
+
+
+def _with_success(
+    pod: JsonObject, seen: ObservedPod, started: Sequence[Mapping[str, Any]], now: datetime
+) -> ObservedPod:
+    sandbox = seen.sandbox
+    if sandbox is None or not sandbox.alive or sandbox.attempt != started[0]["sandbox_attempt"]:
+        sandbox = _imagined(pod, "sandbox", "", started[0]["sandbox_attempt"], "running", now)
+    ended = {
+        entry["name"]: (_imagined(pod, "init", entry["name"], entry["attempt"], "exited", now, entry["image"]),)
+        for entry in started
+    }
+    return ObservedPod((sandbox,), {**seen.containers, **ended})
+
+
+def _imagined(
+    pod: JsonObject, kind: str, name: str, attempt: int, state: str, now: datetime, image: str = ""
+) -> ObservedContainer:
+    finished_at = now if state == "exited" else None
+    return ObservedContainer(
+        id=f"imagined-{name}",
+        type=kind,
+        pod_uid=objects.uid(pod),
+        pod_name=objects.name(pod),
+        pod_namespace=objects.namespace(pod),
+        container=name,
+        attempt=attempt,
+        state=state,
+        exit_code=0,
+        oom_killed=False,
+        error="",
+        created_at=now,
+        started_at=now,
+        finished_at=finished_at,
+        image=image,
+        image_id="",
+    )

@@ -1,0 +1,162 @@
+"""What a plan comes to on a node with a reconciler of its own, as the control plane's reconciler tells it. Pure.
+
+Such a node may not see other nodes' pods, nor who owns what, so it cannot decide what a plan leads to. The control
+plane's reconciler decides (``simulation``, ``simulated_services``) and tells the node its part: which of its pods
+come, change and go, with the addresses they would claim; what of the cluster all nodes may read would differ; and the
+ConfigMaps and Secrets that those pods name. What its modules would then do, the node finds out as any other does. The
+API server carries the text from one to the other (``apiserver/nodes/plans.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client.interface import Getter
+from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.planning.simulated_services import Foreseen
+from minik8s_modules.reconcile.planning.simulation import Hypothesis
+
+ObjectOf = Callable[[str, str], JsonObject | None]
+"""Returns the ConfigMap or Secret of a kind and ``<namespace>/<name>``, as it would be."""
+Placed = tuple[str, str]
+"""A kind and ``<namespace>/<name>``."""
+
+
+class Foretold(NamedTuple):
+    """One node's part of a plan; ``sources`` are what its pods name and the plan leaves as it is."""
+
+    found: Hypothesis
+    given: Mapping[str, str]
+    seen: Foreseen
+    sources: Mapping[Placed, JsonObject]
+
+
+class Told:
+    """Reads what was told before it asks the API, which refuses a node what none of its pods names yet."""
+
+    def __init__(self, sources: Mapping[Placed, JsonObject], reader: Getter) -> None:
+        self._sources = sources
+        self._reader = reader
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return the object. Raises as the API does."""
+        found = self._sources.get((kind.kind, f"{namespace}/{name}"))
+        return found if found is not None else self._reader.get(kind, name, namespace)
+
+
+def reading(reader: Getter, overlay: Mapping[Placed, JsonObject | None]) -> ObjectOf:
+    """Return a function that reads ConfigMaps and Secrets as a plan would leave them."""
+
+    def read(kind: str, key: str) -> JsonObject | None:
+        if (kind, key) in overlay:
+            return overlay[kind, key]
+        namespace, _, name = key.partition("/")
+        try:
+            return reader.get(CONFIG_MAP if kind == CONFIG_MAP.kind else SECRET, name, namespace)
+        except NotFound:
+            return None
+
+    return read
+
+
+def foretell(
+    node: str,
+    found: Hypothesis,
+    seen: Foreseen,
+    given: Mapping[str, str],
+    pods: Iterable[JsonObject],
+    certificates: Iterable[str],
+    object_of: ObjectOf,
+) -> JsonObject:
+    """Return ``node``'s part of a plan as JSON.
+
+    Args:
+        node: its name.
+        found: what would stand in the cluster.
+        seen: what Services would be.
+        given: addresses by the UID of their pod.
+        pods: all pods there are.
+        certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
+        object_of: reads what pods name.
+    """
+    here = {objects.uid(pod): pod for pod in pods if _is_on(node, pod)}
+    mine = {uid: pod for uid, pod in found.pods.items() if (_is_on(node, pod) if pod is not None else uid in here)}
+    for uid in here.keys() & found.pods.keys() - mine.keys():
+        mine[uid] = None  # it would be on another node
+    named = {one for pod in (*here.values(), *mine.values()) if pod is not None for one in _named(pod)}
+    new = {one for pod in mine.values() if pod is not None for one in _named(pod)}
+    written = {(SECRET.kind, key) for key in _certificates(found.network)}
+    hosts = {*written, *((SECRET.kind, key) for key in certificates)}
+    read = {place: object_of(*place) for place in sorted(new | written) if place not in found.overlay}
+    return {
+        "pods": mine,
+        "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in named | hosts}),
+        "network": _rows(found.network),
+        "services": dict(seen.services),
+        "slices": dict(seen.slices),
+        "awaited": sorted(seen.awaited),
+        "addresses": {uid: given[uid] for uid in mine if uid in given},
+        "sources": _rows({place: obj for place, obj in read.items() if obj is not None}),
+    }
+
+
+def read_foretold(told: Any) -> Foretold:
+    """Return what ``foretell`` has made.
+
+    Raises:
+        ValueError: it is nothing of the kind; the message says what is wrong.
+    """
+    if not isinstance(told, Mapping):
+        raise ValueError("foretold must be a mapping")  # noqa: TRY004 - content
+    pods = _objects(told, "pods")
+    found = Hypothesis(pods, dict(_placed(told, "overlay")), (), network=dict(_placed(told, "network")))
+    slices = told.get("slices")
+    if not isinstance(slices, Mapping) or not all(isinstance(each, list) for each in slices.values()):
+        raise ValueError("foretold.slices must be lists by Service")
+    awaited = frozenset(map(str, told.get("awaited") or ()))
+    sources = {place: obj for place, obj in _placed(told, "sources") if obj is not None}
+    given = {str(uid): str(ip) for uid, ip in (told.get("addresses") or {}).items()}
+    return Foretold(found, given, Foreseen(_objects(told, "services"), dict(slices), awaited), sources)
+
+
+def _is_on(node: str, pod: JsonObject) -> bool:
+    return bool(objects.spec(pod).get("nodeName") == node)
+
+
+def _named(pod: JsonObject) -> Iterator[Placed]:
+    return ((one.kind, f"{one.namespace}/{one.name}") for one in references(pod))
+
+
+def _certificates(network: Mapping[Placed, JsonObject | None]) -> Iterator[str]:
+    written = (obj for (kind, _), obj in network.items() if kind == "Ingress" and obj is not None)
+    return (key for obj in written for key in certificates_of(obj))
+
+
+def certificates_of(ingress: JsonObject) -> Iterator[str]:
+    """Yield the Secrets that an Ingress has as certificates, as ``<namespace>/<name>``."""
+    for tls in objects.spec(ingress).get("tls") or []:
+        if tls.get("secretName"):
+            yield f"{objects.namespace(ingress)}/{tls['secretName']}"
+
+
+def _rows(placed: Mapping[Placed, JsonObject | None]) -> list[list[Any]]:
+    return [[kind, key, obj] for (kind, key), obj in sorted(placed.items(), key=lambda row: row[0])]
+
+
+def _placed(told: Mapping[str, Any], field: str) -> Iterator[tuple[Placed, JsonObject | None]]:
+    for row in told.get(field) or []:
+        if not isinstance(row, list) or len(row) != 3 or not isinstance(row[2], dict | None):  # noqa: PLR2004 - a row
+            raise ValueError(f"foretold.{field} must be rows of kind, name and object")
+        yield (str(row[0]), str(row[1])), row[2]
+
+
+def _objects(told: Mapping[str, Any], field: str) -> dict[str, JsonObject | None]:
+    found = told.get(field)
+    if not isinstance(found, Mapping) or not all(isinstance(obj, dict | None) for obj in found.values()):
+        raise ValueError(f"foretold.{field} must be a mapping of objects")
+    return {str(key): obj for key, obj in found.items()}

@@ -1,0 +1,1 @@
+"""What the API is told of a pod: ``conditions`` and ``status`` make it from decisions, ``writer`` sends it."""

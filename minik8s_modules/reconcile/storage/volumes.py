@@ -1,0 +1,201 @@
+"""A pod's volumes as entries of the ``volumes`` section, and its mounts as entries of containers.
+
+Which files a volume has is told by ``projections.py``; here they become entries: contents in clear for configMap and
+downwardAPI, names and HMACs for what comes from Secrets and for tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.quantities import to_bytes
+from minik8s_modules.reconcile.storage import projections
+from minik8s_modules.reconcile.storage.projections import DEFAULT_MODE, Row, Secret
+from minik8s_modules.reconcile.values import resources
+from minik8s_modules.reconcile.values.environment import ConfigurationMissing, SecretValue, Value, expand
+from minik8s_modules.reconcile.values.sealing import secret_hmac, values_of
+from minik8s_modules.reconcile.values.values import PodInputs, Sealed
+
+
+class Volumes(NamedTuple):
+    """``entries`` by volume name, the Secrets they need, why others cannot be made, and the values made here."""
+
+    entries: Mapping[str, JsonObject]
+    references: frozenset[str]
+    errors: Mapping[str, str]
+    sealed: Sealed = Sealed()
+
+
+def volumes(pod: JsonObject, inputs: PodInputs) -> Volumes:
+    """Return the pod's volumes; errors are worded as kubelet's FailedMount."""
+    entries: dict[str, JsonObject] = {}
+    errors: dict[str, str] = {}
+    sealed = Sealed()
+    for volume in objects.spec(pod).get("volumes") or []:
+        try:
+            entry, made = _entry(pod, volume, inputs)
+        except ConfigurationMissing as error:
+            errors[volume["name"]] = failed_mount(volume["name"], str(error))
+        else:
+            entries[volume["name"]] = entry
+            sealed.update(made)
+    named = {
+        reference for entry in entries.values() for reference in (entry.get("secret"), *(entry.get("hmacs") or ()))
+    }
+    return Volumes(entries, frozenset(one for one in named if one and one not in sealed), errors, sealed)
+
+
+def failed_mount(volume: str, why: str) -> str:
+    """Return kubelet's words for a volume that cannot be made."""
+    return f'MountVolume.SetUp failed for volume "{volume}" : {why}'
+
+
+def _entry(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> tuple[JsonObject, Sealed]:
+    for kind, make in _KINDS.items():
+        if volume.get(kind) is not None:
+            entry, sealed = make(pod, volume, inputs)
+            group = objects.dig(pod, "spec", "securityContext", "fsGroup")
+            owned = {} if group is None or kind == "hostPath" else {"fs_group": int(group)}
+            return {"kind": kind, **entry, **owned}, sealed
+    kinds = ", ".join(sorted(set(volume) - {"name"})) or "no source"
+    raise ConfigurationMissing(f"volumes of this kind are not supported: {kinds}; use {', '.join(_KINDS)}")
+
+
+_Made = tuple[JsonObject, Sealed]
+
+
+def _empty_dir(pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
+    source = volume["emptyDir"]
+    medium, limit = source.get("medium") or "", source.get("sizeLimit")
+    sizes = [] if limit is None else [to_bytes(limit)]
+    if medium == "Memory" and (memory := _memory_limit(pod)):
+        sizes.append(memory)  # what is in memory counts against the pod's (SizeMemoryBackedVolumes)
+    return {"medium": medium, "size_bytes": min(sizes, default=None)}, Sealed()
+
+
+def _memory_limit(pod: JsonObject) -> int:
+    """Return the memory the pod's containers may use together, 0 where one has no limit."""
+    limits = [resources.memory_bytes(container) for container in objects.containers(pod)]
+    return sum(limits) if all(limits) else 0
+
+
+def _host_path(_pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
+    source = volume["hostPath"]
+    return {"path": source.get("path") or "", "type": source.get("type") or ""}, Sealed()
+
+
+def _config_map(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
+    source = volume["configMap"]
+    return {"files": _clear(projections.config_map_rows(pod, source, inputs, _default_mode(source)))}, Sealed()
+
+
+def _downward(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
+    source = volume["downwardAPI"]
+    return {"files": _clear(projections.downward_rows(pod, source, inputs, _default_mode(source)))}, Sealed()
+
+
+def _default_mode(source: JsonObject) -> int:
+    given = source.get("defaultMode")
+    return DEFAULT_MODE if given is None else int(given)
+
+
+def _clear(rows: Iterable[Row]) -> JsonObject:
+    """Return the files whose content documents may show."""
+    return {
+        row.path: {"data": base64.b64encode(row.content).decode(), "mode": row.mode}
+        for row in rows
+        if isinstance(row.content, bytes)
+    }
+
+
+def _secret(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
+    source = volume["secret"]
+    name = source.get("secretName") or ""
+    rows = projections.secret_rows(pod, source, name, inputs, _default_mode(source))
+    reference = f"{objects.namespace(pod)}/{name}"
+    found = inputs.secrets.get(reference)
+    items = {row.path: {"key": row.content.key, "mode": row.mode} for row in rows if isinstance(row.content, Secret)}
+    hmac = secret_hmac(inputs.settings.hmac_key, reference, values_of(found or {}))
+    return {"secret": "" if found is None else reference, "hmac": hmac, "items": items}, Sealed()
+
+
+def _projected(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
+    rows = {row.path: row for row in _projected_rows(pod, volume, inputs)}  # a later source replaces an earlier one
+    secrets = [(row, row.content) for row in rows.values() if isinstance(row.content, Secret)]
+    sealed = Sealed()
+    for _, content in secrets:
+        if content.value is not None:
+            sealed.setdefault(content.reference, {})[content.key] = content.value
+    values = {one.reference: sealed.get(one.reference) or _values(inputs, one.reference) for _, one in secrets}
+    key = inputs.settings.hmac_key
+    entry = {
+        "files": _clear(rows.values()),
+        "items": {row.path: _item(row, content) for row, content in secrets},
+        "hmacs": {reference: secret_hmac(key, reference, found) for reference, found in sorted(values.items())},
+    }
+    return entry, sealed
+
+
+def _values(inputs: PodInputs, reference: str) -> dict[str, bytes]:
+    return values_of(inputs.secrets.get(reference) or {})
+
+
+def _item(row: Row, content: Secret) -> JsonObject:
+    owner = {} if row.uid is None else {"uid": row.uid}
+    return {"secret": content.reference, "key": content.key, "mode": row.mode, **owner}
+
+
+def _projected_rows(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> Iterable[Row]:
+    mode = _default_mode(volume["projected"])
+    for source in projections.projected_sources(volume):
+        if (one := source.get("configMap")) is not None:
+            yield from projections.config_map_rows(pod, one, inputs, mode)
+        if (one := source.get("secret")) is not None:
+            yield from projections.secret_rows(pod, one, one.get("name") or "", inputs, mode)
+        if (one := source.get("downwardAPI")) is not None:
+            yield from projections.downward_rows(pod, one, inputs, mode)
+        if (one := source.get("serviceAccountToken")) is not None:
+            yield from projections.token_rows(pod, volume["name"], one, inputs, mode)
+
+
+_Maker = Callable[[JsonObject, JsonObject, PodInputs], _Made]
+_KINDS: dict[str, _Maker] = {
+    "emptyDir": _empty_dir,
+    "hostPath": _host_path,
+    "configMap": _config_map,
+    "secret": _secret,
+    "downwardAPI": _downward,
+    "projected": _projected,
+}
+
+
+def mounts(pod: JsonObject, container: JsonObject, variables: Mapping[str, Value]) -> list[JsonObject]:
+    """Return the container's mounts as its entry carries them.
+
+    Raises:
+        ConfigurationMissing: a mount names a volume the pod does not declare, or a secret in its sub-path.
+    """
+    declared = {volume["name"]: volume for volume in objects.spec(pod).get("volumes") or []}
+    return [_mount(declared, mount, variables) for mount in container.get("volumeMounts") or []]
+
+
+def _mount(declared: Mapping[str, JsonObject], mount: JsonObject, variables: Mapping[str, Value]) -> JsonObject:
+    volume = declared.get(mount["name"])
+    if volume is None:
+        raise ConfigurationMissing(f'volume mount "{mount["name"]}" names a volume the pod does not declare')
+    sub_path = expand(mount["subPathExpr"], variables) if mount.get("subPathExpr") else mount.get("subPath") or ""
+    if isinstance(sub_path, SecretValue):
+        raise ConfigurationMissing(f'subPathExpr of volume mount "{mount["name"]}" takes in the value of a Secret')
+    return {
+        "volume": mount["name"],
+        "kind": next((kind for kind in _KINDS if volume.get(kind) is not None), ""),
+        "target": mount["mountPath"],
+        "read_only": bool(mount.get("readOnly")),
+        "sub_path": sub_path,
+        "host_path": objects.dig(volume, "hostPath", "path") or "",
+        **({"host_type": kind} if (kind := objects.dig(volume, "hostPath", "type")) else {}),
+    }

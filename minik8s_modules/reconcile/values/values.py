@@ -1,0 +1,242 @@
+"""The values decisions are made from and made of: a pod's inputs in, its decision out.
+
+Nothing here acts. ``desired.py`` turns ``PodInputs`` into ``PodDecision`` values and those into a document,
+``status.py`` turns a decision and what was observed into the pod's status, ``loop.py`` carries both out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.values.node_file import Declared
+
+Entries = Mapping[str, JsonObject]
+NodeDocument = Mapping[str, Entries]
+"""``{section: {key: entry}}``, the sections of ``items.SECTIONS``."""
+
+
+# Room for a JVM with thousands of threads (CRI-O's former 1,024 were too few for those), and an eighth of the processes
+# that a kernel has by default (pid_max 32,768): one pod that forks without end takes none from the others.
+POD_PIDS_LIMIT = 4096
+
+
+class DnsSettings(NamedTuple):
+    """How nodes serve names; ``listen`` "" is no cluster DNS. No ``forward``: what each node itself asks."""
+
+    listen: str = ""
+    port: int = 53
+    forward: tuple[str, ...] = ()
+    host_resolver: bool = False
+
+
+class IngressSettings(NamedTuple):
+    """The ports of each node's nginx; ``http_port`` 0 is no path routing. ``templates`` is their directory."""
+
+    http_port: int = 0
+    https_port: int = 0
+    templates: str = ""
+
+
+class OverlaySettings(NamedTuple):
+    """How nodes reach each other's pods by VXLAN; ``device`` "" is no overlay, ``direct`` no tunnel to neighbours."""
+
+    device: str = ""
+    vni: int = 1
+    port: int = 8472
+    direct: bool = False
+
+
+class PluginSettings(NamedTuple):
+    """Whose program attaches pods: ``driver`` cni or weave, "" for ours; the rest is what that driver is told."""
+
+    driver: str = ""
+    conf_dir: str = ""
+    bin_dirs: tuple[str, ...] = ()
+    command: str = ""
+
+    def entry(self) -> JsonObject:
+        """Return what a sandbox entry says of it."""
+        if self.driver == "cni":
+            return {"driver": "cni", "conf_dir": self.conf_dir, "bin_dirs": list(self.bin_dirs)}
+        return {"driver": self.driver, "command": self.command}
+
+
+class Settings(NamedTuple):
+    """What the installation decides for every pod."""
+
+    cluster_cidr: str = "10.244.0.0/16"
+    pause_image: str = "minik8s/pause:1"
+    bridge: str = "mk8s-br0"
+    mtu: int = 1500
+    hmac_key: bytes = b""
+    cluster_domain: str = CLUSTER_DOMAIN
+    cluster_dns: tuple[str, ...] = ()
+    api_address: str = ""
+    """HOST:PORT at which pods reach the API server; "" where that is not told."""
+    service_cidr: str = "100.0.0.0/24"
+    proxy_mode: str = "auto"
+    """auto, nftables or ipvs; auto is nftables."""
+    dns: DnsSettings = DnsSettings()
+    ingress: IngressSettings = IngressSettings()
+    overlay: OverlaySettings = OverlaySettings()
+    plugin: PluginSettings = PluginSettings()
+    pod_pids_limit: int = POD_PIDS_LIMIT
+    """Processes and threads that a pod may have at a time; 0: as many as the node can."""
+    own_node: bool = False
+    """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
+    declared: Mapping[str, Declared] = MappingProxyType({})
+    """What is declared of nodes beside what their machines tell."""
+
+
+def is_meshed(settings: Settings) -> bool:
+    """Return whether a node's network is made of what is known of the others."""
+    return bool(settings.overlay.device) or settings.plugin.driver == "weave"
+
+
+class TokenNeed(NamedTuple):
+    """A token of the pod's service account: for whom ("" is the API server) and for how many seconds."""
+
+    audience: str
+    expiration_s: int
+
+
+class Tokens(NamedTuple):
+    """The tokens a pod has, and why it has no other ones."""
+
+    values: Mapping[TokenNeed, bytes] = {}
+    errors: Mapping[TokenNeed, str] = {}
+
+    def __repr__(self) -> str:
+        """Return how many there are, not what they are."""
+        return f"<{len(self.values)} tokens>"
+
+
+class PullState(NamedTuple):
+    """What became of pulling one image on one node; times are the reconciler's.
+
+    ``failures`` counts failures in a row; ``active`` is True while the gateway pulls.
+    """
+
+    active: bool = False
+    failures: int = 0
+    finished_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    image_id: str = ""
+
+
+class CheckResult(NamedTuple):
+    """What the gateway knows of a probe or hook; ``streak`` counts equal results in a row, failures below 0.
+
+    ``took_s`` is how long a hook ran.
+    """
+
+    state: str = "unknown"
+    streak: int = 0
+    message: str = ""
+    took_s: float = 0.0
+
+
+class Health(NamedTuple):
+    """A live container by its probes; ``held``: its postStart hook has not ended well yet."""
+
+    started: bool = False
+    ready: bool = False
+    held: bool = False
+
+
+class PodInputs(NamedTuple):
+    """Everything beside the pod and its observation that decides about it."""
+
+    node: JsonObject
+    configmaps: Mapping[str, JsonObject]
+    secrets: Mapping[str, JsonObject]
+    images: frozenset[str]
+    pulls: Mapping[str, PullState]
+    address: str | None
+    """IP claimed for the pod, None while there is none."""
+    errors: Mapping[str, JsonObject]
+    """Errors of the node's last pass by ``<section>/<key>``: ``{"reason", "message"}``."""
+    settings: Settings
+    address_error: str = ""
+    """Why no address could be claimed, empty when none was refused."""
+    tokens: Tokens = Tokens()
+    checks: Mapping[str, CheckResult] = {}
+    """Results of the pod's probes and hooks by ``<container id>/<name>``."""
+    links: Mapping[str, str] = {}
+    """Variables that tell the Services of the pod's namespace."""
+
+
+class Sealed(dict[str, dict[str, bytes]]):
+    """Secret values, ``{"<namespace>/<name>": {key: value}}``; whoever prints or logs it sees none."""
+
+    def __repr__(self) -> str:
+        """Return how many there are."""
+        return f"<{len(self)} sealed>"
+
+    __str__ = __repr__
+
+
+class PodEvent(NamedTuple):
+    """A Kubernetes Event about the pod; ``key`` is the same as long as it is the same occurrence."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    key: str
+    container: str = ""
+
+
+class Waiting(NamedTuple):
+    """Why a container is not running yet."""
+
+    reason: str
+    message: str = ""
+
+
+class PodDecision(NamedTuple):
+    """What one pod wants now.
+
+    ``entries`` are its keys per section, ``waiting`` says for each container without a live attempt why.
+    ``wake_at`` is the moment at which time alone changes the decision. ``gone`` says that nothing of a
+    deleted pod is left on its node. ``phase`` is set once the pod is over (Succeeded or Failed).
+    """
+
+    entries: NodeDocument
+    secrets: frozenset[str] = frozenset()
+    """``<namespace>/<name>`` of the Secret objects whose values the node needs."""
+    sealed: Sealed = Sealed()
+    """Values made from secrets, which travel like secrets."""
+    pulls: frozenset[str] = frozenset()
+    wake_at: datetime | None = None
+    address_wanted: bool = False
+    address_released: bool = False
+    gone: bool = False
+    phase: str = ""
+    waiting: Mapping[str, Waiting] = {}
+    events: tuple[PodEvent, ...] = ()
+    reason: str = ""
+    """``status.reason`` of a pod that failed for another cause than its containers; ``message`` says more."""
+    message: str = ""
+    checks: tuple[JsonObject, ...] = ()
+    """The probes and hooks the gateway is to run, as its socket takes them."""
+    health: Mapping[str, Health] = {}
+    """The live containers that the decision looked at."""
+
+
+class Named(NamedTuple):
+    """What every node gets: names and paths as sections, certificates as a decision like a pod's, and other nodes."""
+
+    dns: Entries = MappingProxyType({})
+    ingress: Entries = MappingProxyType({})
+    certificates: PodDecision = PodDecision({})
+    machines: Entries = MappingProxyType({})
+    """Range and address of each node, where pods are reached by an overlay."""
+
+
+NOTHING_NAMED = Named()
