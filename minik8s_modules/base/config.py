@@ -109,7 +109,12 @@ def _covers(known: str, key: str) -> bool:
 
 
 def load(path: Path) -> Configuration:
-    """Read the YAML file ``path``.
+    """Read the YAML file ``path``. Raises ConfigurationError as ``read_mapping`` does."""
+    return Configuration(read_mapping(path, "configuration"), str(path))
+
+
+def read_mapping(path: Path, what: str) -> Mapping[str, Any]:
+    """Return the mapping in the YAML file ``path``, which errors call ``what``.
 
     Raises:
         ConfigurationError: the file cannot be read, is no YAML, or is no mapping.
@@ -117,9 +122,9 @@ def load(path: Path) -> Configuration:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"cannot read configuration {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is no valid YAML: {error}") from error
+        raise ConfigurationError(f"cannot read {what} {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{what} {path} is no valid YAML: {error}") from error
     if not isinstance(data, Mapping):
-        raise ConfigurationError(f"{path} must hold a mapping at its top level")
-    return Configuration(data, str(path))
+        raise ConfigurationError(f"{what} {path} must hold a mapping at its top level")
+    return data

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
+from minik8s_modules.base.config import read_mapping
 from minik8s_modules.base.errors import ConfigurationError
 
 ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
@@ -70,7 +69,7 @@ def load_kubeconfig(path: Path, context_name: str = "") -> Access:
     Raises:
         ConfigurationError: the file cannot be read or lacks a part, or asks for what is not supported.
     """
-    config = _read_yaml(path)
+    config = read_mapping(path, "kubeconfig")
     name = context_name or config.get("current-context") or ""
     context = _named(config, "contexts", name, "context", path)
     cluster = _named(config, "clusters", context.get("cluster", ""), "cluster", path)
@@ -95,18 +94,6 @@ def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"kubeconfig {path}: {key} must be a string")
     return value
-
-
-def _read_yaml(path: Path) -> Mapping[str, Any]:
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"cannot read kubeconfig {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"kubeconfig {path} is no valid YAML: {error}") from error
-    if not isinstance(config, Mapping):
-        raise ConfigurationError(f"kubeconfig {path} must hold a mapping at its top level")
-    return config
 
 
 def _named(config: Mapping[str, Any], group: str, name: str, field: str, path: Path) -> Mapping[str, Any]:

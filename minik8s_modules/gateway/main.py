@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.inventory import DEFAULT_SHARD, Inventory
 from minik8s_modules.base.process import raise_file_limit, run_daemon
 from minik8s_modules.client.configured import client_of
 from minik8s_modules.client.interface import Api
 from minik8s_modules.gateway import messages
-from minik8s_modules.gateway.inventory import DEFAULT_SHARD, RUN_DIR, NodeAddress, inventory_file, load_nodes
+from minik8s_modules.gateway.inventory import RUN_DIR, NodeAddress, nodes_of
 from minik8s_modules.gateway.leases import FRESH_S, NodeLeases
 from minik8s_modules.gateway.links import link_to
 from minik8s_modules.gateway.messages import Cancel, Probe, PullRequest, Relist, Request
@@ -187,10 +188,8 @@ class InventoryFile:
     """The nodes an inventory file tells, read again when the file has changed."""
 
     def __init__(self, path: Path, shard: str, run_dir: Path) -> None:
-        self._path = inventory_file(path)
-        self._shard = shard
+        self._inventory = Inventory(path, shard)
         self._run_dir = str(run_dir)
-        self._stamp: tuple[int, int, int] | None = None
 
     def changed_nodes(self) -> tuple[NodeAddress, ...] | None:
         """Return the nodes when the file is not what it was at the last call, else None.
@@ -198,15 +197,8 @@ class InventoryFile:
         Raises:
             ConfigurationError: it cannot be used; it is not read again before it changes.
         """
-        try:
-            stat = self._path.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        except OSError:
-            stamp = (0, 0, 0)  # not there: reading it says why, once
-        if stamp == self._stamp:
-            return None
-        self._stamp = stamp
-        return load_nodes(self._path, self._shard, self._run_dir)
+        hosts = self._inventory.changed_hosts()
+        return None if hosts is None else nodes_of(hosts, str(self._inventory.path), self._run_dir)
 
 
 class Streams(NamedTuple):

@@ -21,10 +21,10 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.inventory import DEFAULT_SHARD, Inventory
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
-from minik8s_modules.reconcile.executor.hosts import DEFAULT_SHARD, load_hosts
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.housekeeping.policies import Policies, read_policies
 from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
@@ -206,8 +206,8 @@ class Leader:
     def __init__(self, options: Options, client: ApiClient) -> None:
         self._options = options
         self._client = client
-        self._hosts = self._names = load_hosts(options.inventory, options.shard)
-        self._stamp = _stamp(options.inventory)
+        self._inventory = Inventory(options.inventory, options.shard)
+        self._hosts = self._names = tuple(self._inventory.changed_hosts() or ())
         self._alone: frozenset[str] = frozenset()
         self._looks = 0
         self._service: ShardService | None = None
@@ -216,13 +216,12 @@ class Leader:
 
     def _has_new_hosts(self) -> bool:
         """Return whether there are other hosts to run than before; an unusable inventory is told and waited out."""
-        stamp = _stamp(self._options.inventory)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            try:
-                self._hosts = load_hosts(self._options.inventory, self._options.shard)
-            except ConfigurationError as error:
-                log.warning("%s; going on with the hosts known", error)
+        try:
+            hosts = self._inventory.changed_hosts()
+        except ConfigurationError as error:
+            log.warning("%s; going on with the hosts known", error)
+        else:
+            self._hosts = self._hosts if hosts is None else tuple(hosts)
         self._looks += 1
         if self._looks % _LOOKS_BETWEEN == 0:
             self._look_who_is_alone()
@@ -321,16 +320,6 @@ class Leader:
         if fenced.is_set():
             # whoever has the newer token may need the shard; and a node ahead for good must not make elections spin
             lost.wait(_FENCED_PAUSE_S)
-
-
-def _stamp(inventory: Path) -> tuple[int, ...]:
-    """Return what changes when the inventory's file does; () while it cannot be read."""
-    path = inventory / "hosts.yml" if inventory.is_dir() else inventory
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _pass_on(source: threading.Event, target: threading.Event) -> None:

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import grpc
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.files import stamp_if_there
 from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.stubs import etcd3
 
@@ -67,7 +68,7 @@ class Connections:
         self._timeout_s = timeout_s
         self._clients: dict[int, Any] = {}
         self._former: list[Any] = []  # of certificates that were renewed
-        self._stamp = self._seen = _stamp(tls)
+        self._stamp = self._seen = stamp_if_there(*(tls or ()))
         self._looked_s = 0.0
         self._lock = threading.Lock()
         self._current = 0
@@ -125,10 +126,10 @@ class Connections:
         if self._tls is None or now_s - self._looked_s < LOOK_S:
             return
         self._looked_s = now_s
-        before, self._seen = self._seen, _stamp(self._tls)
+        before, self._seen = self._seen, stamp_if_there(*self._tls)
         stamp = self._seen
         # twice the same: not in the middle of replacing a pair, whose halves do not fit each other
-        if stamp is not None and stamp == before and stamp != self._stamp:
+        if stamp and stamp == before and stamp != self._stamp:
             self._stamp = stamp
             self._former += self._clients.values()
             self._clients = {}
@@ -164,15 +165,6 @@ class Connections:
             )
         except OSError as error:
             raise ConfigurationError(f"cannot read etcd's certificate {error.filename}: {error.strerror}") from error
-
-
-def _stamp(tls: Tls | None) -> tuple[tuple[int, int], ...] | None:
-    """Return what changes when a file does; None while one is missing, or without TLS."""
-    try:
-        found = [path.stat() for path in tls or ()]
-    except OSError:
-        return None
-    return tuple([(status.st_mtime_ns, status.st_ino) for status in found])
 
 
 def _address(endpoint: str, tls: Tls | None) -> tuple[str, int | str]:

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.files import Stamp, stamp
 
 log = logging.getLogger(__name__)
 
@@ -148,23 +149,18 @@ class KeyRing:
         """Return the keys as the file has them."""
         with self._lock:
             try:
-                if _stamp(self._path) != self._stamp:
+                if stamp(self._path) != self._stamp:
                     self._stamp, self._keys = self._read()
                     log.info("key ring read again: %s writes", self._keys[0].id)
             except (OSError, ValueError) as error:
                 log.warning("the key ring %s stays as it was: %s", self._path, error)
             return self._keys
 
-    def _read(self) -> tuple[tuple[int, int], tuple[Key, ...]]:
-        stamp = _stamp(self._path)
+    def _read(self) -> tuple[Stamp, tuple[Key, ...]]:
+        found = stamp(self._path)
         if self._path.stat().st_mode & _OTHERS:
             raise ValueError("others than its owner may read it; chmod 600")
-        return stamp, parse(self._path.read_bytes())
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_mtime_ns, status.st_ino
+        return found, parse(self._path.read_bytes())
 
 
 def replace(path: Path, keys: Sequence[Key]) -> None:

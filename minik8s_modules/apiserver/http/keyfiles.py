@@ -23,6 +23,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.files import Stamp, stamp
 
 log = logging.getLogger(__name__)
 _LEAST_RSA_BITS = 2048  # RFC 7518, 3.3
@@ -104,9 +105,9 @@ class KeyFiles:
         self._paths = (signing, *verifying)
         self._lock = threading.Lock()
         self._generation = 0
-        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._stamp: Stamp = ()
         try:
-            self._stamp = self._stamps()
+            self._stamp = stamp(*self._paths)
             self._signer, self._verifiers = self._read()
         except (OSError, ValueError, TypeError) as error:
             raise ConfigurationError(f"apiserver: service_accounts: a key cannot be used: {error}") from error
@@ -133,16 +134,12 @@ class KeyFiles:
     def _refresh(self) -> None:
         with self._lock:
             try:
-                stamp = self._stamps()
-                if stamp != self._stamp:
+                found = stamp(*self._paths)
+                if found != self._stamp:
                     self._signer, self._verifiers = self._read()
-                    self._stamp, self._generation = stamp, self._generation + 1
+                    self._stamp, self._generation = found, self._generation + 1
             except (OSError, ValueError, TypeError) as error:
                 log.warning("the keys of service-account tokens stay as they were: %s", error)
-
-    def _stamps(self) -> tuple[tuple[int, int], ...]:
-        found = [path.stat() for path in self._paths]
-        return tuple([(status.st_mtime_ns, status.st_ino) for status in found])
 
     def _read(self) -> tuple[SigningKey, tuple[VerifyingKey, ...]]:
         signer = read_signing_key(self._paths[0].read_bytes())

@@ -22,6 +22,7 @@ from minik8s_modules.apiserver.intake.connections import SOCKET_OPTIONS
 from minik8s_modules.apiserver.nodes.pod_streams import Wanted
 from minik8s_modules.apiserver.nodes.signing import Signer
 from minik8s_modules.base.clock import Clock, SystemClock
+from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.store.cache import WatchCache
 
 ENDPOINT = "minik8s.io/stream-endpoint"
@@ -56,7 +57,7 @@ class TlsGateways:
     def __init__(self, files: TlsFiles, clock: Clock | None = None) -> None:
         self._files = files
         self._clock = clock or SystemClock()
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: Stamp = ()
         self._made: tuple[ssl.SSLContext, Signer] | None = None
         self._lock = threading.Lock()
 
@@ -79,13 +80,13 @@ class TlsGateways:
         """Return the context and the signer for the files as they are now."""
         files = (self._files.cert, self._files.key, self._files.ca)
         with self._lock:
-            stamp = tuple(path.stat().st_mtime_ns for path in files)
-            if self._made is None or stamp != self._stamp:
+            found = stamp(*files)
+            if self._made is None or found != self._stamp:
                 context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self._files.ca))
                 context.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
                 context.load_cert_chain(self._files.cert, self._files.key)
                 signer = Signer(self._files.cert.read_bytes(), self._files.key.read_bytes(), self._clock.now)
-                self._made, self._stamp = (context, signer), stamp
+                self._made, self._stamp = (context, signer), found
             return self._made
 
 

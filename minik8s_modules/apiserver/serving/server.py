@@ -17,7 +17,6 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 from gunicorn.app.base import BaseApplication
@@ -38,6 +37,7 @@ from minik8s_modules.apiserver.intake.intake import Intake
 from minik8s_modules.apiserver.intake.limits import Admission, account_of
 from minik8s_modules.apiserver.reads.watchers import TAKE, Taken
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.tls import server_context
 
 # requests in flight get this long when the server stops; watches are ended at once
@@ -64,16 +64,16 @@ class TlsContext:
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._stamp: Stamp = ()
         self._context: ssl.SSLContext | None = None
 
     def get(self) -> ssl.SSLContext:
         """Return the context for the files as they are; the former one while they cannot be read."""
         with self._lock:
             try:
-                stamp = tuple(map(_stamp, (self._files.cert, self._files.key, self._files.ca)))
-                if self._context is None or stamp != self._stamp:
-                    self._context, self._stamp = make_context(self._files), stamp
+                found = stamp(self._files.cert, self._files.key, self._files.ca)
+                if self._context is None or found != self._stamp:
+                    self._context, self._stamp = make_context(self._files), found
             except OSError:  # ssl.SSLError is one: half of a new pair has been written
                 if self._context is None:
                     raise
@@ -94,11 +94,6 @@ def raise_file_limit() -> None:
     """Allow as many open files as the system lets this user have: each watch is one, and the default is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_mtime_ns, status.st_ino
 
 
 class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types

@@ -15,6 +15,7 @@ from ansible.module_utils.common.json import Direction, get_module_decoder, get_
 from ansible.plugins.loader import action_loader, connection_loader, module_loader, shell_loader
 from ansible.template import Templar
 
+from minik8s_modules.base.files import stamp_if_there
 from minik8s_modules.plugins.live.items import Item
 
 # Keywords that need what this strategy leaves out: one fork an item, results that go to callbacks and nowhere else.
@@ -105,16 +106,8 @@ def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> No
 
 def fingerprint(sources: Iterable[str]) -> tuple[object, ...]:
     """Return a value that changes when an inventory source (a file, or a directory of files) does."""
-    return tuple(_stamp(path) for source in sources for path in _files(Path(source)))
+    return tuple((str(path), stamp_if_there(path)) for source in sources for path in _files(Path(source)))
 
 
 def _files(source: Path) -> list[Path]:
     return [source, *sorted(source.iterdir())] if source.is_dir() else [source]
-
-
-def _stamp(path: Path) -> tuple[str, int, int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return (str(path), 0, 0, 0)
-    return (str(path), found.st_mtime_ns, found.st_size, found.st_ino)

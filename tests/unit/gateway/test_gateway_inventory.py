@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.gateway.inventory import inventory_file, load_nodes, nodes_of
+from minik8s_modules.base.inventory import hosts_of
+from minik8s_modules.gateway.inventory import nodes_of
 from minik8s_modules.gateway.main import InventoryFile
 
 INVENTORY = """
@@ -26,20 +27,10 @@ all:
 
 
 def test_nodes_come_by_name_with_the_inner_variables():
-    a, b = nodes_of(yaml.safe_load(INVENTORY), "x", run_dir="/run/x")
+    a, b = nodes_of(hosts_of(yaml.safe_load(INVENTORY), "x"), "x", run_dir="/run/x")
     assert (a.name, a.connection, a.docker_socket, a.run_dir) == ("a", "warm_local", "/d.sock", "/run/x")
     assert (b.name, b.connection, b.host, b.port, b.user) == ("b", "warm_ssh", "10.0.0.2", 2222, "minik8s-node")
     assert (b.key_file, b.known_hosts, b.docker_socket) == ("/key", "/k", "/var/run/docker.sock")
-
-
-def test_a_shard_has_only_its_own_nodes():
-    assert [node.name for node in nodes_of(yaml.safe_load(INVENTORY), "x", "edge")] == ["c"]
-    assert nodes_of(yaml.safe_load(INVENTORY), "x", "none") == ()
-
-
-def test_without_a_group_nodes_every_host_is_a_node():
-    data = {"all": {"hosts": {"only": {"ansible_connection": "warm_local"}, "other": {"minik8s_shard": "b"}}}}
-    assert [node.name for node in nodes_of(data, "x")] == ["only"]
 
 
 @pytest.mark.parametrize(
@@ -50,27 +41,11 @@ def test_without_a_group_nodes_every_host_is_a_node():
         ({"ansible_connection": "warm_ssh", "ansible_host": "{{ lookup('pipe', 'id') }}"}, "ansible_host of h is a"),
         ({"ansible_connection": "warm_ssh", "ansible_port": "x"}, "ansible_port of h must be a port"),
         ({"ansible_connection": "warm_ssh", "ansible_port": 70000}, "must be a port"),
-        (["list"], "host h must be a mapping"),
     ],
 )
 def test_what_cannot_be_used_is_named(host, message):
     with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
-        nodes_of({"all": {"hosts": {"h": host}}}, "hosts.yml")
-
-
-@pytest.mark.parametrize(("text", "message"), [("- a", "mapping of groups"), ("a: [", "no valid YAML")])
-def test_a_file_that_is_no_inventory_is_refused(tmp_path: Path, text, message):
-    path = tmp_path / "hosts.yml"
-    path.write_text(text)
-    assert inventory_file(tmp_path) == path
-    with pytest.raises(ConfigurationError, match=message):
-        load_nodes(path)
-    with pytest.raises(ConfigurationError, match="cannot read inventory"):
-        load_nodes(tmp_path / "missing.yml")
-
-
-def test_empty_groups_are_no_error():
-    assert nodes_of({"all": None, "nodes": {"hosts": None, "children": None}}, "x") == ()
+        nodes_of({"h": host}, "hosts.yml")
 
 
 def test_a_file_is_read_again_only_when_it_has_changed_and_a_broken_one_is_told_once(tmp_path: Path):
@@ -80,7 +55,7 @@ def test_a_file_is_read_again_only_when_it_has_changed_and_a_broken_one_is_told_
     assert [node.name for node in file.changed_nodes() or ()] == ["a", "b"]
     assert file.changed_nodes() is None
     path.write_text("- broken, and longer than before")
-    with pytest.raises(ConfigurationError, match="mapping of groups"):
+    with pytest.raises(ConfigurationError, match="must hold a mapping"):
         file.changed_nodes()
     assert file.changed_nodes() is None
     path.write_text("all: {hosts: {z: {ansible_connection: warm_local}}}")

@@ -15,9 +15,7 @@ import pytest
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import POD_ADDRESS
 from minik8s_modules.base.clock import FakeClock, SystemClock
-from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.reconcile.executor.hosts import hosts_of, load_hosts
 from minik8s_modules.reconcile.loop import section_changes as changes
 from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
 from minik8s_modules.reconcile.loop.section_changes import Confirmed
@@ -240,30 +238,6 @@ def test_ready_keeps_its_time_while_it_stays():
     node = {"status": {"conditions": conditions({}, alive=True, now="then")}}
     assert conditions(node, alive=True, now="now")[0]["lastTransitionTime"] == "then"
     assert conditions(node, alive=False, now="now")[0]["lastTransitionTime"] == "now"
-
-
-INVENTORY = {
-    "all": {
-        "children": {
-            "nodes": {"hosts": {"b": None, "a": {"minik8s_shard": "two"}}, "vars": {"minik8s_shard": "one"}},
-            "others": {"hosts": {"c": {}}},
-        }
-    }
-}
-
-
-def test_hosts_are_those_of_the_shard_in_group_nodes():
-    assert hosts_of(INVENTORY, "one", "here") == ("b",)
-    assert hosts_of(INVENTORY, "two", "here") == ("a",)
-    assert hosts_of({"all": {"hosts": {"x": {}, "w": None}}}, "default", "here") == ("w", "x")
-
-
-@pytest.mark.parametrize("text", ["- a", "all: [", "all: {hosts: [a]}"])
-def test_an_inventory_that_is_none_is_refused(tmp_path: Path, text: str):
-    path = tmp_path / "hosts.yml"
-    path.write_text(text)
-    with pytest.raises(ConfigurationError, match="inventory"):
-        load_hosts(path)
 
 
 # words
