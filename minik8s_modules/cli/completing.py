@@ -1,25 +1,18 @@
 """``completion``: scripts for bash, zsh and fish, which all ask ``minik8s __complete WORDS…`` what may stand next.
 
-The answer is candidates, one a line: commands and options from the parser itself, types from the API's kinds, names
-from the server. A server that does not answer within two seconds, or refuses, is no candidate and no error.
+The answer is candidates, one a line: of our own commands from their parser, all else from kubectl's own completion.
+kubectl asks as well, as ``kubectl_complete-minik8s WORDS…``, for ``kubectl minik8s``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
-from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE
-from minik8s_modules.api.objects import name
-from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli.connection import connect, read_config
+from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers
-from minik8s_modules.cli.resources import find_kind
-from minik8s_modules.client.api import ApiClient
-from minik8s_modules.client.kubeconfig import find_kubeconfig
+from minik8s_modules.cli.translating import scan
 
 BASH = r"""# bash completion of minik8s; load with: source <(minik8s completion bash)
 _minik8s() {
@@ -50,11 +43,10 @@ end
 complete -c minik8s -f -a '(__minik8s_complete)'
 """
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-_TYPED = frozenset(
-    {"get", "describe", "why", "delete", "edit", "patch", "scale", "label", "annotate", "explain", "events"}
-)
-_FILES = frozenset({"-f", "--filename", "--kubeconfig", "--patch-file", "--from-file", "--from-env-file"})
-Connect: TypeAlias = Callable[[argparse.Namespace], ApiClient]
+_LIKE = {"why": ("get",), "drift": ("get", "nodes")}
+"""The words of kubectl whose objects stand behind our own commands."""
+_SHARED = frozenset({"-n", "--namespace", "--context", "--kubeconfig"})
+_PATIENCE_S = 5.0
 
 
 def script(options: argparse.Namespace) -> int:
@@ -63,27 +55,33 @@ def script(options: argparse.Namespace) -> int:
     return 0
 
 
-def candidates(parser: argparse.ArgumentParser, words: Sequence[str], connected: Connect = connect) -> list[str]:
+def candidates(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     """Return what may stand in place of the last of ``words`` (which may be empty), sorted."""
     *before, current = words or [""]
-    found = _candidates(parser, before, current, connected)
+    found = _candidates(parser, before, current)
     return sorted({each for each in found if each.startswith(current)})
 
 
-def _candidates(
-    parser: argparse.ArgumentParser, before: Sequence[str], current: str, connected: Connect
-) -> Iterator[str]:
+def _candidates(parser: argparse.ArgumentParser, before: Sequence[str], current: str) -> Iterator[str]:
     at, path, rest = _descended(parser, before)
     option = before[-1] if before and before[-1].startswith("-") else ""
     action = _option(at, option)
+    commands = None if rest else _commands(at)
     if action is not None and action.nargs != 0:
-        yield from _values(option, action, _asked(before), connected)
-    elif current.startswith("-"):
+        yield from map(str, action.choices or ())
+        if option in _SHARED:
+            yield from _asked(["get", "pods", option], current)
+    elif current.startswith("-") and path:
         yield from (text for each in at._actions for text in each.option_strings)  # noqa: SLF001 - nothing public lists them
-    elif (commands := _commands(at)) and not rest:
-        yield from (word for word in commands.choices if not word.startswith("_"))
-    else:
-        yield from _words(path, rest, current, _asked(before), connected)
+    elif path and path[0] in _LIKE:
+        where = [raw for word in scan(before) if word.option in _SHARED for raw in word.raw]
+        yield from _asked([*where, *_LIKE[path[0]], *rest], current)
+    elif commands is not None:
+        yield from commands.choices
+    elif path:
+        yield from (str(choice) for each in at._actions if not each.option_strings for choice in each.choices or ())  # noqa: SLF001 - see above
+    if not path and action is None:
+        yield from _asked(before, current)
 
 
 def _descended(
@@ -121,69 +119,10 @@ def _option(parser: argparse.ArgumentParser, text: str) -> argparse.Action | Non
     return next((each for each in parser._actions if text in each.option_strings), None)  # noqa: SLF001 - see above
 
 
-def _asked(words: Sequence[str]) -> argparse.Namespace:
-    """Return the options that matter to what the server is asked, read leniently."""
-    reader = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    reader.add_argument("--kubeconfig", default="")
-    reader.add_argument("--context", default="")
-    reader.add_argument("-n", "--namespace")
-    options, _ = reader.parse_known_args(list(words[:-1]) + [word for word in words[-1:] if word[:1] != "-"])
-    return options
-
-
-def _values(option: str, action: argparse.Action, asked: argparse.Namespace, connected: Connect) -> Iterator[str]:
-    if option in _FILES:
-        return
-    if option in {"-n", "--namespace"}:
-        yield from _names("namespaces", asked, connected)
-    elif option == "--context":
-        yield from _contexts(asked)
-    elif option in {"-o", "--output"}:
-        yield from ("wide", "yaml", "json", "name", "custom-columns=", "jsonpath=")
-    else:
-        yield from map(str, action.choices or ())
-
-
-def _contexts(asked: argparse.Namespace) -> Iterator[str]:
+def _asked(before: Sequence[str], current: str) -> Iterator[str]:
+    """Yield kubectl's candidates: one a line, a description behind a tab; what has a colon is for its script."""
     try:
-        config = read_config(find_kubeconfig(asked.kubeconfig))
+        lines = kubectl.lines_of(["__complete", *before, current], _PATIENCE_S)
     except UsageError:
         return
-    yield from (str(entry.get("name")) for entry in config.get("contexts") or [])
-
-
-def _words(
-    path: Sequence[str], rest: Sequence[str], current: str, asked: argparse.Namespace, connected: Connect
-) -> Iterator[str]:
-    command = path[0] if path else ""
-    if path[:2] in (["config", "use-context"], ["config", "delete-context"]):
-        yield from _contexts(asked)
-    elif command == "completion":
-        yield from SCRIPTS
-    elif command == "drift":
-        yield from _names(NODE.plural, asked, connected)
-    elif command == "logs":
-        yield from _names("pods", asked, connected)
-    elif path[:2] == ["create", "token"]:
-        yield from _names("serviceaccounts", asked, connected)
-    elif command in _TYPED:
-        yield from _typed(rest, current, asked, connected)
-
-
-def _typed(rest: Sequence[str], current: str, asked: argparse.Namespace, connected: Connect) -> Iterator[str]:
-    if rest:
-        yield from _names(rest[0], asked, connected)
-    elif "/" in current:
-        resource = current.partition("/")[0]
-        yield from (f"{resource}/{found}" for found in _names(resource, asked, connected))
-    else:
-        yield from (kind.plural for kind in KINDS.all() if kind.stored)
-
-
-def _names(resource: str, asked: argparse.Namespace, connected: Connect) -> list[str]:
-    try:
-        kind = NAMESPACE if resource == "namespaces" else find_kind(resource)
-        client = connected(asked)
-        return [name(obj) for obj in client.list(kind, asked.namespace or "", limit=500).items]
-    except (StatusError, Minik8sError, OSError):
-        return []
+    yield from (line.partition("\t")[0] for line in lines if not line.startswith(":"))

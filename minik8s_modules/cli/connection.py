@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,14 @@ def connect(options: argparse.Namespace) -> ApiClient:
     if asks_for_namespace:
         options.namespace = context_namespace(path, options.context)
     return ApiClient.from_kubeconfig(path, warn=warn, context=options.context)
+
+
+def client_for(argv: Sequence[str]) -> ApiClient:
+    """Return a client for the cluster that kubectl's arguments name by ``--kubeconfig`` and ``--context``."""
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    reader.add_argument("--kubeconfig", default="")
+    reader.add_argument("--context", default="")
+    return connect(reader.parse_known_args(list(argv))[0])
 
 
 def _chosen(option: str, environ: Mapping[str, str] = os.environ) -> bool:

@@ -1,25 +1,29 @@
 """Reads manifests: files, folders or standard input; many YAML or JSON documents each.
 
-A manifest without apiVersion is read as ``v1``, as the original MiniK8s reads all of them; one of the original's
-dialect becomes canonical here already, so that what is merged with the live object is spelled alike.
+A manifest without apiVersion is read as ``v1``, as the original MiniK8s reads all of them. What kubectl is to read
+becomes canonical here already: its ``apply`` merges with the live object, which must be spelled alike.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
 import yaml
 
-from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL, to_canonical
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.output import warn
 
 SUFFIXES = (".yaml", ".yml", ".json")
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FETCHED = ("http://", "https://")
 
 
 class Manifest(NamedTuple):
@@ -48,8 +52,55 @@ def read_manifests(
         if manifest.kind.namespaced:
             metadata.setdefault("namespace", namespace)
         if dialect == ORIGINAL:
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: ORIGINAL}
+            _mark(metadata)
     return found
+
+
+def in_kubernetes_terms(path: str, text: str | None, *, recursive: bool, dialect: str) -> str | None:
+    """Return the documents of ``path`` (of ``text`` where it is standard input) as Kubernetes spells them.
+
+    None where they are so already, or where what is wrong with them is kubectl's to say.
+
+    Raises:
+        UsageError: an object names no apiVersion, and v1 has no such kind.
+    """
+    if path.startswith(_FETCHED):
+        return None
+    try:
+        texts = [("standard input", text)] if text is not None else list(_texts(path, recursive=recursive))
+        read = [(name, list(yaml.load_all(each, Loader=LOADER))) for name, each in texts]
+    except (UsageError, yaml.YAMLError):
+        return None
+    before = [
+        (document, f"{name}, document {number}") for name, found in read for number, document in enumerate(found, 1)
+    ]
+    after = [_translated(document, where, dialect) for document, where in before if document is not None]
+    if after == [document for document, _ in before if document is not None]:
+        return None
+    return "\n---\n".join(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() for document in after)
+
+
+def _translated(document: object, where: str, dialect: str) -> object:
+    """Return an object, or each of a list, as Kubernetes spells it; what is no object as it is."""
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        return document
+    if document["kind"].endswith("List") and isinstance(document.get("items"), list):
+        items = [
+            _translated(item, f"{where}, item {number}", dialect) for number, item in enumerate(document["items"], 1)
+        ]
+        return {**document, "items": items}
+    obj = copy.deepcopy(document)
+    known = KINDS.by_api_version(str(obj["apiVersion"]), obj["kind"]) if obj.get("apiVersion") else None
+    known = known or (None if obj.get("apiVersion") else _unversioned(obj, obj["kind"], where))
+    if known is None:
+        return document
+    if dialect == ORIGINAL and isinstance(obj.setdefault("metadata", {}), dict):
+        _mark(obj["metadata"])
+    return to_canonical(known, obj)
+
+
+def _mark(metadata: JsonObject) -> None:
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: ORIGINAL}
 
 
 def kind_of(document: JsonObject, where: str) -> Kind:
@@ -114,7 +165,7 @@ def _texts(path: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
     if path == "-":
         yield "standard input", sys.stdin.read()
         return
-    if path.startswith(("http://", "https://")):
+    if path.startswith(_FETCHED):
         raise UsageError(f"{path}: manifests are not fetched; download it, look at it, and give the file or `-`")
     place = Path(path)
     inside = place.rglob("*") if recursive else place.iterdir() if place.is_dir() else ()

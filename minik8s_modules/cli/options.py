@@ -57,77 +57,16 @@ def add_words(parser: argparse.ArgumentParser, metavar: str, about: str = "") ->
     parser.add_argument("words", nargs="*", metavar=metavar, help=about or argparse.SUPPRESS)
 
 
-def add_namespace(parser: argparse.ArgumentParser, *, everywhere: bool = False) -> None:
-    """Add -n, and -A where a command may look into all namespaces."""
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add -n."""
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="namespace (default: that of the kubeconfig's context, or `default`)"
     )
-    if everywhere:
-        parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
-    else:
-        parser.set_defaults(all_namespaces=False)
 
 
-def add_original_names(parser: argparse.ArgumentParser) -> None:
-    """Add the original MiniK8s' way to name an object: ``-p NAMESPACE -n NAME``, where -n is the name."""
-    parser.add_argument(
-        "-p", dest="original_namespace", metavar="NAMESPACE", help="as in the original: then -n is NAME"
-    )
-    parser.add_argument("--name", default="", help="the object's name, as in the original")
-
-
-def settle_original_names(options: argparse.Namespace) -> None:
-    """Turn ``TYPE -p NAMESPACE -n NAME`` into ``TYPE NAME -n NAMESPACE``, in place."""
-    names = [options.name] if getattr(options, "name", "") else []
-    if getattr(options, "original_namespace", None) is not None:
-        names += [options.namespace] if options.namespace else []
-        options.namespace = options.original_namespace
-    if names and hasattr(options, "original_namespace"):
-        options.words = [*options.words, *names]
-
-
-def add_filename(parser: argparse.ArgumentParser, *, required: bool, dialect: bool = False) -> None:
-    """Add -f and what goes with it; ``dialect`` where objects are read for more than their names."""
+def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add -f and what goes with it."""
     parser.add_argument(
         "-f", "--filename", action="append", required=required, metavar="FILE", help="file, folder or - (repeatable)"
     )
     parser.add_argument("-R", "--recursive", action="store_true", help="folders with all that is in them")
-    if not dialect:
-        parser.set_defaults(dialect="")
-        return
-    parser.add_argument(
-        "--dialect", default="", choices=("original", "kubernetes"), help="original: read as the original MiniK8s does"
-    )
-
-
-def add_selectors(parser: argparse.ArgumentParser, *, fields: bool = True) -> None:
-    """Add -l, and --field-selector."""
-    parser.add_argument(
-        "-l", "--selector", default="", metavar="SELECTOR", help="label selector, as in app=web,tier!=db"
-    )
-    if fields:
-        parser.add_argument(
-            "--field-selector", default="", metavar="SELECTOR", help="field selector, as in status.phase=Running"
-        )
-    else:
-        parser.set_defaults(field_selector="")
-
-
-def add_dry_run(parser: argparse.ArgumentParser, *modes: str) -> None:
-    """Add --dry-run; ``server`` lets the server check everything and store nothing, ``client`` only prints."""
-    modes = modes or ("server",)
-    told = "server: let the server check it, but store nothing"
-    told += "; client: only print it" if "client" in modes else ""
-    parser.add_argument("--dry-run", nargs="?", const="server", default="", choices=("none", *modes), help=told)
-
-
-def add_result(parser: argparse.ArgumentParser) -> None:
-    """Add -o for commands that print what they made or changed."""
-    parser.add_argument(
-        "-o", "--output", default="", metavar="name|yaml|json", help="print the object, not what was done"
-    )
-
-
-def add_manager(parser: argparse.ArgumentParser) -> None:
-    """Add --field-manager."""
-    parser.add_argument("--field-manager", default="", metavar="NAME", help="who owns the fields (default: minik8s)")

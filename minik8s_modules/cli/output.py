@@ -1,14 +1,11 @@
-"""What a person sees: aligned tables, YAML, progress, colours only where a terminal reads them."""
+"""What a person sees: aligned tables, colours only where a terminal reads them."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
-
-import yaml
+from typing import TextIO
 
 from minik8s_modules.api.errors import StatusError
 
@@ -41,28 +38,6 @@ class Paint:
         if not colour and any(fault in word for fault in _FAULTS):
             colour = RED
         return self(text, colour) if colour else text
-
-
-class Progress:
-    """One line that tells what is waited for: rewritten on a terminal, absent elsewhere."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._shown = False
-
-    def tell(self, text: str) -> None:
-        """Replace the line by ``text``."""
-        if self._stream.isatty():
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
-            self._shown = True
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-            self._shown = False
 
 
 def fail(what: str | Exception, where: str = "") -> None:
@@ -99,29 +74,6 @@ def _cells(line: Sequence[str], widths: Sequence[int], status: set[int], paint: 
     if paint is None:
         return padded
     return [paint.status(cell) if index in status else cell for index, cell in enumerate(padded)]
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, as people write them."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    block = "|" if "\n" in text.strip("\n") and not any(line.endswith(" ") for line in text.splitlines()) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=block)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def as_yaml(value: Any) -> str:
-    """Return ``value`` as YAML in the order it has."""
-    dumped = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
-    return str(dumped).rstrip()
-
-
-def as_json(value: Any) -> str:
-    """Return ``value`` as indented JSON."""
-    return json.dumps(value, indent=4, ensure_ascii=False)
 
 
 def coloured_diff(lines: Iterable[str], paint: Paint) -> str:

@@ -1,26 +1,17 @@
-"""What a rollout looks like: a progress bar, a line a revision, what holds it up; and kubectl's words for it. Pure."""
+"""What a rollout looks like: a progress bar, a line a revision, and what holds it up. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET, Kind
+from minik8s_modules.api.kinds import DAEMON_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import BOLD, GREEN, RED, YELLOW, Paint
 
 REVISION = "deployment.kubernetes.io/revision"
 BAR = 30
 _SHOWN_TROUBLES = 3
-
-
-class Verdict(NamedTuple):
-    """How far a rollout has come: what to tell, whether it is over, and whether it failed."""
-
-    text: str
-    done: bool = False
-    failed: bool = False
 
 
 def _count(obj: JsonObject, field: str) -> int:
@@ -30,68 +21,6 @@ def _count(obj: JsonObject, field: str) -> int:
 def _wanted(obj: JsonObject) -> int:
     replicas = objects.spec(obj).get("replicas")
     return 1 if replicas is None else int(replicas)
-
-
-def verdict(kind: Kind, obj: JsonObject) -> Verdict:
-    """Return how far the rollout of ``obj`` has come, in kubectl's words (``polymorphichelpers/rollout_status.go``)."""
-    if _count(obj, "observedGeneration") < objects.generation(obj):
-        return Verdict(f"Waiting for {kind.singular_name} spec update to be observed...")
-    return _VERDICTS[kind](obj)
-
-
-def _deployment(obj: JsonObject) -> Verdict:
-    name, wanted, updated = objects.name(obj), _wanted(obj), _count(obj, "updatedReplicas")
-    progress = objects.condition(obj, "Progressing") or {}
-    waiting = f'Waiting for deployment "{name}" rollout to finish:'
-    if progress.get("reason") == "ProgressDeadlineExceeded":
-        return Verdict(f'deployment "{name}" exceeded its progress deadline', done=True, failed=True)
-    if updated < wanted:
-        return Verdict(f"{waiting} {updated} out of {wanted} new replicas have been updated...")
-    if (old := _count(obj, "replicas") - updated) > 0:
-        return Verdict(f"{waiting} {old} old replicas are pending termination...")
-    if (able := _count(obj, "availableReplicas")) < updated:
-        return Verdict(f"{waiting} {able} of {updated} updated replicas are available...")
-    return Verdict(f'deployment "{name}" successfully rolled out', done=True)
-
-
-def _daemon_set(obj: JsonObject) -> Verdict:
-    name, wanted = objects.name(obj), _count(obj, "desiredNumberScheduled")
-    updated, able = _count(obj, "updatedNumberScheduled"), _count(obj, "numberAvailable")
-    waiting = f'Waiting for daemon set "{name}" rollout to finish:'
-    if (objects.spec(obj).get("updateStrategy") or {}).get("type") != "RollingUpdate":
-        return Verdict("rollout status is only available for RollingUpdate strategy type", done=True, failed=True)
-    if updated < wanted:
-        return Verdict(f"{waiting} {updated} out of {wanted} new pods have been updated...")
-    if able < wanted:
-        return Verdict(f"{waiting} {able} of {wanted} updated pods are available...")
-    return Verdict(f'daemon set "{name}" successfully rolled out', done=True)
-
-
-def _stateful_set(obj: JsonObject) -> Verdict:
-    wanted, ready, updated = _wanted(obj), _count(obj, "readyReplicas"), _count(obj, "updatedReplicas")
-    strategy = objects.spec(obj).get("updateStrategy") or {}
-    if strategy.get("type") != "RollingUpdate":
-        return Verdict("rollout status is only available for RollingUpdate strategy type", done=True, failed=True)
-    if ready < wanted:
-        return Verdict(f"Waiting for {wanted - ready} pods to be ready...")
-    partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
-    if partition:
-        if updated < wanted - partition:
-            told = f"Waiting for partitioned roll out to finish: {updated} out of {wanted - partition} new pods"
-            return Verdict(f"{told} have been updated...")
-        return Verdict(f"partitioned roll out complete: {updated} new pods have been updated...", done=True)
-    now, then = (str(objects.status(obj).get(field) or "") for field in ("updateRevision", "currentRevision"))
-    if now != then:
-        return Verdict(f"waiting for statefulset rolling update to complete {updated} pods at revision {now}...")
-    current = _count(obj, "currentReplicas")
-    return Verdict(f"statefulset rolling update complete {current} pods at revision {then}...", done=True)
-
-
-_VERDICTS: dict[Kind, Callable[[JsonObject], Verdict]] = {
-    DEPLOYMENT: _deployment,
-    DAEMON_SET: _daemon_set,
-    STATEFUL_SET: _stateful_set,
-}
 
 
 def bar(done: int, begun: int, total: int, paint: Paint, width: int = BAR) -> str:

@@ -1,4 +1,4 @@
-"""What is behind a Service, and why a pod that it selects is not: for ``describe``, ``why`` and ``trace``."""
+"""What is behind a Service, and why a pod that it selects is not: for ``why``, ``describe`` and ``trace``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
 
 SERVICE_NAME = "kubernetes.io/service-name"
-_WIDTH = 14
 CauseOf = Callable[[JsonObject], str]
 
 
@@ -128,15 +127,3 @@ def service_cause(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
     name, why = missing[0]
     several = f"none of {len(missing)} pods is an endpoint; " if len(missing) > 1 else ""
     return f"{several}pod {name}: {why}"
-
-
-def endpoint_lines(service: JsonObject, found: Behind, cause_of: CauseOf) -> list[str]:
-    """Return the lines that ``describe`` shows of a Service."""
-    there = [f"{place} ({what})" for place, what in endpoints(found)]
-    absent = [f"pod {name}: {why}" for name, why in absentees(service, found, cause_of)]
-    lines = [f"{'Endpoints:':<{_WIDTH}}{_stacked(there)}"]
-    return [*lines, f"{'Not among them:':<16}{_stacked(absent, 16)}"] if absent else lines
-
-
-def _stacked(texts: Sequence[str], width: int = _WIDTH) -> str:
-    return ("\n" + " " * width).join(texts) or "<none>"

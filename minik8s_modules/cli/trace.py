@@ -20,7 +20,7 @@ from minik8s_modules.api.network.ingress_routes import (
     port_of,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.describing import find_cause
+from minik8s_modules.cli.causes import find_cause
 from minik8s_modules.cli.service_endpoints import behind, endpoints, service_cause
 from minik8s_modules.client.api import ApiClient
 

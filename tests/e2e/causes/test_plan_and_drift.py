@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
-from tests.support.installed import IMAGE, Installed
+from tests.support.installed import IMAGE, KUBECONFIG, KUBECTL, Installed
 
 FILE = f"""
 apiVersion: v1
@@ -43,12 +45,22 @@ def test_from_plan_to_apply_to_plan_to_delete(cluster: Installed, namespace: str
     cluster.until(lambda: cluster.ready("web", namespace))
     assert cluster.minik8s("plan", *given).stdout.strip() == "no changes"
     assert cluster.minik8s("drift").stdout.strip() == "no changes"
+    assert as_plugin("plan", *given) == "no changes\n"
     removal = cluster.minik8s("plan", "--delete", *given).stdout
     for step in ("secrets: remove", "volumes: remove", "sandboxes: remove", "containers: remove"):
         assert step in removal, removal
     assert cluster.minik8s("delete", *given).returncode == 0
     # also the last secret leaves nothing to do
     assert cluster.minik8s("drift").stdout.strip() == "no changes"
+
+
+def as_plugin(*words: str) -> str:
+    """Return what our command prints when kubectl runs it."""
+    environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG)}
+    argv = [KUBECTL, "minik8s", *words]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_what_is_misspelt_is_refused_by_plan_and_apply(cluster: Installed, namespace: str) -> None:

@@ -1,8 +1,10 @@
-"""The command against an API server of its own: in this process, or as one of its own where a terminal matters."""
+"""The command against an API server of its own, as a process: kubectl takes its place."""
 
 from __future__ import annotations
 
-import io
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from minik8s_modules.cli.main import main
 from tests.support.apiserver import ApiServerProcess, own_server
+from tests.support.kubectl import kubectl_path
 
 
 class Done(NamedTuple):
@@ -37,24 +39,35 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProces
 class Cli:
     """Runs commands in a namespace of its own (the context's) and keeps files for them."""
 
-    def __init__(self, server: ApiServerProcess, folder: Path, namespace: str, capsys, monkeypatch) -> None:
+    def __init__(self, server: ApiServerProcess, folder: Path, namespace: str) -> None:
         self.server, self.namespace, self.folder = server, namespace, folder
-        self._capsys, self._monkeypatch = capsys, monkeypatch
-        text = server.kubeconfig.read_text()
         self.kubeconfig = folder / "kubeconfig"
-        self.kubeconfig.write_text(text)
+        self.kubeconfig.write_text(server.kubeconfig.read_text())
         self.kubeconfig.chmod(0o600)
-        monkeypatch.setenv("KUBECONFIG", str(self.kubeconfig))
+        path = f"{kubectl_path().parent}:{os.environ['PATH']}"
+        self.environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "HOME": str(server.directory),
+            "PATH": path,
+        }
+
+    def argv(self, *words: str) -> list[str]:
+        """Return the command line of a command."""
+        return [sys.executable, "-m", "minik8s_modules.cli.main", *words]
 
     def __call__(self, *words: str, stdin: str = "", code: int | None = 0) -> Done:
         """Run a command and expect it to end with ``code`` (None: any)."""
-        self._monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        self._capsys.readouterr()
-        try:
-            ended = main(words)
-        except SystemExit as end:
-            ended = int(end.code or 0)
-        done = Done(ended, *self._capsys.readouterr())
+        ended = subprocess.run(
+            self.argv(*words),
+            input=stdin,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        done = Done(ended.returncode, ended.stdout, ended.stderr)
         assert code is None or done.code == code, done
         return done
 
@@ -79,9 +92,9 @@ spec:
 
 
 @pytest.fixture
-def cli(server: ApiServerProcess, tmp_path: Path, capsys, monkeypatch) -> Cli:
+def cli(server: ApiServerProcess, tmp_path: Path) -> Cli:
     """The command in a fresh namespace."""
-    made = Cli(server, tmp_path, f"t-{uuid.uuid4().hex[:8]}", capsys, monkeypatch)
+    made = Cli(server, tmp_path, f"t-{uuid.uuid4().hex[:8]}")
     made("create", "namespace", made.namespace)
     made("config", "set-context", "--current", "--namespace", made.namespace)
     return made

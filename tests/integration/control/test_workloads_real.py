@@ -9,7 +9,6 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Invalid, NotFound
 from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, LEGACY_REPLICA_SET, POD, REPLICA_SET
-from minik8s_modules.cli.main import main
 from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import STUCK, PlayingNode
 
@@ -120,35 +119,6 @@ def test_every_verb_of_kubectl_rollout(cluster: Cluster, daemon: Daemon, node: P
     kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s")
     until(lambda: not before & {objects.name(each) for each in pods(cluster, space)}, PATIENCE_S)
     assert any(reason == "ScalingReplicaSet" for reason, _ in words(cluster, space, "web"))
-
-
-def minik8s(cluster: Cluster, *argv: str) -> int:
-    return main(["--kubeconfig", str(cluster.server.kubeconfig), "rollout", *argv])
-
-
-def test_every_verb_of_minik8s_rollout(
-    cluster: Cluster, daemon: Daemon, node: PlayingNode, capsys: pytest.CaptureFixture[str]
-):
-    space = cluster.namespace()
-    cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space))
-    about = ("deployment/web", "-n", space)
-    assert minik8s(cluster, "status", *about, "--timeout", str(PATIENCE_S)) == 0
-    assert 'deployment "web" successfully rolled out' in capsys.readouterr().out
-    assert minik8s(cluster, "pause", *about) == 0
-    assert minik8s(cluster, "pause", *about) == 1
-    cluster.server.kubectl("-n", space, "set", "image", "deployment/web", "app=minik8s/busybox:2")
-    assert minik8s(cluster, "resume", *about) == 0
-    assert minik8s(cluster, "status", *about, "--timeout", str(PATIENCE_S)) == 0
-    capsys.readouterr()
-    assert minik8s(cluster, "history", *about) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["1", "2"]
-    assert minik8s(cluster, "undo", *about, "--to-revision", "1") == 0
-    assert minik8s(cluster, "status", *about, "--timeout", str(PATIENCE_S)) == 0
-    assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:1"}
-    assert minik8s(cluster, "undo", *about, "--to-revision", "7") == 1
-    assert "there is no revision 7; there are: 2, 3" in capsys.readouterr().err
-    assert minik8s(cluster, "restart", *about) == 0
-    assert minik8s(cluster, "status", *about, "--timeout", str(PATIENCE_S)) == 0
 
 
 def test_a_rollout_that_does_not_move_is_told(cluster: Cluster, daemon: Daemon, node: PlayingNode):

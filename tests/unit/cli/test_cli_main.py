@@ -1,36 +1,28 @@
-"""The command line: help for everything, wrong use told in a line."""
+"""The command line: own commands explain themselves, wrong use is told in a line, the rest is kubectl's."""
 
 from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.cli.main import build_parser, main, parse
+from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.commands import build_parser
+from minik8s_modules.cli.main import OWN, main, own_words, parse
 
-COMMANDS = ("get", "describe", "apply", "delete", "plan", "drift", "version", "api-resources")
 
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command, capsys):
+@pytest.mark.parametrize("command", sorted(OWN))
+def test_every_own_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as end:
         build_parser().parse_args([command, "--help"])
     assert end.value.code == 0
     assert command in capsys.readouterr().out
 
 
-def test_an_unknown_command_is_refused_with_the_list_of_commands(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["frobnicate"])
-    assert end.value.code == 2
-    assert "frobnicate" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("get pod -n shop web", ["pod", "web"]),
-        ("get -n shop pod web", ["pod", "web"]),
-        ("describe pod web -n shop db", ["pod", "web", "db"]),
-        ("delete pod --grace-period 0 -n shop web", ["pod", "web"]),
+        ("why pod -n shop web", ["pod", "web"]),
+        ("why -n shop pod web", ["pod", "web"]),
+        ("why pod web -n shop db", ["pod", "web", "db"]),
         ("drift --detailed-exitcode n1 n2", ["n1", "n2"]),
     ],
 )
@@ -38,20 +30,51 @@ def test_names_may_stand_on_either_side_of_options(line, words):
     assert parse(line.split()).words == words
 
 
-@pytest.mark.parametrize("line", ["get pods --nope", "version now", "plan -f web.yml web"])
-def test_what_no_command_takes_is_refused(line, capsys):
+@pytest.mark.parametrize("line", ["why pods --nope", "token list now", "plan -f web.yml web"])
+def test_what_no_own_command_takes_is_refused(line, capsys):
     with pytest.raises(SystemExit) as end:
         parse(line.split())
     assert end.value.code == 2
     assert "unrecognized arguments" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("apply -f web.yml", None),
+        ("apply -f web.yml --plan", "plan -f web.yml"),
+        ("--context c apply --plan -f -", "--context c plan -f -"),
+        ("get pods --why -A", "why pods -A"),
+        ("get -n plan pods", None),
+        ("-n why get pods", None),
+        ("--kubeconfig k drift", "--kubeconfig k drift"),
+        ("frobnicate", None),
+        ("help", "--help"),
+        ("help get", None),
+        ("", ""),
+    ],
+)
+def test_what_is_ours_and_what_is_kubectls(line, own):
+    found = own_words(line.split())
+    assert found == (None if own is None else own.split())
+
+
 def test_the_kubeconfig_may_stand_before_or_after_the_command():
-    assert parse(["--kubeconfig", "k", "get", "pods"]).kubeconfig == "k"
-    assert parse(["get", "pods", "--kubeconfig", "k"]).kubeconfig == "k"
-    assert parse(["get", "pods"]).kubeconfig == ""
+    assert parse(["--kubeconfig", "k", "drift"]).kubeconfig == "k"
+    assert parse(["drift", "--kubeconfig", "k"]).kubeconfig == "k"
+    assert parse(["drift"]).kubeconfig == ""
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path, capsys):
-    assert main(["--kubeconfig", str(tmp_path / "none"), "version"]) == 1
+    assert main(["--kubeconfig", str(tmp_path / "none"), "drift"]) == 1
     assert f"{tmp_path}/none does not exist" in capsys.readouterr().err
+
+
+def test_a_missing_kubectl_is_said_in_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(kubectl, "INSTALLED", tmp_path / "kubectl")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for words in (["get", "pods"], ["describe", "pod", "web"], ["rollout", "status", "deploy/web"]):
+        assert main(words) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"error: kubectl is not installed: there is no {tmp_path}/kubectl and none on PATH; ")
+        assert told.count("\n") == 1

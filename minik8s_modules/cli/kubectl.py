@@ -1,0 +1,141 @@
+"""Hands commands to the installed kubectl, and asks it for the objects that words name.
+
+``translating`` decides what kubectl is told; here files in the original's dialect are rewritten in memory (kubectl
+reads them from /proc/self/fd), and kubectl takes the place of this process, so its exit code is the command's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli import translating
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.client.bearer import in_cluster
+from minik8s_modules.client.kubeconfig import ADMIN_KUBECONFIG
+
+INSTALLED = Path("/opt/minik8s/bin/kubectl")
+
+
+def find() -> str:
+    """Return the path of the cluster's own kubectl, else of the one on PATH.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    found = str(INSTALLED) if os.access(INSTALLED, os.X_OK) else shutil.which("kubectl")
+    if found is None:
+        raise UsageError(
+            f"kubectl is not installed: there is no {INSTALLED} and none on PATH; "
+            "install Debian's package kubectl (or kubernetes-client), or copy the file from the control plane"
+        )
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for kubectl: the administrator's kubeconfig is used where nothing else names a cluster."""
+    home = Path("~/.kube/config").expanduser()
+    chosen = os.environ.get("KUBECONFIG") or os.access(home, os.F_OK) or in_cluster() is not None
+    if chosen or not os.access(ADMIN_KUBECONFIG, os.F_OK):
+        return dict(os.environ)
+    return {**os.environ, "KUBECONFIG": str(ADMIN_KUBECONFIG)}
+
+
+def translated(argv: Sequence[str]) -> list[str]:
+    """Return the arguments for kubectl; those of files that it is to read from memory stay good in this process.
+
+    Raises:
+        UsageError: the original's form cannot be translated.
+    """
+    return translating.translated(argv, _names, _rewritten)
+
+
+def hand_over(argv: Sequence[str]) -> NoReturn:
+    """Become kubectl with the translated arguments.
+
+    Raises:
+        UsageError: there is no kubectl, or the original's form cannot be translated.
+    """
+    program, arguments = find(), translated(argv)
+    sys.stdout.flush()
+    os.execve(program, ["kubectl", *arguments], environment())  # noqa: S606 - argv as given, no shell
+
+
+def objects_of(argv: Sequence[str], *, quiet: bool = False) -> tuple[list[JsonObject], bool]:
+    """Return the objects that a ``get`` finds, and whether it found all; unless ``quiet``, kubectl says what it lacks.
+
+    Raises:
+        UsageError: there is no kubectl, or the original's form cannot be translated.
+    """
+    done = _run(translated([*argv, "-o", "json"]), quiet=quiet)
+    if not done.stdout.strip():
+        return [], done.returncode == 0
+    found = json.loads(done.stdout)
+    return found.get("items", [found]), done.returncode == 0
+
+
+def start(argv: Sequence[str]) -> subprocess.Popen[str]:
+    """Return kubectl running with the translated arguments, its outputs to be read.
+
+    Raises:
+        UsageError: there is no kubectl, or the original's form cannot be translated.
+    """
+    return subprocess.Popen(
+        [find(), *translated(argv)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        close_fds=False,  # rewritten files are open files
+    )
+
+
+def lines_of(argv: Sequence[str], timeout_s: float | None = None) -> list[str]:
+    """Return what kubectl prints, [] where it fails or takes longer than ``timeout_s``."""
+    try:
+        return _run(argv, quiet=True, timeout_s=timeout_s).stdout.splitlines()
+    except subprocess.TimeoutExpired:
+        return []
+
+
+def _run(argv: Sequence[str], *, quiet: bool, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [find(), *argv],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
+        text=True,
+        check=False,
+        close_fds=False,  # rewritten files are open files
+        timeout=timeout_s,
+    )
+
+
+def _names(argv: Sequence[str]) -> set[str]:
+    return set(lines_of(argv))
+
+
+def _rewritten(path: str, *, recursive: bool, dialect: str) -> str:
+    """Return where kubectl is to read what ``path`` holds: in place, or from memory where it is the original's."""
+    from minik8s_modules.cli import manifests  # noqa: PLC0415 - only commands with files pay for kinds and schemas
+
+    stdin = path == "-"
+    text = sys.stdin.read() if stdin else None
+    changed = manifests.in_kubernetes_terms(path, text, recursive=recursive, dialect=dialect)
+    if changed is None and text is None:
+        return path
+    handle = os.memfd_create("manifest", 0)  # without MFD_CLOEXEC: kubectl inherits it
+    with open(handle, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text if changed is None else changed)  # type: ignore[arg-type]
+    if not stdin:
+        return f"/proc/self/fd/{handle}"
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.dup2(handle, 0)
+    return path

@@ -1,0 +1,68 @@
+"""What kubectl reads of the original's files: objects as Kubernetes spells them, all else untouched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.manifests import in_kubernetes_terms
+
+POD = "kind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: a, command: [sleep, '9']}\n"
+
+
+def read(text: str, dialect: str = "") -> list[dict[str, Any]] | None:
+    found = in_kubernetes_terms("-", text, recursive=False, dialect=dialect)
+    return None if found is None else list(yaml.safe_load_all(found))
+
+
+def test_an_object_without_version_is_one_of_v1(capsys):
+    assert read(POD) == [{**yaml.safe_load(POD), "apiVersion": "v1"}]
+    assert "no apiVersion; read as v1" in capsys.readouterr().err
+    listed = read(f"apiVersion: v1\nkind: List\nitems: [{{{POD.splitlines()[0]}}}]\n")
+    assert listed is not None
+    assert listed[0]["items"] == [{"apiVersion": "v1", "kind": "Pod"}]
+
+
+def test_the_originals_command_is_kubernetes_args():
+    for text, dialect in (
+        (f"apiVersion: v1\n{POD}", "original"),
+        (f"apiVersion: v1\n{POD}".replace("image: a", "image: a, ports: [{containerPort: 8, protocol: tcp}]"), ""),
+    ):
+        found = read(text, dialect)
+        assert found is not None
+        assert found[0]["metadata"]["annotations"] == {"minik8s.io/dialect": "original"}
+        assert found[0]["spec"]["containers"][0]["args"] == ["sleep", "9"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"apiVersion: v1\n{POD}",
+        f"apiVersion: v1\n{POD}---\n---\napiVersion: example.test/v1\nkind: New\n",
+        "a: [",
+        "- a\n",
+        "metadata: {name: x}\n",
+    ],
+)
+def test_what_is_kubernetes_own_or_nothing_at_all_is_left_to_kubectl(text):
+    assert read(text) is None
+
+
+def test_a_kind_that_v1_has_not_is_told_with_where_it_is():
+    with pytest.raises(UsageError, match=r"document 1: .*v1 has no kind Deployment; there is Deployment of apps/v1"):
+        read("kind: Deployment\nmetadata: {name: x}\n")
+
+
+def test_a_folder_is_read_as_one(tmp_path: Path):
+    (tmp_path / "a.yml").write_text(f"apiVersion: v1\n{POD}")
+    (tmp_path / "b.yaml").write_text(POD.replace("web", "old"))
+    (tmp_path / "notes.txt").write_text("kind: Pod\n")
+    found = in_kubernetes_terms(str(tmp_path), None, recursive=False, dialect="")
+    assert found is not None
+    assert [each["metadata"]["name"] for each in yaml.safe_load_all(found)] == ["web", "old"]
+    for path in (str(tmp_path / "none.yml"), "https://example.test/a.yml"):
+        assert in_kubernetes_terms(path, None, recursive=False, dialect="") is None
