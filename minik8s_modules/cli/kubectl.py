@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import translating
@@ -123,19 +123,30 @@ def _names(argv: Sequence[str]) -> set[str]:
 
 
 def _rewritten(path: str, *, recursive: bool, dialect: str) -> str:
-    """Return where kubectl is to read what ``path`` holds: in place, or from memory where it is the original's."""
+    """Return where kubectl is to read what ``path`` holds: in place, or from memory where it is the original's.
+
+    What can be read only once (standard input, a pipe) is read here, and by kubectl from memory in any case.
+    """
     from minik8s_modules.cli import manifests  # noqa: PLC0415 - only commands with files pay for kinds and schemas
 
     stdin = path == "-"
-    text = sys.stdin.read() if stdin else None
+    text = _read_once(sys.stdin.buffer) if stdin else None
+    if not stdin and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        with Path(path).open("rb") as pipe:
+            text = _read_once(pipe)
     changed = manifests.in_kubernetes_terms(path, text, recursive=recursive, dialect=dialect)
-    if changed is None and text is None:
+    given = text if changed is None else changed
+    if given is None:
         return path
     handle = os.memfd_create("manifest", 0)  # without MFD_CLOEXEC: kubectl inherits it
-    with open(handle, "w", encoding="utf-8", closefd=False) as file:
-        file.write(text if changed is None else changed)  # type: ignore[arg-type]
+    with open(handle, "wb", closefd=False) as file:
+        file.write(given.encode("utf-8", "surrogateescape"))
     if not stdin:
         return f"/proc/self/fd/{handle}"
     os.lseek(handle, 0, os.SEEK_SET)
     os.dup2(handle, 0)
     return path
+
+
+def _read_once(file: BinaryIO) -> str:
+    return file.read().decode("utf-8", "surrogateescape")  # what is no text is kubectl's to refuse

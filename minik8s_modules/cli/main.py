@@ -30,8 +30,8 @@ def own_words(words: Sequence[str]) -> list[str] | None:
     for kubectls, option, own in _ASKED_BY_OPTION:
         if verb == kubectls and option in words:
             return translating.with_verb(words, kubectls, own, option)
-    if verb == "help" and len(words) == 1:
-        return ["--help"]
+    if verb == "help" and (len(words) == 1 or words[1] in OWN):
+        return [*words[1:], "--help"]
     return list(words) if verb in OWN or not verb else None
 
 

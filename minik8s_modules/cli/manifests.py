@@ -69,7 +69,7 @@ def in_kubernetes_terms(path: str, text: str | None, *, recursive: bool, dialect
     try:
         texts = [("standard input", text)] if text is not None else list(_texts(path, recursive=recursive))
         read = [(name, list(yaml.load_all(each, Loader=LOADER))) for name, each in texts]
-    except (UsageError, yaml.YAMLError):
+    except (UsageError, yaml.YAMLError, UnicodeEncodeError):
         return None
     before = [
         (document, f"{name}, document {number}") for name, found in read for number, document in enumerate(found, 1)
@@ -77,7 +77,8 @@ def in_kubernetes_terms(path: str, text: str | None, *, recursive: bool, dialect
     after = [_translated(document, where, dialect) for document, where in before if document is not None]
     if after == [document for document, _ in before if document is not None]:
         return None
-    return "\n---\n".join(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() for document in after)
+    # JSON documents, which kubectl reads one after the other: it takes `---` between them for a mistake
+    return "\n".join(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() for document in after)
 
 
 def _translated(document: object, where: str, dialect: str) -> object:

@@ -32,12 +32,13 @@ def is_drawn(argv: Sequence[str]) -> bool:
     """Return whether the command is a ``rollout status`` that somebody watches."""
     words = list(translating.scan(argv))
     asked = [word.text for word in words if not word.option][:2] == ["rollout", "status"]
-    ends_at_once = any(word.option in {"-h", "--help"} or word.raw == ("--watch=false",) for word in words)
-    return asked and not ends_at_once and sys.stdout.isatty() and translating.own_connection(argv)
+    apart = {"-", "-h", "--help", "--watch=false"} & set(argv)
+    return asked and not apart and sys.stdout.isatty() and translating.own_connection(argv)
 
 
 def status(argv: Sequence[str]) -> int:
     """Draw a rollout until kubectl says that it is over; return kubectl's exit code. Several are kubectl's to tell."""
+    argv = kubectl.translated(argv)
     found, _ = kubectl.objects_of(translating.as_get(argv, 2), quiet=True)
     kind = _ROLLED.get(str(found[0].get("kind"))) if len(found) == 1 else None
     if kind is None:

@@ -20,6 +20,9 @@ _CONNECTION = frozenset({
     "--client-certificate", "--client-key", "--cluster", "--context", "--kubeconfig", "--request-timeout", "--server",
     "-s", "--tls-server-name", "--token", "--user",
 })  # fmt: skip
+_NOT_OURS = (_CONNECTION | {"--insecure-skip-tls-verify"}) - {
+    "--kubeconfig", "--context", "--request-timeout", "--cache-dir",
+}  # fmt: skip
 _NAMESPACE = frozenset({"-n", "--namespace"})
 _FILES = frozenset({"-f", "--filename"})
 _SELECTING = _NAMESPACE | _FILES | {"-l", "--selector", "--field-selector", "-k", "--kustomize"}
@@ -106,8 +109,7 @@ def with_verb(argv: Sequence[str], old: str, new: str, flag: str) -> list[str]:
 
 def own_connection(argv: Sequence[str]) -> bool:
     """Return whether the cluster is named in a way that our own client follows, too."""
-    given = {word.option for word in scan(argv)} & (_CONNECTION | {"--insecure-skip-tls-verify"})
-    return given <= {"--kubeconfig", "--context"}
+    return not any(word.option in _NOT_OURS for word in scan(argv))
 
 
 def as_get(argv: Sequence[str], verbs: int = 1) -> list[str]:

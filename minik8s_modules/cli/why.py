@@ -18,6 +18,9 @@ from minik8s_modules.cli.route_causes import route_causes
 from minik8s_modules.cli.service_endpoints import Behind, absentees, behind
 from minik8s_modules.client.api import ApiClient
 
+_APART = frozenset({"-", "-h", "--help"})
+"""Where nothing is told above: standard input is kubectl's to read, and help is no description."""
+
 
 class About(NamedTuple):
     """What is known around an object; in the order of ``causes.find_cause``."""
@@ -43,7 +46,7 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
 
 def tell_causes(argv: Sequence[str]) -> None:
     """Print what is wrong with the objects of a ``describe``; kubectl, which comes next, says what cannot be read."""
-    if not translating.own_connection(argv):
+    if not translating.own_connection(argv) or _APART & set(argv):
         return
     try:
         found, _ = kubectl.objects_of(translating.as_get(argv), quiet=True)

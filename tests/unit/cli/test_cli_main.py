@@ -51,6 +51,7 @@ def test_what_no_own_command_takes_is_refused(line, capsys):
         ("frobnicate", None),
         ("help", "--help"),
         ("help get", None),
+        ("help plan", "plan --help"),
         ("", ""),
     ],
 )

@@ -83,6 +83,6 @@ def test_what_a_command_is_about_is_a_get_of_it():
 
 
 def test_our_own_client_follows_a_kubeconfig_and_its_context_alone():
-    assert own_connection(["get", "pods", "--kubeconfig", "k", "--context=c", "-n", "x"])
+    assert own_connection(["get", "pods", "--kubeconfig", "k", "--context=c", "-n", "x", "--request-timeout=9s"])
     assert not own_connection(["get", "pods", "--server", "https://x"])
     assert not own_connection(["get", "pods", "--as=eve"])
