@@ -1,6 +1,6 @@
 """Kubernetes objects as data, and the decisions about them that several rooms share. Pure: no input, no output.
 
-Side by side here stands the vocabulary of everything else: ``objects`` (accessors), ``errors`` and ``field_errors``
+Side by side here stands the vocabulary of everything else: ``objects`` (accessors), ``errors`` and ``cause``
 (what a client is told), ``kinds`` (which kinds are served), and the syntaxes of values (``quantities``, ``syntax``,
 ``selectors``, ``field_selectors``, ``cron``, ``size_limits``). A write passes the wings in this order:
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from minik8s_modules.api import field_errors
+from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, dig, every_container, spec
 from minik8s_modules.api.objects import annotations as annotations_of
@@ -56,10 +56,10 @@ def label_causes(labels: Mapping[str, str]) -> list[Cause]:
         level, version = labels.get(PREFIX + mode), labels.get(f"{PREFIX}{mode}-version")
         if level is not None and level not in LEVELS:
             told = f"must be one of {', '.join(LEVELS)}"
-            causes.append(field_errors.invalid(f"metadata.labels[{PREFIX}{mode}]", level, told))
+            causes.append(cause.invalid(f"metadata.labels[{PREFIX}{mode}]", level, told))
         if version is not None and _minor(version) is None:
             told = 'must be "latest" or "v1.x"'
-            causes.append(field_errors.invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, told))
+            causes.append(cause.invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, told))
     return causes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import field_errors
+from minik8s_modules.api import cause
 from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
@@ -61,7 +61,7 @@ def _newly(check: Callable[[JsonObject], list[Cause]], new: JsonObject, old: Jso
     """
     causes = check(new)
     known = set(check(old)) if causes else set()
-    return [cause for cause in causes if cause not in known]
+    return [one for one in causes if one not in known]
 
 
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:
@@ -77,10 +77,10 @@ def validate_delete_options(options: JsonObject) -> list[Cause]:
     causes = []
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in _POLICIES:
-        causes.append(field_errors.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+        causes.append(cause.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
     if policy is not None and options.get("orphanDependents") is not None:
         told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(field_errors.invalid("propagationPolicy", policy, told))
+        causes.append(cause.invalid("propagationPolicy", policy, told))
     dry_run = options.get("dryRun") or []
-    causes += [field_errors.not_supported("dryRun", each, ["All"]) for each in dry_run if each != "All"]
+    causes += [cause.not_supported("dryRun", each, ["All"]) for each in dry_run if each != "All"]
     return causes

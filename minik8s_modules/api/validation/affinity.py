@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation.selecting import label_selector
@@ -34,11 +34,11 @@ def pod_placement(declared: JsonObject) -> list[Cause]:
 
 def _node_affinity(field: str, affinity: JsonObject) -> list[Cause]:
     causes: list[Cause] = []
-    required = affinity.get(REQUIRED)
-    if required is not None and not required.get("nodeSelectorTerms"):
+    demanded = affinity.get(REQUIRED)
+    if demanded is not None and not demanded.get("nodeSelectorTerms"):
         at = f"{field}.{REQUIRED}.nodeSelectorTerms"
-        causes.append(field_errors.required(at, "must have at least one node selector term"))
-    for index, term in enumerate((required or {}).get("nodeSelectorTerms") or []):
+        causes.append(cause.required(at, "must have at least one node selector term"))
+    for index, term in enumerate((demanded or {}).get("nodeSelectorTerms") or []):
         causes += _node_term(f"{field}.{REQUIRED}.nodeSelectorTerms[{index}]", term)
     for index, one in enumerate(affinity.get(PREFERRED) or []):
         causes += _weight(f"{field}.{PREFERRED}[{index}].weight", one.get("weight"))
@@ -47,7 +47,7 @@ def _node_affinity(field: str, affinity: JsonObject) -> list[Cause]:
 
 
 def _weight(field: str, weight: Any) -> list[Cause]:
-    return [] if weight in _WEIGHTS else [field_errors.invalid(field, weight, "must be in the range 1-100")]
+    return [] if weight in _WEIGHTS else [cause.invalid(field, weight, "must be in the range 1-100")]
 
 
 def _node_term(field: str, term: JsonObject) -> list[Cause]:
@@ -55,9 +55,7 @@ def _node_term(field: str, term: JsonObject) -> list[Cause]:
     for index, one in enumerate(term.get("matchExpressions") or []):
         at = f"{field}.matchExpressions[{index}]"
         causes += _requirement(at, one)
-        causes += field_errors.all_invalid(
-            f"{at}.key", one.get("key") or "", syntax.qualified_name(one.get("key") or "")
-        )
+        causes += cause.all_invalid(f"{at}.key", one.get("key") or "", syntax.qualified_name(one.get("key") or ""))
     for index, one in enumerate(term.get("matchFields") or []):
         causes += _field_requirement(f"{field}.matchFields[{index}]", one)
     return causes
@@ -66,28 +64,26 @@ def _node_term(field: str, term: JsonObject) -> list[Cause]:
 def _requirement(at: str, one: JsonObject) -> list[Cause]:
     operator, values = one.get("operator"), one.get("values") or []
     if operator in {"In", "NotIn"} and not values:
-        return [field_errors.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")]
+        return [cause.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")]
     if operator in {"Exists", "DoesNotExist"} and values:
-        return [
-            field_errors.forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-        ]
+        return [cause.forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")]
     if operator in {"Gt", "Lt"} and len(values) != 1:
         told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-        return [field_errors.required(f"{at}.values", told)]
+        return [cause.required(f"{at}.values", told)]
     if operator not in _OPERATORS:
-        return [field_errors.invalid(f"{at}.operator", operator, "not a valid selector operator")]
+        return [cause.invalid(f"{at}.operator", operator, "not a valid selector operator")]
     return []
 
 
 def _field_requirement(at: str, one: JsonObject) -> list[Cause]:
     causes = []
     if one.get("operator") not in {"In", "NotIn"}:
-        causes.append(field_errors.invalid(f"{at}.operator", one.get("operator"), "not a valid selector operator"))
+        causes.append(cause.invalid(f"{at}.operator", one.get("operator"), "not a valid selector operator"))
     elif len(one.get("values") or []) != 1:
         told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        causes.append(field_errors.required(f"{at}.values", told))
+        causes.append(cause.required(f"{at}.values", told))
     if one.get("key") != "metadata.name":
-        causes.append(field_errors.invalid(f"{at}.key", one.get("key"), "not a valid field selector key"))
+        causes.append(cause.invalid(f"{at}.key", one.get("key"), "not a valid field selector key"))
     return causes
 
 
@@ -106,14 +102,14 @@ def _pod_term(at: str, term: JsonObject) -> list[Cause]:
     for name in ("labelSelector", "namespaceSelector"):
         causes += label_selector(f"{at}.{name}", term.get(name) or {})
     for index, name in enumerate(term.get("namespaces") or []):
-        causes += field_errors.all_invalid(f"{at}.namespaces[{index}]", name, syntax.dns1123_label(name))
+        causes += cause.all_invalid(f"{at}.namespaces[{index}]", name, syntax.dns1123_label(name))
     return causes + _topology_key(f"{at}.topologyKey", term.get("topologyKey") or "")
 
 
 def _topology_key(field: str, key: str) -> list[Cause]:
     if not key:
-        return [field_errors.required(field, "can not be empty")]
-    return field_errors.all_invalid(field, key, syntax.qualified_name(key))
+        return [cause.required(field, "can not be empty")]
+    return cause.all_invalid(field, key, syntax.qualified_name(key))
 
 
 def _spread(field: str, constraints: list[JsonObject]) -> list[Cause]:
@@ -123,9 +119,7 @@ def _spread(field: str, constraints: list[JsonObject]) -> list[Cause]:
         at, pair = f"{field}[{index}]", (one.get("topologyKey"), one.get("whenUnsatisfiable"))
         causes += _constraint(at, one)
         if pair in seen:
-            causes.append(
-                field_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
-            )
+            causes.append(cause.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}"))
         seen.add(pair)
     return causes
 
@@ -135,14 +129,14 @@ def _constraint(at: str, one: JsonObject) -> list[Cause]:
     for name in ("maxSkew", "minDomains"):
         value = one.get(name)
         if (name == "maxSkew" or value is not None) and not (isinstance(value, int) and value > 0):
-            causes.append(field_errors.invalid(f"{at}.{name}", value, "must be greater than zero"))
+            causes.append(cause.invalid(f"{at}.{name}", value, "must be greater than zero"))
     causes += _topology_key(f"{at}.topologyKey", one.get("topologyKey") or "")
     if action not in _ACTIONS:
-        causes.append(field_errors.not_supported(f"{at}.whenUnsatisfiable", action, _ACTIONS))
+        causes.append(cause.not_supported(f"{at}.whenUnsatisfiable", action, _ACTIONS))
     if one.get("minDomains") is not None and action != "DoNotSchedule":
         told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-        causes.append(field_errors.invalid(f"{at}.minDomains", one["minDomains"], told))
+        causes.append(cause.invalid(f"{at}.minDomains", one["minDomains"], told))
     for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if one.get(name) is not None and one[name] not in _POLICIES:
-            causes.append(field_errors.not_supported(f"{at}.{name}", one[name], _POLICIES))
+            causes.append(cause.not_supported(f"{at}.{name}", one[name], _POLICIES))
     return causes + label_selector(f"{at}.labelSelector", one.get("labelSelector") or {})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from minik8s_modules.api import field_errors, quantities, syntax
+from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import security
@@ -31,7 +31,7 @@ def validate_containers(
 ) -> list[Cause]:
     """Return what is wrong with a list of containers; ``volumes`` are the names of the pod's volumes."""
     if not containers and not init:
-        return [field_errors.required(field)]
+        return [cause.required(field)]
     causes: list[Cause] = []
     seen: set[str] = set()
     ports: set[tuple[str, str, int]] = set()
@@ -50,10 +50,10 @@ def validate_containers(
 
 def _name(field: str, name: str, seen: set[str]) -> list[Cause]:
     if not name:
-        return [field_errors.required(field)]
-    causes = field_errors.all_invalid(field, name, syntax.dns1123_label(name))
+        return [cause.required(field)]
+    causes = cause.all_invalid(field, name, syntax.dns1123_label(name))
     if name in seen:
-        causes.append(field_errors.duplicate(field, name))
+        causes.append(cause.duplicate(field, name))
     seen.add(name)
     return causes
 
@@ -62,16 +62,14 @@ def _image(container: JsonObject, at: str) -> list[Cause]:
     causes = []
     image = container.get("image") or ""
     if not image:
-        causes.append(field_errors.required(f"{at}.image"))
+        causes.append(cause.required(f"{at}.image"))
     elif image != image.strip():
-        causes.append(field_errors.invalid(f"{at}.image", image, "must not have leading or trailing whitespace"))
+        causes.append(cause.invalid(f"{at}.image", image, "must not have leading or trailing whitespace"))
     if container.get("imagePullPolicy") not in _PULL_POLICIES:
-        causes.append(
-            field_errors.not_supported(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
-        )
+        causes.append(cause.not_supported(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES))
     if container.get("terminationMessagePolicy", "File") not in {"File", "FallbackToLogsOnError"}:
         field, supported = f"{at}.terminationMessagePolicy", ["File", "FallbackToLogsOnError"]
-        causes.append(field_errors.not_supported(field, container["terminationMessagePolicy"], supported))
+        causes.append(cause.not_supported(field, container["terminationMessagePolicy"], supported))
     return causes
 
 
@@ -83,21 +81,21 @@ def _ports(field: str, ports: list[JsonObject], *, host_network: bool) -> list[C
         causes += _port_name(f"{at}.name", port.get("name") or "", names)
         number = port.get("containerPort") or 0
         if not number:
-            causes.append(field_errors.required(f"{at}.containerPort"))
+            causes.append(cause.required(f"{at}.containerPort"))
         else:
-            causes += field_errors.all_invalid(f"{at}.containerPort", number, syntax.port_number(number))
+            causes += cause.all_invalid(f"{at}.containerPort", number, syntax.port_number(number))
         causes += security.host_port(at, port, host_network=host_network)
         if port.get("protocol") not in PROTOCOLS:
-            causes.append(field_errors.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
+            causes.append(cause.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
     return causes
 
 
 def _port_name(field: str, name: str, names: set[str]) -> list[Cause]:
     if not name:
         return []
-    causes = field_errors.all_invalid(field, name, syntax.port_name(name))
+    causes = cause.all_invalid(field, name, syntax.port_name(name))
     if name in names:
-        causes.append(field_errors.duplicate(field, name))
+        causes.append(cause.duplicate(field, name))
     names.add(name)
     return causes
 
@@ -108,7 +106,7 @@ def _host_port_conflicts(field: str, ports: list[JsonObject], taken: set[tuple[s
         host_port = port.get("hostPort") or 0
         key = (port.get("protocol", ""), port.get("hostIP") or "", host_port)
         if host_port and key in taken:
-            causes.append(field_errors.duplicate(f"{field}[{index}].hostPort", f"{key[0]}/{key[1]}/{host_port}"))
+            causes.append(cause.duplicate(f"{field}[{index}].hostPort", f"{key[0]}/{key[1]}/{host_port}"))
         taken.add(key)
     return causes
 
@@ -124,24 +122,18 @@ def _environment(at: str, container: JsonObject) -> list[Cause]:
 
 def _variable(at: str, variable: JsonObject) -> list[Cause]:
     name = variable.get("name") or ""
-    causes = (
-        field_errors.all_invalid(f"{at}.name", name, syntax.env_name(name))
-        if name
-        else [field_errors.required(f"{at}.name")]
-    )
+    causes = cause.all_invalid(f"{at}.name", name, syntax.env_name(name)) if name else [cause.required(f"{at}.name")]
     source = variable.get("valueFrom")
     if source is None:
         return causes
     given = [kind for kind in _VALUE_SOURCES if kind in source]
     if not given:
         told = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-        causes.append(field_errors.invalid(f"{at}.valueFrom", "", told))
+        causes.append(cause.invalid(f"{at}.valueFrom", "", told))
     if variable.get("value") and given:
-        causes.append(field_errors.invalid(f"{at}.valueFrom", "", "may not be specified when `value` is not empty"))
+        causes.append(cause.invalid(f"{at}.valueFrom", "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
-        causes.append(
-            field_errors.invalid(f"{at}.valueFrom", "", "may not have more than one field specified at a time")
-        )
+        causes.append(cause.invalid(f"{at}.valueFrom", "", "may not have more than one field specified at a time"))
     for kind in given:
         causes += _SOURCE_CHECKS[kind](f"{at}.valueFrom.{kind}", source[kind])
     return causes
@@ -149,34 +141,32 @@ def _variable(at: str, variable: JsonObject) -> list[Cause]:
 
 def _key_reference(at: str, reference: JsonObject) -> list[Cause]:
     name, key = reference.get("name") or "", reference.get("key") or ""
-    causes = field_errors.all_invalid(f"{at}.name", name, syntax.dns1123_subdomain(name))
+    causes = cause.all_invalid(f"{at}.name", name, syntax.dns1123_subdomain(name))
     if not key:
-        return [*causes, field_errors.required(f"{at}.key")]
-    return causes + field_errors.all_invalid(f"{at}.key", key, syntax.config_key(key))
+        return [*causes, cause.required(f"{at}.key")]
+    return causes + cause.all_invalid(f"{at}.key", key, syntax.config_key(key))
 
 
 def _field_reference(at: str, reference: JsonObject) -> list[Cause]:
     path = reference.get("fieldPath") or ""
     if not path:
-        return [field_errors.required(f"{at}.fieldPath")]
+        return [cause.required(f"{at}.fieldPath")]
     if reference.get("apiVersion", "v1") != "v1":
-        return [field_errors.not_supported(f"{at}.apiVersion", reference["apiVersion"], ["v1"])]
+        return [cause.not_supported(f"{at}.apiVersion", reference["apiVersion"], ["v1"])]
     subscript = _SUBSCRIPT.fullmatch(path)
     if subscript:
         key = subscript[2]
-        return field_errors.all_invalid(
-            at, key, syntax.qualified_name(key.lower() if subscript[1] == "annotations" else key)
-        )
-    return [] if path in _FIELD_PATHS else [field_errors.not_supported(f"{at}.fieldPath", path, _FIELD_PATHS)]
+        return cause.all_invalid(at, key, syntax.qualified_name(key.lower() if subscript[1] == "annotations" else key))
+    return [] if path in _FIELD_PATHS else [cause.not_supported(f"{at}.fieldPath", path, _FIELD_PATHS)]
 
 
 def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     """Return what is wrong with a resourceFieldRef."""
     resource = reference.get("resource") or ""
     if not resource:
-        return [field_errors.required(f"{at}.resource")]
+        return [cause.required(f"{at}.resource")]
     if resource not in _RESOURCE_FIELDS:
-        return [field_errors.not_supported(f"{at}.resource", resource, _RESOURCE_FIELDS)]
+        return [cause.not_supported(f"{at}.resource", resource, _RESOURCE_FIELDS)]
     divisor = quantities.parse(reference.get("divisor") or "0")
     of_cpu = resource.endswith(".cpu")
     allowed = ("1m", "1") if of_cpu else _BYTE_DIVISORS
@@ -185,7 +175,7 @@ def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     told = " and ".join(allowed) if of_cpu else ", ".join(allowed)
     family = {"cpu": "cpu", "memory": "memory"}.get(resource.partition(".")[2], "local ephemeral storage")
     return [
-        field_errors.invalid(
+        cause.invalid(
             f"{at}.divisor", resource, f"only divisor's values {told} are supported with the {family} resource"
         )
     ]
@@ -203,18 +193,16 @@ _SOURCE_CHECKS = {
 def _variables_from(at: str, source: JsonObject) -> list[Cause]:
     causes = []
     if source.get("prefix"):
-        causes += field_errors.all_invalid(f"{at}.prefix", source["prefix"], syntax.env_name(source["prefix"]))
+        causes += cause.all_invalid(f"{at}.prefix", source["prefix"], syntax.env_name(source["prefix"]))
     given = [kind for kind in ("configMapRef", "secretRef") if kind in source]
     if not given:
-        causes.append(field_errors.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
+        causes.append(cause.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
     if len(given) > 1:
-        causes.append(field_errors.invalid(at, "", "may not have more than one field specified at a time"))
+        causes.append(cause.invalid(at, "", "may not have more than one field specified at a time"))
     for kind in given:
         name, at_name = source[kind].get("name") or "", f"{at}.{kind}.name"
         causes += (
-            field_errors.all_invalid(at_name, name, syntax.dns1123_subdomain(name))
-            if name
-            else [field_errors.required(at_name)]
+            cause.all_invalid(at_name, name, syntax.dns1123_subdomain(name)) if name else [cause.required(at_name)]
         )
     return causes
 
@@ -226,9 +214,9 @@ def _mounts(field: str, mounts: list[JsonObject], volumes: set[str]) -> list[Cau
         at = f"{field}[{index}]"
         name, path = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
-            causes.append(field_errors.required(f"{at}.name"))
+            causes.append(cause.required(f"{at}.name"))
         elif name not in volumes:
-            causes.append(field_errors.not_found(f"{at}.name", name))
+            causes.append(cause.not_found(f"{at}.name", name))
         causes += _mount_path(f"{at}.mountPath", path, paths)
         causes += _sub_path(at, mount)
     return causes
@@ -239,23 +227,23 @@ def _sub_path(at: str, mount: JsonObject) -> list[Cause]:
     causes = []
     for field in ("subPath", "subPathExpr"):
         if mount.get(field):
-            causes += field_errors.local_path(f"{at}.{field}", mount[field])
+            causes += cause.local_path(f"{at}.{field}", mount[field])
     if mount.get("subPath") and mount.get("subPathExpr"):
         told = "subPathExpr and subPath are mutually exclusive"
-        causes.append(field_errors.invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
+        causes.append(cause.invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
     return causes
 
 
 def _mount_path(field: str, path: str, paths: set[str]) -> list[Cause]:
     if not path:
-        return [field_errors.required(field)]
+        return [cause.required(field)]
     causes = []
     if path in paths:
-        causes.append(field_errors.invalid(field, path, "must be unique"))
+        causes.append(cause.invalid(field, path, "must be unique"))
     if not path.startswith("/"):
-        causes.append(field_errors.invalid(field, path, "must be an absolute path"))
+        causes.append(cause.invalid(field, path, "must be an absolute path"))
     if ".." in path.split("/"):
-        causes.append(field_errors.invalid(field, path, "must not contain '..'"))
+        causes.append(cause.invalid(field, path, "must not contain '..'"))
     paths.add(path)
     return causes
 
@@ -269,9 +257,7 @@ def validate_resources(field: str, resources: JsonObject) -> list[Cause]:
         if name in limits:
             causes += _within_limit(f"{field}.requests", name, amount, limits[name])
         elif "/" in name:
-            causes.append(
-                field_errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
-            )
+            causes.append(cause.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
     return causes
 
 
@@ -283,7 +269,7 @@ def _within_limit(field: str, name: str, amount: Any, limit: Any) -> list[Cause]
         told = f"must be less than or equal to {name} limit of {quantities.canonical(limit)}"
     else:
         return []
-    return [field_errors.invalid(field, quantities.canonical(amount), told)]
+    return [cause.invalid(field, quantities.canonical(amount), told)]
 
 
 def _amounts(field: str, amounts: Mapping[str, Any]) -> list[Cause]:
@@ -293,9 +279,9 @@ def _amounts(field: str, amounts: Mapping[str, Any]) -> list[Cause]:
         causes += _resource_name(at, name)
         value = quantities.parse(amount)
         if value < 0:
-            causes.append(field_errors.invalid(at, str(amount), field_errors.NOT_NEGATIVE))
+            causes.append(cause.invalid(at, str(amount), cause.NOT_NEGATIVE))
         if "/" in name and value != value.to_integral_value():
-            causes.append(field_errors.invalid(at, str(amount), "must be an integer"))
+            causes.append(cause.invalid(at, str(amount), "must be an integer"))
     return causes
 
 
@@ -303,4 +289,4 @@ def _resource_name(field: str, name: str) -> list[Cause]:
     messages = syntax.qualified_name(name)
     if not messages and "/" not in name and name not in _STANDARD_RESOURCES:
         messages = ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
-    return field_errors.all_invalid(field, name, messages)
+    return cause.all_invalid(field, name, messages)

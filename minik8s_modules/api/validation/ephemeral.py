@@ -6,7 +6,7 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidatePodEphe
 
 from __future__ import annotations
 
-from minik8s_modules.api import field_errors
+from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, all_containers, spec
 from minik8s_modules.api.pods.mirror_pods import is_mirror
@@ -27,7 +27,7 @@ def validate_added(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the pod may not have the new list of ephemeral containers: it only grows."""
     after, before = spec(new).get("ephemeralContainers") or [], spec(old).get("ephemeralContainers") or []
     if is_mirror(new):
-        return [field_errors.forbidden("", "static pods do not support ephemeral containers")]
+        return [cause.forbidden("", "static pods do not support ephemeral containers")]
     grown = strict_groups(new) if after != before else []
     return [*_changed(after, before), *_each(new, after), *grown]
 
@@ -38,10 +38,10 @@ def _changed(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:
     for one in before:
         if one["name"] not in given:
             told = f'existing ephemeral containers "{one["name"]}" may not be removed'
-            causes.append(field_errors.forbidden(FIELD, f"{told}\n"))
+            causes.append(cause.forbidden(FIELD, f"{told}\n"))
         elif given[one["name"]] != one:
             told = f'existing ephemeral containers "{one["name"]}" may not be changed'
-            causes.append(field_errors.forbidden(FIELD, f"{told}\n"))
+            causes.append(cause.forbidden(FIELD, f"{told}\n"))
     return causes
 
 
@@ -53,7 +53,7 @@ def _each(pod: JsonObject, added: list[JsonObject]) -> list[Cause]:
     for index, container in enumerate(added):
         at = f"{FIELD}[{index}]"
         if container.get("name") in taken:
-            causes.append(field_errors.duplicate(f"{at}.name", container["name"]))
+            causes.append(cause.duplicate(f"{at}.name", container["name"]))
         causes += _target(f"{at}.targetContainerName", container, taken)
         causes += _fields(at, container)
     return causes
@@ -61,12 +61,12 @@ def _each(pod: JsonObject, added: list[JsonObject]) -> list[Cause]:
 
 def _target(at: str, container: JsonObject, known: set[str | None]) -> list[Cause]:
     target = container.get("targetContainerName")
-    return [field_errors.not_found(at, target)] if target and target not in known else []
+    return [cause.not_found(at, target)] if target and target not in known else []
 
 
 def _fields(at: str, container: JsonObject) -> list[Cause]:
     causes = [
-        field_errors.forbidden(f"{at}.{field}", "cannot be set for an Ephemeral Container")
+        cause.forbidden(f"{at}.{field}", "cannot be set for an Ephemeral Container")
         for field, value in container.items()
         if field not in _ALLOWED and value not in (None, [], {})
     ]
@@ -74,5 +74,5 @@ def _fields(at: str, container: JsonObject) -> list[Cause]:
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
                 told = "cannot be set for an Ephemeral Container"
-                causes.append(field_errors.forbidden(f"{at}.volumeMounts[{index}].{field}", told))
+                causes.append(cause.forbidden(f"{at}.volumeMounts[{index}].{field}", told))
     return causes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import field_errors
+from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
@@ -12,7 +12,7 @@ from minik8s_modules.api.schema import coverage
 def refused(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return a ``Forbidden`` for each field of the object that minik8s does not act on and must not ignore."""
     return [
-        field_errors.forbidden(found.path, f"not supported by minik8s: {found.rule.reason}")
+        cause.forbidden(found.path, f"not supported by minik8s: {found.rule.reason}")
         for found in coverage.findings(kind, obj)
         if found.rule.treatment == "refused"
     ]
@@ -25,7 +25,7 @@ def newly_refused(kind: Kind, new: JsonObject, old: JsonObject) -> list[Cause]:
     """
     causes = refused(kind, new)
     known = set(refused(kind, old)) if causes else set()
-    return [cause for cause in causes if cause not in known]
+    return [one for one in causes if one not in known]
 
 
 def warned(kind: Kind, obj: JsonObject) -> list[str]:

@@ -8,68 +8,61 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from minik8s_modules.api import field_errors, quantities, syntax
+from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.network.ingress_routes import CLASS_ANNOTATION
 from minik8s_modules.api.objects import JsonObject, dig, spec, status
 from minik8s_modules.api.schema.shapes import shape
-from minik8s_modules.api.validation import shared
+from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.containers import PROTOCOLS
+from minik8s_modules.api.validation.selecting import label_selector
 
-_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_VOLUME_MODES = ("Block", "Filesystem")
 _NO_SOURCES = frozenset({
     "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
     "storageClassName", "volumeAttributesClassName", "volumeMode",
 })  # fmt: skip
 
 
-def _access_modes(modes: list[str]) -> list[Cause]:
-    causes = [
-        field_errors.not_supported("spec.accessModes", mode, _ACCESS_MODES)
-        for mode in modes
-        if mode not in _ACCESS_MODES
-    ]
+# --- volumes --------------------------------------------------------------------------------------
+
+
+def _access_modes(at: str, modes: list[str]) -> list[Cause]:
+    causes = [one for mode in modes for one in _ACCESS_MODE(at, mode)]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
-        told = "may not use ReadWriteOncePod with other access modes"
-        causes.append(field_errors.forbidden("spec.accessModes", told))
+        causes.append(cause.forbidden(at, "may not use ReadWriteOncePod with other access modes"))
     return causes
 
 
-def _storage(at: str, amounts: JsonObject) -> list[Cause]:
-    if "storage" not in amounts:
-        return [field_errors.required(f"{at}[storage]")]
+def _storage(at: str, amounts: JsonObject | None) -> list[Cause]:
+    if not amounts or "storage" not in amounts:
+        return [cause.required(f"{at}[storage]")]
     amount = amounts["storage"]
-    return (
-        []
-        if quantities.parse(amount) > 0
-        else [field_errors.invalid(f"{at}[storage]", str(amount), "must be greater than zero")]
-    )
+    told = "must be greater than zero"
+    return [] if quantities.parse(amount) > 0 else [cause.invalid(f"{at}[storage]", str(amount), told)]
 
 
-# --- volumes --------------------------------------------------------------------------------------
+def _capacity(at: str, capacity: JsonObject) -> list[Cause]:
+    if set(capacity) != {"storage"}:
+        return [cause.not_supported(at, min(capacity), ["storage"])]
+    return _storage(at, capacity)
+
+
+_ACCESS_MODE = check.one_of("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODE = check.mandatory(check.one_of("Block", "Filesystem"))
+_VOLUME = check.of_spec(
+    ("accessModes", check.mandatory(_access_modes)),
+    ("capacity", check.mandatory(_capacity)),
+    ("persistentVolumeReclaimPolicy", check.mandatory(check.one_of("Delete", "Recycle", "Retain"))),
+    ("volumeMode", _VOLUME_MODE),
+)
 
 
 def validate_volume(volume: JsonObject) -> list[Cause]:
     """Return why the persistent volume may not be kept."""
-    declared = spec(volume)
-    modes = declared.get("accessModes") or []
-    causes = _access_modes(modes) if modes else [field_errors.required("spec.accessModes")]
-    capacity = declared.get("capacity") or {}
-    if not capacity:
-        causes.append(field_errors.required("spec.capacity"))
-    elif set(capacity) != {"storage"}:
-        causes.append(field_errors.not_supported("spec.capacity", sorted(capacity)[0], ["storage"]))
-    else:
-        causes += _storage("spec.capacity", capacity)
-    policies = ("Delete", "Recycle", "Retain")
-    causes += shared.one_of(
-        "spec.persistentVolumeReclaimPolicy", declared.get("persistentVolumeReclaimPolicy"), policies
-    )
-    causes += shared.one_of("spec.volumeMode", declared.get("volumeMode"), _VOLUME_MODES)
     own = dig(volume, "metadata", "annotations", dialect.ANNOTATION) == dialect.ORIGINAL
-    return causes + (_source(declared) if _sources(declared) or not own else [])  # the original finds the place itself
+    # the original finds the place itself
+    return _VOLUME(volume) + (_source(spec(volume)) if _sources(spec(volume)) or not own else [])
 
 
 def _sources(declared: JsonObject) -> dict[str, Any]:
@@ -80,27 +73,27 @@ def _sources(declared: JsonObject) -> dict[str, Any]:
 def _source(declared: JsonObject) -> list[Cause]:
     sources = _sources(declared)
     if not sources:
-        return [field_errors.required("spec", "must specify a volume type")]
+        return [cause.required("spec", "must specify a volume type")]
     causes = [
-        field_errors.forbidden(f"spec.{field}", "may not specify more than 1 volume type")
-        for field in list(sources)[1:]
+        cause.forbidden(f"spec.{field}", "may not specify more than 1 volume type") for field in list(sources)[1:]
     ]
-    path = (sources.get("hostPath") or {}).get("path")
-    if "hostPath" in sources and not path:
-        causes.append(field_errors.required("spec.hostPath.path"))
-    elif path and ".." in path.split("/"):
-        causes.append(field_errors.invalid("spec.hostPath.path", path, "must not contain '..'"))
-    if "local" in sources:
-        if not (sources["local"] or {}).get("path"):
-            causes.append(field_errors.required("spec.local.path"))
-        if not declared.get("nodeAffinity"):
-            causes.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
-    if "nfs" in sources:
-        nfs = sources["nfs"] or {}
-        causes += [field_errors.required(f"spec.nfs.{field}") for field in ("server", "path") if not nfs.get(field)]
-        if nfs.get("path") and not nfs["path"].startswith("/"):
-            causes.append(field_errors.invalid("spec.nfs.path", nfs["path"], "must be an absolute path"))
-    return causes
+    return causes + _SOURCES("spec", declared)
+
+
+def _node_of_local(at: str, declared: JsonObject) -> list[Cause]:
+    if "local" not in declared or declared.get("nodeAffinity"):
+        return []
+    return [cause.required(f"{at}.nodeAffinity", "Local volume requires node affinity")]
+
+
+_HOST_PATH = check.mandatory(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))
+_ABSOLUTE = check.if_set(check.held(lambda path: path.startswith("/"), "must be an absolute path"))
+_SOURCES = check.fields(
+    ("hostPath", check.if_given(check.fields(("path", _HOST_PATH)))),
+    ("local", check.if_given(check.fields(("path", check.mandatory())))),
+    ("", _node_of_local),
+    ("nfs", check.if_given(check.fields((("server", "path"), check.mandatory()), ("path", _ABSOLUTE)))),
+)
 
 
 def validate_volume_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -108,102 +101,64 @@ def validate_volume_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     causes = []
     if _sources(spec(new)) != _sources(spec(old)):
         told = "spec.persistentvolumesource is immutable after creation"
-        causes.append(field_errors.forbidden("spec.persistentvolumesource", told))
+        causes.append(cause.forbidden("spec.persistentvolumesource", told))
     if spec(new).get("volumeMode") != spec(old).get("volumeMode"):
-        causes.append(field_errors.immutable("spec.volumeMode", spec(new).get("volumeMode")))
+        causes.append(cause.immutable("spec.volumeMode", spec(new).get("volumeMode")))
     return causes
 
 
-def validate_claim(claim: JsonObject) -> list[Cause]:
-    """Return why the claim may not be kept."""
-    declared = spec(claim)
-    modes = declared.get("accessModes") or []
-    causes = (
-        _access_modes(modes)
-        if modes
-        else [field_errors.required("spec.accessModes", "at least 1 access mode is required")]
-    )
-    causes += _storage("spec.resources", (declared.get("resources") or {}).get("requests") or {})
-    causes += shared.one_of("spec.volumeMode", declared.get("volumeMode"), _VOLUME_MODES)
-    if declared.get("selector"):
-        causes += shared.label_selector("spec.selector", declared["selector"])
-    for field in ("storageClassName", "volumeName"):
-        value = declared.get(field)
-        if value:
-            causes += field_errors.all_invalid(f"spec.{field}", value, syntax.dns1123_subdomain(value))
-    return causes
+validate_claim = check.of_spec(
+    ("accessModes", check.mandatory(_access_modes, "at least 1 access mode is required")),
+    ("resources", lambda at, resources: _storage(at, (resources or {}).get("requests"))),
+    ("volumeMode", _VOLUME_MODE),
+    ("selector", label_selector),
+    (("storageClassName", "volumeName"), check.if_set(check.subdomain)),
+)
 
 
 def validate_claim_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old claim may not become the new one: it can be bound, and asked for more when it is."""
     after, before = dict(spec(new)), dict(spec(old))
-    wanted, had = ((each.pop("resources", None) or {}).get("requests", {}).get("storage") for each in (after, before))
+    wanted, had = ((side.pop("resources", None) or {}).get("requests", {}).get("storage") for side in (after, before))
     if not before.get("volumeName"):
         before.pop("volumeName", None)
         after.pop("volumeName", None)
-    for each in (after, before):
-        each.pop("volumeAttributesClassName", None)
+    for side in (after, before):
+        side.pop("volumeAttributesClassName", None)
     bound = status(old).get("phase") == "Bound"
     told = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
     if after != before or (wanted != had and not bound):
-        return [field_errors.forbidden("spec", told)]
+        return [cause.forbidden("spec", told)]
     if wanted is not None and had is not None and quantities.parse(wanted) < quantities.parse(had):
-        return [field_errors.forbidden("spec.resources.requests.storage", "field can not be less than previous value")]
+        return [cause.forbidden("spec.resources.requests.storage", "field can not be less than previous value")]
     return []
+
+
+_STORAGE_CLASS = check.fields(
+    ("provisioner", check.mandatory(lambda at, name: cause.all_invalid(at, name, syntax.qualified_name(name.lower())))),
+    ("reclaimPolicy", check.mandatory(check.one_of("Delete", "Retain"))),
+    ("volumeBindingMode", check.mandatory(check.one_of("Immediate", "WaitForFirstConsumer"))),
+)
 
 
 def validate_storage_class(storage_class: JsonObject) -> list[Cause]:
     """Return why the storage class may not be kept."""
-    provisioner = storage_class.get("provisioner") or ""
-    causes = (
-        field_errors.all_invalid("provisioner", provisioner, syntax.qualified_name(provisioner.lower()))
-        if provisioner
-        else []
-    )
-    if not provisioner:
-        causes.append(field_errors.required("provisioner"))
-    causes += shared.one_of("reclaimPolicy", storage_class.get("reclaimPolicy"), ("Delete", "Retain"))
-    modes = ("Immediate", "WaitForFirstConsumer")
-    return causes + shared.one_of("volumeBindingMode", storage_class.get("volumeBindingMode"), modes)
+    return _STORAGE_CLASS("", storage_class)
 
 
 def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old class may not become the new one."""
     causes = [
-        field_errors.forbidden(field, f"updates to {field} are forbidden.")
+        cause.forbidden(field, f"updates to {field} are forbidden.")
         for field in ("parameters", "provisioner", "reclaimPolicy")
         if (new.get(field) or None) != (old.get(field) or None)
     ]
     if new.get("volumeBindingMode") != old.get("volumeBindingMode"):
-        causes.append(field_errors.immutable("volumeBindingMode", new.get("volumeBindingMode")))
+        causes.append(cause.immutable("volumeBindingMode", new.get("volumeBindingMode")))
     return causes
 
 
 # --- ingresses ------------------------------------------------------------------------------------
-
-_PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
-
-
-def validate_ingress(ingress: JsonObject) -> list[Cause]:
-    """Return why the ingress may not be kept."""
-    declared, causes = spec(ingress), []
-    rules, backend = declared.get("rules") or [], declared.get("defaultBackend")
-    if not rules and backend is None:
-        causes.append(field_errors.invalid("spec", declared, "either `defaultBackend` or `rules` must be specified"))
-    if backend is not None:
-        causes += _backend("spec.defaultBackend", backend)
-    if declared.get("ingressClassName") is not None:
-        own = declared["ingressClassName"]
-        causes += field_errors.all_invalid("spec.ingressClassName", own, syntax.dns1123_subdomain(own))
-    for index, rule in enumerate(rules):
-        at = f"spec.rules[{index}]"
-        causes += _host(f"{at}.host", rule.get("host") or "")
-        if "http" in rule:
-            causes += _paths(f"{at}.http.paths", (rule["http"] or {}).get("paths") or [])
-    for index, tls in enumerate(declared.get("tls") or []):
-        for number, host in enumerate(tls.get("hosts") or []):
-            causes += _host(f"spec.tls[{index}].hosts[{number}]", host)
-    return causes
 
 
 def validate_new_ingress(ingress: JsonObject) -> list[Cause]:
@@ -212,110 +167,101 @@ def validate_new_ingress(ingress: JsonObject) -> list[Cause]:
     if told is None or declared is None or told == declared:
         return []
     why = "must match `ingressClassName` when both are specified"
-    return [field_errors.invalid(f"annotations.{CLASS_ANNOTATION}", told, why)]
+    return [cause.invalid(f"annotations.{CLASS_ANNOTATION}", told, why)]
 
 
-def _host(field: str, host: str) -> list[Cause]:
-    if not host:
-        return []
+def _host(at: str, host: str) -> list[Cause]:
     if not syntax.ipv4(host):
-        return [field_errors.invalid(field, host, "must be a DNS name, not an IP address")]
-    return field_errors.all_invalid(field, host, syntax.dns1123_subdomain(host.removeprefix("*.")))
+        return [cause.invalid(at, host, "must be a DNS name, not an IP address")]
+    return cause.all_invalid(at, host, syntax.dns1123_subdomain(host.removeprefix("*.")))
 
 
-def _paths(at: str, paths: list[JsonObject]) -> list[Cause]:
-    if not paths:
-        return [field_errors.required(at)]
-    causes = []
-    for index, path in enumerate(paths):
-        here, kind, text = f"{at}[{index}]", path.get("pathType"), path.get("path") or ""
-        if not kind:
-            causes.append(field_errors.required(f"{here}.pathType", "pathType must be specified"))
-        elif kind not in _PATH_TYPES:
-            causes.append(field_errors.not_supported(f"{here}.pathType", kind, _PATH_TYPES))
-        if (text or kind in {"Exact", "Prefix"}) and not text.startswith("/"):
-            causes.append(field_errors.invalid(f"{here}.path", text, "must be an absolute path"))
-        elif kind in {"Exact", "Prefix"}:
-            causes += [
-                field_errors.invalid(f"{here}.path", text, f"must not contain '{part}'")
-                for part in ("//", "/./", "/../", "%2f", "%2F")
-                if part in text
-            ]
-        causes += _backend(f"{here}.backend", path.get("backend") or {})
-    return causes
+def _path(at: str, path: JsonObject) -> list[Cause]:
+    exact, text = path.get("pathType") in {"Exact", "Prefix"}, path.get("path") or ""
+    if (text or exact) and not text.startswith("/"):
+        return [cause.invalid(f"{at}.path", text, "must be an absolute path")]
+    return [
+        cause.invalid(f"{at}.path", text, f"must not contain '{part}'")
+        for part in ("//", "/./", "/../", "%2f", "%2F")
+        if exact and part in text
+    ]
 
 
-def _backend(at: str, backend: JsonObject) -> list[Cause]:
-    service, resource = backend.get("service"), backend.get("resource")
+def _backend(at: str, backend: JsonObject | None) -> list[Cause]:
+    service, resource = (backend or {}).get("service"), (backend or {}).get("resource")
     if service is not None and resource is not None:
-        return [field_errors.invalid(at, backend, "cannot set both resource and service backends")]
+        return [cause.invalid(at, backend, "cannot set both resource and service backends")]
     if service is None:
-        return [] if resource is not None else [field_errors.required(at, "one of service or resource is required")]
-    own, port, causes = service.get("name") or "", service.get("port") or {}, []
-    if not own:
-        causes.append(field_errors.required(f"{at}.service.name"))
-    else:
-        causes += field_errors.all_invalid(f"{at}.service.name", own, syntax.dns1035_label(own))
-    if port.get("name") and port.get("number"):
-        causes.append(field_errors.invalid(f"{at}.service.port", port, "cannot set both port name & port number"))
-    elif port.get("name"):
-        causes += field_errors.all_invalid(f"{at}.service.port.name", port["name"], syntax.port_name(port["name"]))
-    elif port.get("number"):
-        causes += field_errors.all_invalid(
-            f"{at}.service.port.number", port["number"], syntax.port_number(port["number"])
-        )
-    else:
-        causes.append(field_errors.required(f"{at}.service.port", "port name or number is required"))
-    return causes
+        return [] if resource is not None else [cause.required(at, "one of service or resource is required")]
+    return _BACKEND_SERVICE(f"{at}.service", service)
+
+
+def _backend_port(at: str, port: JsonObject | None) -> list[Cause]:
+    named, number = (port or {}).get("name"), (port or {}).get("number")
+    if named and number:
+        return [cause.invalid(at, port, "cannot set both port name & port number")]
+    if not named and not number:
+        return [cause.required(at, "port name or number is required")]
+    return _BACKEND_PORT(at, port)
+
+
+_BACKEND_PORT = check.fields(("name", check.if_set(check.port_name)), ("number", check.if_set(check.port_number)))
+_BACKEND_SERVICE = check.fields(
+    ("name", check.mandatory(check.syntax_of(syntax.dns1035_label))), ("port", _backend_port)
+)
+_PATH = check.fields(
+    (
+        "pathType",
+        check.mandatory(check.one_of("Exact", "ImplementationSpecific", "Prefix"), "pathType must be specified"),
+    ),
+    ("", _path),
+    ("backend", _backend),
+)
+
+
+def _something_to_serve(at: str, declared: JsonObject) -> list[Cause]:
+    if declared.get("rules") or declared.get("defaultBackend") is not None:
+        return []
+    return [cause.invalid(at, declared, "either `defaultBackend` or `rules` must be specified")]
+
+
+_HTTP = check.if_given(check.fields(("paths", check.mandatory(check.each(_PATH)))))
+validate_ingress = check.of_spec(
+    ("", _something_to_serve),
+    ("defaultBackend", check.if_given(_backend)),
+    ("ingressClassName", check.if_given(check.subdomain)),
+    ("rules", check.each(check.fields(("host", check.if_set(_host)), ("http", _HTTP)))),
+    ("tls", check.each(check.fields(("hosts", check.each(check.if_set(_host)))))),
+)
 
 
 def validate_ingress_class(ingress_class: JsonObject) -> list[Cause]:
     """Return why the ingress class may not be kept."""
     controller = spec(ingress_class).get("controller") or ""
     if not controller:
-        return [field_errors.required("spec.controller")]
+        return [cause.required("spec.controller")]
     domain, slash, path = controller.partition("/")
     if not slash or not path:
         told = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return [field_errors.invalid("spec.controller", controller, told)]
-    return field_errors.all_invalid("spec.controller", domain, syntax.dns1123_subdomain(domain))
+        return [cause.invalid("spec.controller", controller, told)]
+    return cause.all_invalid("spec.controller", domain, syntax.dns1123_subdomain(domain))
 
 
 # --- network policies -----------------------------------------------------------------------------
 
 
-def validate_network_policy(policy: JsonObject) -> list[Cause]:
-    """Return why the network policy may not be kept."""
-    declared = spec(policy)
-    causes = shared.label_selector("spec.podSelector", declared.get("podSelector") or {})
-    for field, peers in (("ingress", "from"), ("egress", "to")):
-        for index, rule in enumerate(declared.get(field) or []):
-            at = f"spec.{field}[{index}]"
-            for number, port in enumerate(rule.get("ports") or []):
-                causes += _policy_port(f"{at}.ports[{number}]", port)
-            for number, peer in enumerate(rule.get(peers) or []):
-                causes += _peer(f"{at}.{peers}[{number}]", peer)
-    for index, kind in enumerate(declared.get("policyTypes") or []):
-        if kind not in {"Egress", "Ingress"}:
-            causes.append(field_errors.not_supported(f"spec.policyTypes[{index}]", kind, ["Egress", "Ingress"]))
-    return causes
+def _port(at: str, port: int | str) -> list[Cause]:
+    problems = syntax.port_name(port) if isinstance(port, str) else syntax.port_number(port)
+    return cause.all_invalid(at, port, problems)
 
 
-def _policy_port(at: str, port: JsonObject) -> list[Cause]:
-    number, causes = port.get("port"), []
-    if port.get("protocol") not in PROTOCOLS:
-        causes.append(field_errors.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
-    if isinstance(number, str):
-        causes += field_errors.all_invalid(f"{at}.port", number, syntax.port_name(number))
-    elif number is not None:
-        causes += field_errors.all_invalid(f"{at}.port", number, syntax.port_number(number))
-    last = port.get("endPort")
-    if last is not None:
-        if not isinstance(number, int):
-            causes.append(field_errors.required(f"{at}.endPort", "may not be specified when `port` is non-numeric"))
-        elif last < number:
-            causes.append(field_errors.invalid(f"{at}.endPort", last, "must be greater than or equal to `port`"))
-    return causes
+def _port_range(at: str, port: JsonObject) -> list[Cause]:
+    first, last, at = port.get("port"), port.get("endPort"), f"{at}.endPort"
+    if last is None:
+        return []
+    if not isinstance(first, int):
+        return [cause.required(at, "may not be specified when `port` is non-numeric")]
+    return [] if last >= first else [cause.invalid(at, last, "must be greater than or equal to `port`")]
 
 
 def _peer(at: str, peer: JsonObject) -> list[Cause]:
@@ -323,29 +269,28 @@ def _peer(at: str, peer: JsonObject) -> list[Cause]:
     for field in ("podSelector", "namespaceSelector"):
         if peer.get(field) is not None:
             count += 1
-            causes += shared.label_selector(f"{at}.{field}", peer[field])
+            causes += label_selector(f"{at}.{field}", peer[field])
     block = peer.get("ipBlock")
     if block is None:
-        return causes if count else [field_errors.required(at, "must specify a peer")]
+        return causes if count else [cause.required(at, "must specify a peer")]
     if count:
-        causes.append(field_errors.forbidden(at, "may not specify both ipBlock and another peer"))
+        causes.append(cause.forbidden(at, "may not specify both ipBlock and another peer"))
     return causes + _block(f"{at}.ipBlock", block)
 
 
 def _block(at: str, block: JsonObject) -> list[Cause]:
-    whole = _network(block.get("cidr") or "")
     if not block.get("cidr"):
-        return [field_errors.required(f"{at}.cidr")]
-    told = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+        return [cause.required(f"{at}.cidr")]
+    whole, told = _network(block["cidr"]), "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
     if whole is None:
-        return [field_errors.invalid(f"{at}.cidr", block["cidr"], told)]
+        return [cause.invalid(f"{at}.cidr", block["cidr"], told)]
     causes = []
     for index, text in enumerate(block.get("except") or []):
         inner = _network(text)
         if inner is None:
-            causes.append(field_errors.invalid(f"{at}.except[{index}]", text, told))
+            causes.append(cause.invalid(f"{at}.except[{index}]", text, told))
         elif not inner.subnet_of(whole) or inner == whole:
-            causes.append(field_errors.invalid(f"{at}.except[{index}]", text, "must be a strict subset of `cidr`"))
+            causes.append(cause.invalid(f"{at}.except[{index}]", text, "must be a strict subset of `cidr`"))
     return causes
 
 
@@ -354,3 +299,14 @@ def _network(text: str) -> ipaddress.IPv4Network | None:
         return ipaddress.IPv4Network(text, strict=False) if "/" in text else None
     except ValueError:
         return None
+
+
+_PORTS = check.each(
+    check.fields(("protocol", check.one_of(*PROTOCOLS)), ("port", check.if_given(_port)), ("", _port_range))
+)
+validate_network_policy = check.of_spec(
+    ("podSelector", label_selector),
+    ("ingress", check.each(check.fields(("ports", _PORTS), ("from", check.each(_peer))))),
+    ("egress", check.each(check.fields(("ports", _PORTS), ("to", check.each(_peer))))),
+    ("policyTypes", check.each(check.one_of("Egress", "Ingress"))),
+)

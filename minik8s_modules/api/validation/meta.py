@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle.propagation import FOREGROUND, ORPHAN
@@ -37,10 +37,10 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     causes += _annotations(meta.get("annotations") or {})
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
-        causes += field_errors.all_invalid("metadata.finalizers", finalizer, syntax.qualified_name(finalizer))
+        causes += cause.all_invalid("metadata.finalizers", finalizer, syntax.qualified_name(finalizer))
     if {ORPHAN, FOREGROUND} <= {*(meta.get("finalizers") or [])}:
         told = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
-        causes.append(field_errors.invalid("metadata.finalizers", meta["finalizers"], told))
+        causes.append(cause.invalid("metadata.finalizers", meta["finalizers"], told))
     return causes
 
 
@@ -50,40 +50,38 @@ def _names(kind: Kind, meta: JsonObject) -> list[Cause]:
     causes = []
     prefix = meta.get("generateName") or ""
     if prefix:
-        causes += field_errors.all_invalid(
-            "metadata.generateName", prefix, name_messages(kind, prefix.rstrip("-.") or prefix)
-        )
+        causes += cause.all_invalid("metadata.generateName", prefix, name_messages(kind, prefix.rstrip("-.") or prefix))
     name = meta.get("name") or ""
     if not name:
-        causes.append(field_errors.required("metadata.name", "name or generateName is required"))
+        causes.append(cause.required("metadata.name", "name or generateName is required"))
     else:
-        causes += field_errors.all_invalid("metadata.name", name, name_messages(kind, name))
+        causes += cause.all_invalid("metadata.name", name, name_messages(kind, name))
     namespace = meta.get("namespace") or ""
     if kind.namespaced and not namespace:
-        causes.append(field_errors.required("metadata.namespace"))
+        causes.append(cause.required("metadata.namespace"))
     elif kind.namespaced:
-        causes += field_errors.all_invalid("metadata.namespace", namespace, syntax.dns1123_label(namespace))
+        causes += cause.all_invalid("metadata.namespace", namespace, syntax.dns1123_label(namespace))
     elif namespace:
-        causes.append(field_errors.forbidden("metadata.namespace", "not allowed on this type"))
+        causes.append(cause.forbidden("metadata.namespace", "not allowed on this type"))
     return causes
 
 
-def validate_labels(field: str, labels: dict[str, str]) -> list[Cause]:
+def validate_labels(field: str, labels: dict[str, str] | None) -> list[Cause]:
     """Return what is wrong with a map of labels, or of labels to select by."""
     causes = []
-    for key, value in labels.items():
-        causes += field_errors.all_invalid(field, key, syntax.qualified_name(key))
-        causes += field_errors.all_invalid(field, value, syntax.label_value(value))
+    for key, value in (labels or {}).items():
+        causes += cause.all_invalid(field, key, syntax.qualified_name(key))
+        causes += cause.all_invalid(field, value, syntax.label_value(value))
     return causes
 
 
 def _annotations(annotations: dict[str, str]) -> list[Cause]:
     causes = []
     for key in annotations:
-        causes += field_errors.all_invalid("metadata.annotations", key, syntax.qualified_name(key.lower()))
+        causes += cause.all_invalid("metadata.annotations", key, syntax.qualified_name(key.lower()))
     total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if total > ANNOTATIONS_LIMIT_BYTES:
-        causes.append(field_errors.too_long("metadata.annotations", ANNOTATIONS_LIMIT_BYTES))
+        causes.append(cause.too_long("metadata.annotations", ANNOTATIONS_LIMIT_BYTES))
     return causes
 
 
@@ -92,12 +90,12 @@ def _owners(references: list[JsonObject]) -> list[Cause]:
     field = "metadata.ownerReferences"
     for reference in references:
         missing = [each for each in ("apiVersion", "kind", "name", "uid") if not reference.get(each)]
-        causes += [field_errors.invalid(f"{field}.{each}", "", f"{each} must not be empty") for each in missing]
+        causes += [cause.invalid(f"{field}.{each}", "", f"{each} must not be empty") for each in missing]
     controllers = [r for r in references if r.get("controller")]
     if len(controllers) > 1:
         told = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
         named = [f"{r.get('kind')}/{r.get('name')}" for r in controllers[:2]]
-        causes.append(field_errors.invalid(field, None, told.format(*named)))
+        causes.append(cause.invalid(field, None, told.format(*named)))
     return causes
 
 
@@ -105,7 +103,7 @@ def validate_metadata_update(kind: Kind, new: JsonObject, old: JsonObject) -> li
     """Return what is wrong with the new metadata: identity is immutable, a deletion cannot be held up anew."""
     after, before = metadata(new), metadata(old)
     causes = [
-        field_errors.immutable(f"metadata.{field}", after.get(field))
+        cause.immutable(f"metadata.{field}", after.get(field))
         for field in _IMMUTABLE
         if (after.get(field) or "") != (before.get(field) or "")
     ]
@@ -120,4 +118,4 @@ def _new_finalizers(after: JsonObject, before: JsonObject) -> list[Cause]:
         return []
     told = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
     detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{told}}}"
-    return [field_errors.forbidden("metadata.finalizers", detail)]
+    return [cause.forbidden("metadata.finalizers", detail)]

@@ -6,7 +6,7 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidatePodSpec
 
 from __future__ import annotations
 
-from minik8s_modules.api import field_errors, objects
+from minik8s_modules.api import cause, objects
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import MIRROR, faults, is_mirror
@@ -17,7 +17,7 @@ _FIELD = f"metadata.annotations[{MIRROR}]"
 def validate_new(pod: JsonObject) -> list[Cause]:
     """Return why a new pod may not be the mirror that it says it is."""
     told = faults(pod) if is_mirror(pod) else []
-    return [field_errors.invalid(_FIELD, objects.annotations(pod)[MIRROR], each) for each in told]
+    return [cause.invalid(_FIELD, objects.annotations(pod)[MIRROR], each) for each in told]
 
 
 def validate_change(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -26,4 +26,4 @@ def validate_change(new: JsonObject, old: JsonObject) -> list[Cause]:
     if before == after:
         return []
     told = "may not add mirror pod annotation" if before is None else "may not remove or update mirror pod annotation"
-    return [field_errors.forbidden(_FIELD, told)]
+    return [cause.forbidden(_FIELD, told)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, init_containers, spec
 from minik8s_modules.api.validation import affinity, mirrors, security
@@ -48,7 +48,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += validate_probes(pod)
     causes += _container_names(declared)
     if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):
-        causes.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        causes.append(cause.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     causes += _scalars(declared)
     causes += security.pod_security(pod)
     causes += affinity.pod_placement(declared)
@@ -61,7 +61,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
 def _container_names(declared: JsonObject) -> list[Cause]:
     app = {container.get("name") for container in declared.get("containers") or []}
     return [
-        field_errors.duplicate(f"spec.initContainers[{index}].name", container["name"])
+        cause.duplicate(f"spec.initContainers[{index}].name", container["name"])
         for index, container in enumerate(declared.get("initContainers") or [])
         if container.get("name") and container["name"] in app
     ]
@@ -71,16 +71,16 @@ def _scalars(declared: JsonObject) -> list[Cause]:
     causes = []
     for field, allowed in (("restartPolicy", _RESTART_POLICIES), ("dnsPolicy", _DNS_POLICIES)):
         if declared.get(field) not in allowed:
-            causes.append(field_errors.not_supported(f"spec.{field}", declared.get(field), allowed))
+            causes.append(cause.not_supported(f"spec.{field}", declared.get(field), allowed))
     for field, problems_of in _NAMES.items():
         if declared.get(field):
-            causes += field_errors.all_invalid(f"spec.{field}", declared[field], problems_of(declared[field]))
+            causes += cause.all_invalid(f"spec.{field}", declared[field], problems_of(declared[field]))
     if (declared.get("terminationGracePeriodSeconds") or 0) < 0:
         field = "spec.terminationGracePeriodSeconds"
-        causes.append(field_errors.invalid(field, declared["terminationGracePeriodSeconds"], field_errors.NOT_NEGATIVE))
+        causes.append(cause.invalid(field, declared["terminationGracePeriodSeconds"], cause.NOT_NEGATIVE))
     operating_system = (declared.get("os") or {}).get("name", "linux")
     if operating_system != "linux":
-        causes.append(field_errors.not_supported("spec.os.name", operating_system, ["linux"]))
+        causes.append(cause.not_supported("spec.os.name", operating_system, ["linux"]))
     return causes
 
 
@@ -91,23 +91,23 @@ def _dns(declared: JsonObject) -> list[Cause]:
     field, config, causes = "spec.dnsConfig", declared.get("dnsConfig"), []
     if declared.get("dnsPolicy") == "None":
         if config is None:
-            causes.append(field_errors.required(field, "must provide `dnsConfig` when `dnsPolicy` is None"))
+            causes.append(cause.required(field, "must provide `dnsConfig` when `dnsPolicy` is None"))
         elif not config.get("nameservers"):
             told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            causes.append(field_errors.required(f"{field}.nameservers", told))
+            causes.append(cause.required(f"{field}.nameservers", told))
     servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
     if len(servers) > _MAX_NAMESERVERS:
-        causes.append(field_errors.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
+        causes.append(cause.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
     for index, server in enumerate(servers):
-        causes += field_errors.all_invalid(f"{field}.nameservers[{index}]", server, syntax.ipv4(server))
+        causes += cause.all_invalid(f"{field}.nameservers[{index}]", server, syntax.ipv4(server))
     if len(searches) > _MAX_SEARCHES:
-        causes.append(field_errors.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
+        causes.append(cause.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
     if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
         told = "must not have more than 2048 characters (including spaces) in the search list"
-        causes.append(field_errors.invalid(f"{field}.searches", searches, told))
+        causes.append(cause.invalid(f"{field}.searches", searches, told))
     for index, search in enumerate(searches):
         messages = syntax.dns1123_subdomain(search.removesuffix("."))
-        causes += field_errors.all_invalid(f"{field}.searches[{index}]", search, messages)
+        causes += cause.all_invalid(f"{field}.searches[{index}]", search, messages)
     return causes + _dns_options(field, (config or {}).get("options") or [])
 
 
@@ -117,9 +117,9 @@ def _dns_options(field: str, options: list[JsonObject]) -> list[Cause]:
     for index, option in enumerate(options):
         at = f"{field}.options[{index}]"
         if not option.get("name"):
-            causes.append(field_errors.required(at, "must not be empty"))
+            causes.append(cause.required(at, "must not be empty"))
         causes += [
-            field_errors.invalid(f"{at}.{part}", option[part], "must not contain white space")
+            cause.invalid(f"{at}.{part}", option[part], "must not contain white space")
             for part in ("name", "value")
             if any(map(str.isspace, option.get(part) or ""))
         ]
@@ -135,27 +135,27 @@ def _tolerations(tolerations: list[JsonObject]) -> list[Cause]:
         field, key = f"spec.tolerations[{index}]", toleration.get("key") or ""
         operator = toleration.get("operator") or "Equal"
         if key:
-            causes += field_errors.all_invalid(f"{field}.key", key, syntax.qualified_name(key))
+            causes += cause.all_invalid(f"{field}.key", key, syntax.qualified_name(key))
         elif operator != "Exists":
             told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            causes.append(field_errors.invalid(f"{field}.operator", toleration.get("operator") or "", told))
+            causes.append(cause.invalid(f"{field}.operator", toleration.get("operator") or "", told))
         if operator not in {"Equal", "Exists"}:
-            causes.append(field_errors.not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
+            causes.append(cause.not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
         if operator == "Exists" and toleration.get("value"):
             causes.append(
-                field_errors.invalid(
+                cause.invalid(
                     f"{field}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
                 )
             )
         if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
-            causes.append(field_errors.not_supported(f"{field}.effect", toleration["effect"], _EFFECTS))
+            causes.append(cause.not_supported(f"{field}.effect", toleration["effect"], _EFFECTS))
     return causes
 
 
 def _nul_bytes(field: str, value: Any) -> list[Cause]:
     """Refuse NUL in any text: no program can be given one, and each consumer would cut it elsewhere."""
     if isinstance(value, str):
-        return [field_errors.invalid(field, value, "must not contain a NUL character")] if "\0" in value else []
+        return [cause.invalid(field, value, "must not contain a NUL character")] if "\0" in value else []
     if isinstance(value, dict):
         return [
             c for name, inner in value.items() for c in (*_nul_bytes(f"{field}.{name}", inner), *_nul_key(field, name))
@@ -166,7 +166,7 @@ def _nul_bytes(field: str, value: Any) -> list[Cause]:
 
 
 def _nul_key(field: str, name: str) -> list[Cause]:
-    return [field_errors.invalid(field, name, "must not contain a NUL character")] if "\0" in name else []
+    return [cause.invalid(field, name, "must not contain a NUL character")] if "\0" in name else []
 
 
 def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -174,13 +174,13 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     after, before = spec(new), spec(old)
     for field in ("containers", "initContainers"):
         if len(after.get(field) or []) != len(before.get(field) or []):
-            return [field_errors.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
+            return [cause.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
     causes = [*mirrors.validate_change(new, old), *_deadline(after, before)]
     causes += _added_tolerations(after.get("tolerations") or [], before.get("tolerations") or [])
     munged = _with_allowed_changes(after, before)
     if munged != before and not causes:
         changed = sorted(_differences("spec", munged, before))
-        causes.append(field_errors.forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}"))
+        causes.append(cause.forbidden("spec", f"{_CHANGEABLE}\nchanged: {', '.join(changed)}"))
     return causes
 
 
@@ -204,25 +204,19 @@ def _deadline(after: JsonObject, before: JsonObject) -> list[Cause]:
     field = "spec.activeDeadlineSeconds"
     wanted, there = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if wanted is not None and not 0 <= wanted <= _LARGEST:
-        return [field_errors.invalid(field, wanted, f"must be between 0 and {_LARGEST}, inclusive")]
+        return [cause.invalid(field, wanted, f"must be between 0 and {_LARGEST}, inclusive")]
     if there is None:
         return []
     if wanted is None:
-        return [field_errors.invalid(field, None, "must not update from a positive integer to nil value")]
-    return (
-        [field_errors.invalid(field, wanted, "must be less than or equal to previous value")] if wanted > there else []
-    )
+        return [cause.invalid(field, None, "must not update from a positive integer to nil value")]
+    return [cause.invalid(field, wanted, "must be less than or equal to previous value")] if wanted > there else []
 
 
 def _added_tolerations(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:
     wanted = {tuple(sorted(toleration.items())) for toleration in after}
     if all(tuple(sorted(toleration.items())) in wanted for toleration in before):
         return []
-    return [
-        field_errors.forbidden(
-            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
-        )
-    ]
+    return [cause.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
 def _differences(field: str, new: Any, old: Any) -> set[str]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minik8s_modules.api import field_errors, quantities, syntax
+from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
-from minik8s_modules.api.validation import shared
+from minik8s_modules.api.validation import check, shared
 from minik8s_modules.api.validation.containers import validate_resources
 from minik8s_modules.api.validation.meta import validate_labels
+from minik8s_modules.api.validation.selecting import label_selector
 
 # --- HorizontalPodAutoscaler ----------------------------------------------------------------------
 
@@ -24,103 +25,87 @@ _METRICS = {
 _TARGETS = {"Utilization": "averageUtilization", "AverageValue": "averageValue", "Value": "value"}
 
 
-def validate_autoscaler(autoscaler: JsonObject) -> list[Cause]:
-    """Return why the autoscaler (v2) may not be kept."""
-    declared = spec(autoscaler)
-    lowest, highest = declared.get("minReplicas"), declared.get("maxReplicas") or 0
-    causes = []
-    if lowest is not None and lowest < 1:
-        causes.append(field_errors.invalid("spec.minReplicas", lowest, "must be greater than or equal to 1"))
-    if highest < 1:
-        causes.append(field_errors.invalid("spec.maxReplicas", highest, "must be greater than 0"))
-    if lowest is not None and highest < lowest:
-        causes.append(
-            field_errors.invalid("spec.maxReplicas", highest, "must be greater than or equal to `minReplicas`")
-        )
-    target = declared.get("scaleTargetRef") or {}
-    causes += [
-        field_errors.required(f"spec.scaleTargetRef.{field}") for field in ("kind", "name") if not target.get(field)
-    ]
-    for index, metric in enumerate(declared.get("metrics") or []):
-        causes += _metric(f"spec.metrics[{index}]", metric)
-    return causes + _behavior(declared.get("behavior") or {})
-
-
 def _metric(at: str, metric: JsonObject) -> list[Cause]:
     kind = metric.get("type")
     if not kind:
-        return [field_errors.required(f"{at}.type", "must specify a metric source type")]
+        return [cause.required(f"{at}.type", "must specify a metric source type")]
     if kind not in _METRICS:
-        return [field_errors.not_supported(f"{at}.type", kind, _METRICS)]
+        return [cause.not_supported(f"{at}.type", kind, _METRICS)]
     field = _METRICS[kind]
     if metric.get(field) is None:
         told = f"must populate information for the given metric source ({kind})"
-        return [field_errors.required(f"{at}.{field}", told)]
+        return [cause.required(f"{at}.{field}", told)]
     source = metric[field]
     named = source if "esource" in field else source.get("metric") or {}
-    causes = [] if named.get("name") else [field_errors.required(f"{at}.{field}.name", f"must specify a {kind} name")]
+    causes = [] if named.get("name") else [cause.required(f"{at}.{field}.name", f"must specify a {kind} name")]
     return causes + _metric_target(f"{at}.{field}.target", source.get("target") or {})
 
 
 def _metric_target(at: str, target: JsonObject) -> list[Cause]:
     kind = target.get("type")
     if kind not in _TARGETS:
-        return [field_errors.invalid(f"{at}.type", kind or "", "must be either Utilization, Value, or AverageValue")]
+        return [cause.invalid(f"{at}.type", kind or "", "must be either Utilization, Value, or AverageValue")]
     value = target.get(_TARGETS[kind])
     if value is None:
-        return [field_errors.required(f"{at}.{_TARGETS[kind]}", f"must specify a target for {kind}")]
+        return [cause.required(f"{at}.{_TARGETS[kind]}", f"must specify a target for {kind}")]
     positive = value > 0 if isinstance(value, int) else quantities.parse(value) > 0
-    return [] if positive else [field_errors.invalid(f"{at}.{_TARGETS[kind]}", value, "must be greater than 0")]
+    return [] if positive else [cause.invalid(f"{at}.{_TARGETS[kind]}", value, "must be greater than 0")]
 
 
-def _behavior(behavior: JsonObject) -> list[Cause]:
+def _replicas(at: str, declared: JsonObject) -> list[Cause]:
+    lowest, highest = declared.get("minReplicas"), declared.get("maxReplicas") or 0
     causes = []
-    for side in ("scaleUp", "scaleDown"):
-        rules, at = behavior.get(side) or {}, f"spec.behavior.{side}"
-        window = rules.get("stabilizationWindowSeconds") or 0
-        if not 0 <= window <= 3600:  # noqa: PLR2004 - an hour
-            causes.append(
-                field_errors.invalid(f"{at}.stabilizationWindowSeconds", window, "must be between 0 and 3600")
-            )
-        if rules.get("selectPolicy") not in {None, "Max", "Min", "Disabled"}:
-            causes.append(
-                field_errors.not_supported(f"{at}.selectPolicy", rules["selectPolicy"], ["Disabled", "Max", "Min"])
-            )
-        for index, policy in enumerate(rules.get("policies") or []):
-            causes += shared.one_of(f"{at}.policies[{index}].type", policy.get("type"), ("Percent", "Pods"))
-            for field in ("value", "periodSeconds"):
-                if (policy.get(field) or 0) <= 0:
-                    told = "must be greater than zero"
-                    causes.append(field_errors.invalid(f"{at}.policies[{index}].{field}", policy.get(field), told))
+    if highest < 1:
+        causes.append(cause.invalid(f"{at}.maxReplicas", highest, "must be greater than 0"))
+    if lowest is not None and highest < lowest:
+        told = "must be greater than or equal to `minReplicas`"
+        causes.append(cause.invalid(f"{at}.maxReplicas", highest, told))
     return causes
+
+
+def _positive(at: str, value: int | None) -> list[Cause]:
+    return [] if (value or 0) > 0 else [cause.invalid(at, value, "must be greater than zero")]
+
+
+_SCALING = check.fields(
+    ("stabilizationWindowSeconds", check.between(0, 3600, "must be between 0 and 3600")),
+    ("selectPolicy", check.if_given(check.one_of("Disabled", "Max", "Min"))),
+    (
+        "policies",
+        check.each(
+            check.fields(
+                ("type", check.mandatory(check.one_of("Percent", "Pods"))), (("value", "periodSeconds"), _positive)
+            )
+        ),
+    ),
+)
+validate_autoscaler = check.of_spec(
+    ("minReplicas", check.at_least(1)),
+    ("", _replicas),
+    (("scaleTargetRef.kind", "scaleTargetRef.name"), check.mandatory()),
+    ("metrics", check.each(_metric)),
+    (("behavior.scaleUp", "behavior.scaleDown"), _SCALING),
+)
 
 
 # --- PodDisruptionBudget --------------------------------------------------------------------------
 
 
-def validate_budget(budget: JsonObject) -> list[Cause]:
-    """Return why the budget may not be kept."""
-    declared, causes = spec(budget), []
-    if declared.get("minAvailable") is not None and declared.get("maxUnavailable") is not None:
-        causes.append(field_errors.invalid("spec", declared, "minAvailable and maxUnavailable cannot be both set"))
-    for field in ("minAvailable", "maxUnavailable"):
-        causes += shared.int_or_percent(f"spec.{field}", declared.get(field), at_most_all=True)
-    policy = declared.get("unhealthyPodEvictionPolicy")
-    if policy is not None:
-        causes += shared.one_of("spec.unhealthyPodEvictionPolicy", policy, ("AlwaysAllow", "IfHealthyBudget"))
-    return causes + shared.label_selector("spec.selector", declared.get("selector") or {})
+def _one_bound(at: str, declared: JsonObject) -> list[Cause]:
+    if declared.get("minAvailable") is None or declared.get("maxUnavailable") is None:
+        return []
+    return [cause.invalid(at, declared, "minAvailable and maxUnavailable cannot be both set")]
+
+
+validate_budget = check.of_spec(
+    ("", _one_bound),
+    (("minAvailable", "maxUnavailable"), shared.int_or_percent_of_all),
+    ("unhealthyPodEvictionPolicy", check.if_given(check.mandatory(check.one_of("AlwaysAllow", "IfHealthyBudget")))),
+    ("selector", label_selector),
+)
 
 
 # --- LimitRange -----------------------------------------------------------------------------------
-
-
-def _amounts(at: str, amounts: JsonObject) -> list[Cause]:
-    causes = []
-    for resource, amount in amounts.items():
-        causes += field_errors.all_invalid(f"{at}[{resource}]", resource, syntax.qualified_name(resource))
-        if quantities.parse(amount) < 0:
-            causes.append(field_errors.invalid(f"{at}[{resource}]", str(amount), field_errors.NOT_NEGATIVE))
-    return causes
 
 
 _ORDERED = (  # the first may not be more than the second; what messages call them
@@ -133,39 +118,37 @@ _ORDERED = (  # the first may not be more than the second; what messages call th
 )
 
 
-def validate_limit_range(limit_range: JsonObject) -> list[Cause]:
-    """Return why the limit range may not be kept."""
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, item in enumerate(spec(limit_range).get("limits") or []):
-        at, kind = f"spec.limits[{index}]", item.get("type") or ""
-        if kind in seen:
-            causes.append(field_errors.duplicate(f"{at}.type", kind))
-        seen.add(kind)
-        if not kind:
-            causes.append(field_errors.required(f"{at}.type"))
-        causes += _limits(at, item)
-    return causes
-
-
 def _limits(at: str, item: JsonObject) -> list[Cause]:
-    causes = []
-    for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-        causes += _amounts(f"{at}.{field}", item.get(field) or {})
+    causes = _AMOUNTS(at, item)
     if item.get("type") == "Pod":
         causes += [
-            field_errors.forbidden(f"{at}.{field}", "may not be specified when `type` is 'Pod'")
+            cause.forbidden(f"{at}.{field}", "may not be specified when `type` is 'Pod'")
             for field in ("default", "defaultRequest")
             if item.get(field)
         ]
     for low, high, told in _ORDERED:
         smaller, larger = item.get(low) or {}, item.get(high) or {}
         causes += [
-            field_errors.invalid(f"{at}.{low}[{name}]", smaller[name], told.format(smaller[name], larger[name]))
+            cause.invalid(f"{at}.{low}[{name}]", smaller[name], told.format(smaller[name], larger[name]))
             for name in smaller
             if name in larger and quantities.parse(smaller[name]) > quantities.parse(larger[name])
         ]
     return causes
+
+
+def _amounts(at: str, amounts: JsonObject | None) -> list[Cause]:
+    causes = []
+    for resource, amount in (amounts or {}).items():
+        causes += check.qualified_name(f"{at}[{resource}]", resource)
+        if quantities.parse(amount) < 0:
+            causes.append(cause.invalid(f"{at}[{resource}]", str(amount), cause.NOT_NEGATIVE))
+    return causes
+
+
+_AMOUNTS = check.fields((("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"), _amounts))
+validate_limit_range = check.of_spec(
+    ("limits", check.each(check.fields(("type", check.mandatory()), ("", _limits)), key=("type", check.no_rule)))
+)
 
 
 # --- PriorityClass --------------------------------------------------------------------------------
@@ -180,40 +163,49 @@ def validate_priority_class(priority_class: JsonObject) -> list[Cause]:
     if own.startswith("system-"):
         if _SYSTEM.get(own) != value:
             told = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            causes.append(field_errors.forbidden("metadata.name", f"{told}{own} is not a known system priority class"))
+            causes.append(cause.forbidden("metadata.name", f"{told}{own} is not a known system priority class"))
     elif value > _HIGHEST_OF_USERS:
         told = f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
-        causes.append(field_errors.forbidden("value", told))
-    policies = ("Never", "PreemptLowerPriority")
-    return causes + shared.one_of("preemptionPolicy", priority_class.get("preemptionPolicy"), policies)
+        causes.append(cause.forbidden("value", told))
+    return causes + _PREEMPTION("preemptionPolicy", priority_class.get("preemptionPolicy"))
+
+
+_PREEMPTION = check.mandatory(check.one_of("Never", "PreemptLowerPriority"))
 
 
 def validate_priority_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old class may not become the new one: pods hold copies of what it says."""
     causes = []
     if new.get("value") != old.get("value"):
-        causes.append(field_errors.forbidden("value", "may not be changed in an update."))
+        causes.append(cause.forbidden("value", "may not be changed in an update."))
     if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        causes.append(field_errors.immutable("preemptionPolicy", new.get("preemptionPolicy")))
+        causes.append(cause.immutable("preemptionPolicy", new.get("preemptionPolicy")))
     return causes
 
 
 # --- RuntimeClass ----------------------------------------------------------------------------------
 
 
+def _overhead(at: str, fixed: JsonObject | None) -> list[Cause]:
+    above = at.removesuffix(".podFixed")
+    return shared.below(above, validate_resources("podFixed", {"limits": fixed or {}}))
+
+
+_RUNTIME_CLASS = check.fields(
+    ("handler", check.label),
+    ("overhead.podFixed", _overhead),
+    ("scheduling.nodeSelector", validate_labels),
+)
+
+
 def validate_runtime_class(runtime_class: JsonObject) -> list[Cause]:
     """Return why the runtime class may not be kept."""
-    handler = str(runtime_class.get("handler") or "")
-    causes = field_errors.all_invalid("handler", handler, syntax.dns1123_label(handler))
-    fixed = (runtime_class.get("overhead") or {}).get("podFixed") or {}
-    causes += shared.below("overhead", validate_resources("podFixed", {"limits": fixed}))
-    scheduling = runtime_class.get("scheduling") or {}
-    return causes + validate_labels("scheduling.nodeSelector", scheduling.get("nodeSelector") or {})
+    return _RUNTIME_CLASS("", runtime_class)
 
 
 def validate_runtime_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old class may not become the new one: pods hold copies of what it says."""
-    return [] if new.get("handler") == old.get("handler") else [field_errors.immutable("handler", new.get("handler"))]
+    return [] if new.get("handler") == old.get("handler") else [cause.immutable("handler", new.get("handler"))]
 
 
 # --- CertificateSigningRequest --------------------------------------------------------------------
@@ -224,51 +216,39 @@ _USAGES = (
     "email protection", "s/mime", "ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing",
     "microsoft sgc", "netscape sgc",
 )  # fmt: skip
-_SHORTEST_S = 600
 
 
-def validate_signing_request(request: JsonObject) -> list[Cause]:
-    """Return why the signing request may not be kept."""
-    declared = spec(request)
-    causes = _pem(declared.get("request") or "")
-    causes += _usages(declared.get("usages") or [])
-    signer = declared.get("signerName") or ""
-    if not signer:
-        causes.append(field_errors.required("spec.signerName"))
-    else:
-        domain, slash, path = signer.partition("/")
-        if not slash or not path or "." not in domain or syntax.dns1123_subdomain(domain):
-            told = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-            causes.append(field_errors.invalid("spec.signerName", signer, told))
-    seconds = declared.get("expirationSeconds")
-    if seconds is not None and seconds < _SHORTEST_S:
-        causes.append(
-            field_errors.invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds")
-        )
-    return causes
-
-
-def _usages(usages: Iterable[str]) -> list[Cause]:
-    found = list(usages)
-    if not found:
-        return [field_errors.required("spec.usages", "usages is required")]
+def _usages(at: str, usages: Iterable[str]) -> list[Cause]:
     causes = [
-        field_errors.not_supported(f"spec.usages[{index}]", usage, _USAGES)
-        for index, usage in enumerate(found)
+        cause.not_supported(f"{at}[{index}]", usage, _USAGES)
+        for index, usage in enumerate(usages)
         if usage not in _USAGES
     ]
-    return causes + field_errors.duplicates("spec.usages", found)
+    return causes + cause.duplicates(at, usages)
 
 
-def _pem(text: str) -> list[Cause]:
+def _pem(at: str, text: str) -> list[Cause]:
     try:
         certificate_requests.load(text)
     except ValueError:
-        told = "PEM block type must be CERTIFICATE REQUEST"
-        return [field_errors.invalid("spec.request", text[:64], told)]
+        return [cause.invalid(at, text[:64], "PEM block type must be CERTIFICATE REQUEST")]
     return []
+
+
+def _is_signer(name: str) -> bool:
+    domain, _, path = name.partition("/")
+    return bool(path) and "." in domain and not syntax.dns1123_subdomain(domain)
+
+
+_SIGNER = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+validate_signing_request = check.of_spec(
+    ("request", check.absent_as("", _pem)),
+    ("usages", check.mandatory(_usages, "usages is required")),
+    ("signerName", check.mandatory(check.held(_is_signer, _SIGNER))),
+    ("expirationSeconds", check.at_least(600, "may not specify a duration less than 600 seconds")),
+)
 
 
 def validate_signing_request_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old request may not become the new one: what is asked for stays."""
-    return [] if spec(new) == spec(old) else [field_errors.immutable("spec", None)]
+    return [] if spec(new) == spec(old) else [cause.immutable("spec", None)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, spec
 
@@ -40,9 +40,7 @@ def validate_probes(pod: JsonObject) -> list[Cause]:
                 causes += _hook(f"{at}.lifecycle.{name}", hook, grace_s)
     for index, gate in enumerate(declared.get("readinessGates") or []):
         kind = str(gate.get("conditionType") or "")
-        causes += field_errors.all_invalid(
-            f"spec.readinessGates[{index}].conditionType", kind, syntax.qualified_name(kind)
-        )
+        causes += cause.all_invalid(f"spec.readinessGates[{index}].conditionType", kind, syntax.qualified_name(kind))
     return causes
 
 
@@ -57,13 +55,13 @@ def _restart_policy(field: str, at: str, container: JsonObject) -> list[Cause]:
     if policy in (None, "") or (field == "initContainers" and policy == "Always"):
         return []
     if field == "initContainers":
-        return [field_errors.not_supported(f"{at}.restartPolicy", policy, ["Always"])]
-    return [field_errors.forbidden(f"{at}.restartPolicy", "may not be set for non-init containers")]
+        return [cause.not_supported(f"{at}.restartPolicy", policy, ["Always"])]
+    return [cause.forbidden(f"{at}.restartPolicy", "may not be set for non-init containers")]
 
 
 def _not_of_init(at: str, container: JsonObject) -> list[Cause]:
     return [
-        field_errors.forbidden(f"{at}.{name}", "may not be set for init containers without restartPolicy=Always")
+        cause.forbidden(f"{at}.{name}", "may not be set for init containers without restartPolicy=Always")
         for name in (*PROBES, "lifecycle")
         if container.get(name)
     ]
@@ -72,19 +70,19 @@ def _not_of_init(at: str, container: JsonObject) -> list[Cause]:
 def _probe(at: str, name: str, probe: JsonObject) -> list[Cause]:
     causes = _handler(at, probe, _PROBE_HANDLERS)
     causes += [
-        field_errors.invalid(f"{at}.{count}", probe[count], field_errors.NOT_NEGATIVE)
+        cause.invalid(f"{at}.{count}", probe[count], cause.NOT_NEGATIVE)
         for count in _COUNTS
         if (probe.get(count) or 0) < 0
     ]
     if name != "readinessProbe" and probe.get("successThreshold", 1) != 1:
-        causes.append(field_errors.invalid(f"{at}.successThreshold", probe["successThreshold"], "must be 1"))
+        causes.append(cause.invalid(f"{at}.successThreshold", probe["successThreshold"], "must be 1"))
     grace_s = probe.get("terminationGracePeriodSeconds")
     if grace_s is not None and name == "readinessProbe":
         causes.append(
-            field_errors.invalid(f"{at}.terminationGracePeriodSeconds", grace_s, "must not be set for readinessProbes")
+            cause.invalid(f"{at}.terminationGracePeriodSeconds", grace_s, "must not be set for readinessProbes")
         )
     elif grace_s is not None and grace_s <= 0:
-        causes.append(field_errors.invalid(f"{at}.terminationGracePeriodSeconds", grace_s, "must be greater than 0"))
+        causes.append(cause.invalid(f"{at}.terminationGracePeriodSeconds", grace_s, "must be greater than 0"))
     return causes
 
 
@@ -94,7 +92,7 @@ def _hook(at: str, hook: JsonObject, grace_s: int) -> list[Cause]:
         seconds = hook["sleep"].get("seconds", 0)
         if not 0 <= seconds <= grace_s:
             text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_s})"
-            causes.append(field_errors.invalid(f"{at}.sleep.seconds", seconds, text))
+            causes.append(cause.invalid(f"{at}.sleep.seconds", seconds, text))
     return causes
 
 
@@ -102,28 +100,28 @@ def _handler(at: str, given: JsonObject, known: tuple[str, ...]) -> list[Cause]:
     found = [name for name in known if given.get(name) is not None]
     if not found:
         # tcpSocket of a hook is refused by coverage.yml, and need not be missed here
-        return [] if given.get("tcpSocket") else [field_errors.required(at, "must specify a handler type")]
-    causes = [field_errors.forbidden(f"{at}.{name}", "may not specify more than 1 handler type") for name in found[1:]]
+        return [] if given.get("tcpSocket") else [cause.required(at, "must specify a handler type")]
+    causes = [cause.forbidden(f"{at}.{name}", "may not specify more than 1 handler type") for name in found[1:]]
     return causes + _CHECKS[found[0]](f"{at}.{found[0]}", given[found[0]])
 
 
 def _exec(at: str, given: JsonObject) -> list[Cause]:
-    return [] if given.get("command") else [field_errors.required(f"{at}.command")]
+    return [] if given.get("command") else [cause.required(f"{at}.command")]
 
 
 def _http_get(at: str, given: JsonObject) -> list[Cause]:
-    causes = [] if given.get("path") else [field_errors.required(f"{at}.path")]
+    causes = [] if given.get("path") else [cause.required(f"{at}.path")]
     causes += _port(f"{at}.port", given.get("port")) + _host(at, given)
     if given.get("scheme", "HTTP") not in {"HTTP", "HTTPS"}:
-        causes.append(field_errors.not_supported(f"{at}.scheme", given.get("scheme"), ["HTTP", "HTTPS"]))
+        causes.append(cause.not_supported(f"{at}.scheme", given.get("scheme"), ["HTTP", "HTTPS"]))
     for index, header in enumerate(given.get("httpHeaders") or []):
         name = str(header.get("name") or "")
         if not name or not all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name) or not name.isascii():
             text = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name')"
-            causes.append(field_errors.invalid(f"{at}.httpHeaders[{index}].name", name, text))
+            causes.append(cause.invalid(f"{at}.httpHeaders[{index}].name", name, text))
         if {"\r", "\n", "\0"} & set(str(header.get("value") or "")):
             where = f"{at}.httpHeaders[{index}].value"
-            causes.append(field_errors.invalid(where, header["value"], "must not contain line breaks or NUL"))
+            causes.append(cause.invalid(where, header["value"], "must not contain line breaks or NUL"))
     return causes
 
 
@@ -144,12 +142,12 @@ _CHECKS = {"exec": _exec, "httpGet": _http_get, "tcpSocket": _tcp_socket, "grpc"
 
 def _port(field: str, port: Any) -> list[Cause]:
     if isinstance(port, int):
-        return field_errors.all_invalid(field, port, syntax.port_number(port))
+        return cause.all_invalid(field, port, syntax.port_number(port))
     if not port:
-        return [field_errors.required(field)]
-    return field_errors.all_invalid(field, port, syntax.port_name(str(port)))
+        return [cause.required(field)]
+    return cause.all_invalid(field, port, syntax.port_name(str(port)))
 
 
 def _host(at: str, given: JsonObject) -> list[Cause]:
     host = given.get("host")
-    return field_errors.all_invalid(f"{at}.host", host, syntax.ipv4(str(host))) if host else []
+    return cause.all_invalid(f"{at}.host", host, syntax.ipv4(str(host))) if host else []

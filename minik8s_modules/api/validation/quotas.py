@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minik8s_modules.api import field_errors, quantities, syntax
+from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, spec
 
@@ -32,16 +32,16 @@ def validate_quota(quota: JsonObject) -> list[Cause]:
         causes += _amount(f"spec.hard[{resource}]", resource, amount)
     for resource, amount in hard.items():
         if (resource in _WHOLE or resource.startswith("count/")) and quantities.parse(amount) % 1:
-            causes.append(field_errors.invalid(f"spec.hard[{resource}]", amount, "must be an integer"))
+            causes.append(cause.invalid(f"spec.hard[{resource}]", amount, "must be an integer"))
     return causes + _scopes(spec(quota).get("scopes") or [], hard) + _selector(spec(quota), hard)
 
 
 def _amount(at: str, resource: str, amount: str) -> list[Cause]:
-    causes = field_errors.all_invalid(at, resource, syntax.qualified_name(resource))
+    causes = cause.all_invalid(at, resource, syntax.qualified_name(resource))
     if not causes and "/" not in resource and resource not in _STANDARD and not resource.startswith(_HUGE):
-        causes.append(field_errors.invalid(at, resource, "must be a standard resource for quota"))
+        causes.append(cause.invalid(at, resource, "must be a standard resource for quota"))
     if quantities.parse(amount) < 0:
-        causes.append(field_errors.invalid(at, str(amount), field_errors.NOT_NEGATIVE))
+        causes.append(cause.invalid(at, str(amount), cause.NOT_NEGATIVE))
     return causes
 
 
@@ -49,7 +49,7 @@ def _scopes(scopes: list[str], hard: Iterable[str]) -> list[Cause]:
     causes = []
     for index, scope in enumerate(scopes):
         if scope not in _SCOPES:
-            causes.append(field_errors.invalid(f"spec.scopes[{index}]", scope, "unsupported scope"))
+            causes.append(cause.invalid(f"spec.scopes[{index}]", scope, "unsupported scope"))
     return causes + _suits("spec.scopes", scopes, hard)
 
 
@@ -60,18 +60,18 @@ def _selector(declared: JsonObject, hard: Iterable[str]) -> list[Cause]:
         operator, values = wanted.get("operator") or "", wanted.get("values") or []
         scopes.append(scope)
         if scope not in _SCOPES:
-            causes.append(field_errors.invalid(f"{at}.scopeName", scope, "unsupported scope"))
+            causes.append(cause.invalid(f"{at}.scopeName", scope, "unsupported scope"))
         elif scope != "PriorityClass" and operator != "Exists":
             told = f"must be 'Exists' when scope is {scope}"
-            causes.append(field_errors.invalid(f"{at}.operator", operator, told))
+            causes.append(cause.invalid(f"{at}.operator", operator, told))
         elif operator not in _OPERATORS:
-            causes.append(field_errors.invalid(f"{at}.operator", operator, "not a valid selector operator"))
+            causes.append(cause.invalid(f"{at}.operator", operator, "not a valid selector operator"))
         if operator in {"In", "NotIn"} and not values:
             told = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-            causes.append(field_errors.required(f"{at}.values", told))
+            causes.append(cause.required(f"{at}.values", told))
         if operator in {"Exists", "DoesNotExist"} and values:
             told = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-            causes.append(field_errors.invalid(f"{at}.values", values, told))
+            causes.append(cause.invalid(f"{at}.values", values, told))
     return causes + _suits("spec.scopeSelector.matchExpressions", scopes, hard)
 
 
@@ -83,15 +83,15 @@ def _suits(at: str, scopes: list[str], hard: Iterable[str]) -> list[Cause]:
         unfit = sorted(set(hard) - fitting)
         if scope in _SCOPES and unfit:
             told = f"unsupported scope applied to resource: {', '.join(unfit)}"
-            causes.append(field_errors.invalid(at, scope, told))
-    causes += [field_errors.invalid(at, scopes, "conflicting scopes") for pair in _CONFLICTING if pair <= {*scopes}]
+            causes.append(cause.invalid(at, scope, told))
+    causes += [cause.invalid(at, scopes, "conflicting scopes") for pair in _CONFLICTING if pair <= {*scopes}]
     return causes
 
 
 def validate_quota_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old quota may not become the new one: its scopes stay."""
     after, before = spec(new).get("scopes") or [], spec(old).get("scopes") or []
-    causes = [] if set(after) == set(before) else [field_errors.immutable("spec.scopes", after)]
+    causes = [] if set(after) == set(before) else [cause.immutable("spec.scopes", after)]
     if spec(new).get("scopeSelector") != spec(old).get("scopeSelector"):
-        causes.append(field_errors.immutable("spec.scopeSelector", spec(new).get("scopeSelector")))
+        causes.append(cause.immutable("spec.scopeSelector", spec(new).get("scopeSelector")))
     return causes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.access.rbac import GROUP
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
@@ -19,34 +19,32 @@ def validate_cluster_role(role: JsonObject) -> list[Cause]:
     aggregation = role.get("aggregationRule")
     if aggregation is not None and not aggregation.get("clusterRoleSelectors"):
         told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        return [field_errors.required("aggregationRule.clusterRoleSelectors", told)]
+        return [cause.required("aggregationRule.clusterRoleSelectors", told)]
     return _rules(role, namespaced=False)
 
 
 def _rules(role: JsonObject, *, namespaced: bool) -> list[Cause]:
     found = enumerate(role.get("rules") or [])
-    return [cause for index, rule in found for cause in _rule(f"rules[{index}]", rule, namespaced=namespaced)]
+    return [one for index, rule in found for one in _rule(f"rules[{index}]", rule, namespaced=namespaced)]
 
 
 def _rule(at: str, rule: JsonObject, *, namespaced: bool) -> list[Cause]:
-    causes = (
-        [] if rule.get("verbs") else [field_errors.required(f"{at}.verbs", "verbs must contain at least one value")]
-    )
+    causes = [] if rule.get("verbs") else [cause.required(f"{at}.verbs", "verbs must contain at least one value")]
     if rule.get("nonResourceURLs"):
         return causes + _path_rule(at, rule, namespaced=namespaced)
     if not rule.get("apiGroups"):
-        causes.append(field_errors.required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
+        causes.append(cause.required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
     if not rule.get("resources"):
-        causes.append(field_errors.required(f"{at}.resources", "resource rules must supply at least one resource"))
+        causes.append(cause.required(f"{at}.resources", "resource rules must supply at least one resource"))
     return causes
 
 
 def _path_rule(at: str, rule: JsonObject, *, namespaced: bool) -> list[Cause]:
     field, urls = f"{at}.nonResourceURLs", rule["nonResourceURLs"]
     if namespaced:
-        return [field_errors.invalid(field, urls, "namespaced rules cannot apply to non-resource URLs")]
+        return [cause.invalid(field, urls, "namespaced rules cannot apply to non-resource URLs")]
     if any(rule.get(other) for other in ("apiGroups", "resources", "resourceNames")):
-        return [field_errors.invalid(field, urls, "rules cannot apply to both regular resources and non-resource URLs")]
+        return [cause.invalid(field, urls, "rules cannot apply to both regular resources and non-resource URLs")]
     return []
 
 
@@ -63,13 +61,13 @@ def validate_cluster_role_binding(binding: JsonObject) -> list[Cause]:
 def _binding(binding: JsonObject, kinds: tuple[str, ...]) -> list[Cause]:
     ref, causes = binding.get("roleRef") or {}, []
     if ref.get("apiGroup") != GROUP:
-        causes.append(field_errors.not_supported("roleRef.apiGroup", ref.get("apiGroup", ""), (GROUP,)))
+        causes.append(cause.not_supported("roleRef.apiGroup", ref.get("apiGroup", ""), (GROUP,)))
     if ref.get("kind") not in kinds:
-        causes.append(field_errors.not_supported("roleRef.kind", ref.get("kind", ""), kinds))
+        causes.append(cause.not_supported("roleRef.kind", ref.get("kind", ""), kinds))
     if not ref.get("name"):
-        causes.append(field_errors.required("roleRef.name"))
+        causes.append(cause.required("roleRef.name"))
     else:
-        causes += field_errors.all_invalid("roleRef.name", ref["name"], syntax.path_segment(ref["name"]))
+        causes += cause.all_invalid("roleRef.name", ref["name"], syntax.path_segment(ref["name"]))
     for index, subject in enumerate(binding.get("subjects") or []):
         causes += _subject(f"subjects[{index}]", subject)
     return causes
@@ -78,24 +76,24 @@ def _binding(binding: JsonObject, kinds: tuple[str, ...]) -> list[Cause]:
 def _subject(at: str, subject: JsonObject) -> list[Cause]:
     kind, causes = subject.get("kind") or "", []
     if not subject.get("name"):
-        causes.append(field_errors.required(f"{at}.name"))
+        causes.append(cause.required(f"{at}.name"))
     if kind == "ServiceAccount":
         return causes + _account(at, subject)
     if kind not in {"User", "Group"}:
-        causes.append(field_errors.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
+        causes.append(cause.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
     elif subject.get("apiGroup") != GROUP:
-        causes.append(field_errors.not_supported(f"{at}.apiGroup", subject.get("apiGroup") or "", (GROUP,)))
+        causes.append(cause.not_supported(f"{at}.apiGroup", subject.get("apiGroup") or "", (GROUP,)))
     return causes
 
 
 def _account(at: str, subject: JsonObject) -> list[Cause]:
     causes = []
     if subject.get("name"):
-        causes += field_errors.all_invalid(f"{at}.name", subject["name"], syntax.dns1123_subdomain(subject["name"]))
+        causes += cause.all_invalid(f"{at}.name", subject["name"], syntax.dns1123_subdomain(subject["name"]))
     if subject.get("apiGroup"):
-        causes.append(field_errors.not_supported(f"{at}.apiGroup", subject["apiGroup"], ("",)))
+        causes.append(cause.not_supported(f"{at}.apiGroup", subject["apiGroup"], ("",)))
     if not subject.get("namespace"):
-        causes.append(field_errors.required(f"{at}.namespace"))
+        causes.append(cause.required(f"{at}.namespace"))
     return causes
 
 
@@ -103,7 +101,7 @@ def validate_binding_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old binding may not become the new one: it stays one of the same role."""
     if new.get("roleRef") == old.get("roleRef"):
         return []
-    return [field_errors.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+    return [cause.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
 
 
 def validate_subject_review(review: JsonObject) -> list[Cause]:
@@ -111,7 +109,7 @@ def validate_subject_review(review: JsonObject) -> list[Cause]:
     causes = others.validate_access_review(review)
     asked = spec(review)
     if not asked.get("user") and not asked.get("groups"):
-        causes.append(field_errors.required("spec.user", "at least one of user or group must be specified"))
+        causes.append(cause.required("spec.user", "at least one of user or group must be specified"))
     return causes
 
 
@@ -120,15 +118,13 @@ def validate_local_review(review: JsonObject) -> list[Cause]:
     attributes = spec(review).get("resourceAttributes")
     causes = validate_subject_review(review)
     if attributes is None:
-        causes.append(field_errors.required("spec.resourceAttributes", "must be specified"))
+        causes.append(cause.required("spec.resourceAttributes", "must be specified"))
     elif attributes.get("namespace") != namespace(review):
         told = "must match metadata.namespace"
-        causes.append(
-            field_errors.invalid("spec.resourceAttributes.namespace", attributes.get("namespace") or "", told)
-        )
+        causes.append(cause.invalid("spec.resourceAttributes.namespace", attributes.get("namespace") or "", told))
     return causes
 
 
 def validate_rules_review(review: JsonObject) -> list[Cause]:
     """Return what keeps a SelfSubjectRulesReview from being answered: rules are those of a namespace."""
-    return [] if spec(review).get("namespace") else [field_errors.required("spec.namespace", "no namespace on request")]
+    return [] if spec(review).get("namespace") else [cause.required("spec.namespace", "no namespace on request")]

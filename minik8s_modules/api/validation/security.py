@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, every_container
 from minik8s_modules.api.pods import sysctls
@@ -35,7 +35,7 @@ def pod_security(pod: JsonObject) -> list[Cause]:
     causes += strict_groups(pod)
     if declared.get("shareProcessNamespace") and declared.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
-        causes.append(field_errors.invalid("spec.shareProcessNamespace", True, told))  # noqa: FBT003 - the value
+        causes.append(cause.invalid("spec.shareProcessNamespace", True, told))  # noqa: FBT003 - the value
     return causes + _aliases("spec.hostAliases", declared.get("hostAliases") or [])
 
 
@@ -46,10 +46,10 @@ def container_security(field: str, context: JsonObject) -> list[Cause]:
         return causes
     if context.get("privileged"):
         told = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        causes.append(field_errors.invalid(field, "", told))
+        causes.append(cause.invalid(field, "", told))
     if {"SYS_ADMIN", "CAP_SYS_ADMIN"} & set((context.get("capabilities") or {}).get("add") or []):
         told = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        causes.append(field_errors.invalid(field, "", told))
+        causes.append(cause.invalid(field, "", told))
     return causes
 
 
@@ -59,13 +59,13 @@ def _context(field: str, context: JsonObject) -> list[Cause]:
         causes += _number(f"{field}.{name}", context.get(name))
     for name, allowed in _CHOICES.items():
         if context.get(name) is not None and context[name] not in allowed:
-            causes.append(field_errors.not_supported(f"{field}.{name}", context[name], allowed))
+            causes.append(cause.not_supported(f"{field}.{name}", context[name], allowed))
     causes += _profile(f"{field}.seccompProfile", context.get("seccompProfile"), "seccomp")
     return causes + _profile(f"{field}.appArmorProfile", context.get("appArmorProfile"), "AppArmor")
 
 
 def _number(field: str, value: Any) -> list[Cause]:
-    return [] if value is None or 0 <= value <= _LARGEST_ID else [field_errors.invalid(field, value, _ID_RANGE)]
+    return [] if value is None or 0 <= value <= _LARGEST_ID else [cause.invalid(field, value, _ID_RANGE)]
 
 
 def _profile(field: str, profile: JsonObject | None, called: str) -> list[Cause]:
@@ -73,20 +73,20 @@ def _profile(field: str, profile: JsonObject | None, called: str) -> list[Cause]
         return []
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
     if not kind:
-        return [field_errors.required(f"{field}.type", f"type is required when {called}Profile is set")]
+        return [cause.required(f"{field}.type", f"type is required when {called}Profile is set")]
     if kind not in _PROFILES:
-        return [field_errors.not_supported(f"{field}.type", kind, _PROFILES)]
+        return [cause.not_supported(f"{field}.type", kind, _PROFILES)]
     at = f"{field}.localhostProfile"
     if kind != "Localhost":
         told = f"can only be set when {called} type is Localhost"
-        return [] if local is None else [field_errors.invalid(at, local, told)]
+        return [] if local is None else [cause.invalid(at, local, told)]
     if not local:
-        return [field_errors.required(at, f"must be set when {called} type is Localhost")]
-    return field_errors.local_path(at, local) if called == "seccomp" else _profile_name(at, local)
+        return [cause.required(at, f"must be set when {called} type is Localhost")]
+    return cause.local_path(at, local) if called == "seccomp" else _profile_name(at, local)
 
 
 def _profile_name(at: str, name: str) -> list[Cause]:
-    return [field_errors.invalid(at, name, "must not contain white space")] if name.split() != [name] else []
+    return [cause.invalid(at, name, "must not contain white space")] if name.split() != [name] else []
 
 
 def _sysctls(field: str, given: list[JsonObject]) -> list[Cause]:
@@ -95,12 +95,12 @@ def _sysctls(field: str, given: list[JsonObject]) -> list[Cause]:
     for index, one in enumerate(given):
         at, name = f"{field}[{index}].name", str(one.get("name") or "")
         if not name:
-            causes.append(field_errors.required(at))
+            causes.append(cause.required(at))
         elif len(name) > sysctls.LONGEST_NAME or not sysctls.NAME.fullmatch(name):
             told = f"must have at most {sysctls.LONGEST_NAME} characters and match regex ^{sysctls.NAME.pattern}$"
-            causes.append(field_errors.invalid(at, name, told))
+            causes.append(cause.invalid(at, name, told))
         elif name in seen:
-            causes.append(field_errors.duplicate(at, name))
+            causes.append(cause.duplicate(at, name))
         seen.add(name)
     return causes
 
@@ -119,18 +119,16 @@ def strict_groups(pod: JsonObject) -> list[Cause]:
     told = (
         "not supported by minik8s without runAsUser and runAsGroup: Docker adds the groups that the image gives a user"
     )
-    return [field_errors.forbidden("spec.securityContext.supplementalGroupsPolicy", told)]
+    return [cause.forbidden("spec.securityContext.supplementalGroupsPolicy", told)]
 
 
 def _aliases(field: str, aliases: list[JsonObject]) -> list[Cause]:
     causes: list[Cause] = []
     for index, alias in enumerate(aliases):
         address = str(alias.get("ip") or "")
-        causes += field_errors.all_invalid(f"{field}[{index}].ip", address, syntax.ipv4(address))
+        causes += cause.all_invalid(f"{field}[{index}].ip", address, syntax.ipv4(address))
         for at, name in enumerate(alias.get("hostnames") or []):
-            causes += field_errors.all_invalid(
-                f"{field}[{index}].hostnames[{at}]", name, syntax.dns1123_subdomain(name)
-            )
+            causes += cause.all_invalid(f"{field}[{index}].hostnames[{at}]", name, syntax.dns1123_subdomain(name))
     return causes
 
 
@@ -140,13 +138,13 @@ def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause
     causes: list[Cause] = []
     if number and host_network and number != port.get("containerPort"):
         told = "must match `containerPort` when `hostNetwork` is true"
-        causes.append(field_errors.invalid(f"{field}.hostPort", number, told))
+        causes.append(cause.invalid(f"{field}.hostPort", number, told))
     elif number:
-        causes += field_errors.all_invalid(f"{field}.hostPort", number, syntax.port_number(number))
+        causes += cause.all_invalid(f"{field}.hostPort", number, syntax.port_number(number))
     if address:
         messages = syntax.ipv4(address)
-        causes += field_errors.all_invalid(f"{field}.hostIP", address, messages)
+        causes += cause.all_invalid(f"{field}.hostIP", address, messages)
         if not messages and ipaddress.IPv4Address(address).is_loopback and not host_network:
             told = "not supported by minik8s: ports of the node lead to pods from its other addresses only"
-            causes.append(field_errors.forbidden(f"{field}.hostIP", told))
+            causes.append(cause.forbidden(f"{field}.hostIP", told))
     return causes

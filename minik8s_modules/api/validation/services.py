@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import field_errors, syntax
+from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.api.validation.containers import PROTOCOLS
@@ -32,7 +32,7 @@ def validate_service(service: JsonObject) -> list[Cause]:
     """Return why the service may not be kept."""
     declared = spec(service)
     causes = [
-        field_errors.not_supported(f"spec.{field}", declared[field], allowed)
+        cause.not_supported(f"spec.{field}", declared[field], allowed)
         for field, allowed in _CHOICES.items()
         if declared.get(field) and declared[field] not in allowed
     ]
@@ -43,43 +43,39 @@ def validate_service(service: JsonObject) -> list[Cause]:
     timeout_s = ((declared.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds", 1)
     if not 0 < timeout_s <= 86400:  # noqa: PLR2004 - one day
         field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
-        causes.append(field_errors.invalid(field, timeout_s, "must be greater than 0 and less than 86400"))
+        causes.append(cause.invalid(field, timeout_s, "must be greater than 0 and less than 86400"))
     return causes
 
 
 def _external_name(declared: JsonObject) -> list[Cause]:
     target = declared.get("externalName") or ""
     causes = [
-        field_errors.forbidden(f"spec.{field}", "may not be set for ExternalName services")
+        cause.forbidden(f"spec.{field}", "may not be set for ExternalName services")
         for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
         if declared.get(field)
     ]
     if not target:
-        return [*causes, field_errors.required("spec.externalName")]
-    return causes + field_errors.all_invalid(
-        "spec.externalName", target, syntax.dns1123_subdomain(target.removesuffix("."))
-    )
+        return [*causes, cause.required("spec.externalName")]
+    return causes + cause.all_invalid("spec.externalName", target, syntax.dns1123_subdomain(target.removesuffix(".")))
 
 
 def _addresses(declared: JsonObject) -> list[Cause]:
     """``ValidateServiceClusterIPsRelatedFields``: ``clusterIPs`` begins with ``clusterIP``, one address a family."""
     address, addresses, causes = declared.get("clusterIP") or "", declared.get("clusterIPs") or [], []
     if address and not addresses:
-        causes.append(field_errors.required("spec.clusterIPs"))
+        causes.append(cause.required("spec.clusterIPs"))
     elif address and addresses[0] != address:
-        causes.append(field_errors.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
+        causes.append(cause.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     elif addresses and not address:
-        causes.append(
-            field_errors.invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified")
-        )
+        causes.append(cause.invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
     families: list[str] = declared.get("ipFamilies") or []
     for index, family in enumerate(families):
         if family != "IPv4":
-            causes.append(field_errors.not_supported(f"spec.ipFamilies[{index}]", family, ["IPv4"]))
-    causes += field_errors.duplicates("spec.ipFamilies", families)
+            causes.append(cause.not_supported(f"spec.ipFamilies[{index}]", family, ["IPv4"]))
+    causes += cause.duplicates("spec.ipFamilies", families)
     if _is_headless(declared) and declared.get("type") != "ClusterIP":
         told = f"may not be set to 'None' for {declared.get('type')} services"
-        causes.append(field_errors.invalid("spec.clusterIPs[0]", "None", told))
+        causes.append(cause.invalid("spec.clusterIPs[0]", "None", told))
     return causes + _several_addresses(addresses)
 
 
@@ -87,14 +83,14 @@ def _several_addresses(addresses: list[str]) -> list[Cause]:
     field, causes = "spec.clusterIPs", []
     if addresses[:1] == ["None"]:
         if len(addresses) > 1:
-            causes.append(field_errors.invalid(field, addresses, "'None' must be the first and only value"))
+            causes.append(cause.invalid(field, addresses, "'None' must be the first and only value"))
         return causes
     for index, each in enumerate(addresses):
-        causes += field_errors.all_invalid(f"{field}[{index}]", each, syntax.ipv4(each))
+        causes += cause.all_invalid(f"{field}[{index}]", each, syntax.ipv4(each))
     if len(addresses) > _MOST_ADDRESSES:
-        causes.append(field_errors.invalid(field, addresses, "may only hold up to 2 values"))
+        causes.append(cause.invalid(field, addresses, "may only hold up to 2 values"))
     if len(addresses) > 1 and not causes:
-        causes.append(field_errors.invalid(field, addresses, "may specify no more than one IP for each IP family"))
+        causes.append(cause.invalid(field, addresses, "may specify no more than one IP for each IP family"))
     return causes
 
 
@@ -105,29 +101,29 @@ def _is_headless(declared: JsonObject) -> bool:
 def _external_policy(declared: JsonObject) -> list[Cause]:
     field, policy = "spec.externalTrafficPolicy", declared.get("externalTrafficPolicy") or ""
     if declared.get("type") in {"NodePort", "LoadBalancer"} or declared.get("externalIPs"):
-        return [field_errors.not_supported(field, policy, _POLICIES)] if policy and policy not in _POLICIES else []
-    return [field_errors.invalid(field, policy, "may only be set for externally-accessible services")] if policy else []
+        return [cause.not_supported(field, policy, _POLICIES)] if policy and policy not in _POLICIES else []
+    return [cause.invalid(field, policy, "may only be set for externally-accessible services")] if policy else []
 
 
 def _service_ports(declared: JsonObject) -> list[Cause]:
     ports = declared.get("ports") or []
     if not ports and not _is_headless(declared) and declared.get("type") != "ExternalName":
-        return [field_errors.required("spec.ports")]
+        return [cause.required("spec.ports")]
     causes: list[Cause] = []
     names: set[str] = set()
     seen: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
         at = f"spec.ports[{index}]"
         causes += _service_port_name(f"{at}.name", port.get("name") or "", names, needed=len(ports) > 1)
-        causes += field_errors.all_invalid(f"{at}.port", port.get("port") or 0, syntax.port_number(port.get("port")))
+        causes += cause.all_invalid(f"{at}.port", port.get("port") or 0, syntax.port_number(port.get("port")))
         if port.get("protocol") not in _SERVED:
-            causes.append(field_errors.not_supported(f"{at}.protocol", port.get("protocol"), _SERVED))
+            causes.append(cause.not_supported(f"{at}.protocol", port.get("protocol"), _SERVED))
         causes += _target_port(f"{at}.targetPort", port.get("targetPort"))
         causes += _app_protocol(at, port)
         causes += _node_port(f"{at}.nodePort", port.get("nodePort") or 0, declared.get("type") or "")
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in seen:
-            causes.append(field_errors.duplicate(at, {"protocol": key[0], "port": key[1]}))
+            causes.append(cause.duplicate(at, {"protocol": key[0], "port": key[1]}))
         seen.add(key)
     return causes + _equal_node_ports(ports)
 
@@ -139,38 +135,38 @@ def _equal_node_ports(ports: list[JsonObject]) -> list[Cause]:
     for index, port in enumerate(ports):
         key = (port.get("protocol") or "", port.get("nodePort") or 0)
         if key[1] and key in seen:
-            causes.append(field_errors.duplicate(f"spec.ports[{index}].nodePort", key[1]))
+            causes.append(cause.duplicate(f"spec.ports[{index}].nodePort", key[1]))
         seen.add(key)
     return causes
 
 
 def _service_port_name(field: str, name: str, names: set[str], *, needed: bool) -> list[Cause]:
     if not name:
-        return [field_errors.required(field)] if needed else []
-    causes = field_errors.all_invalid(field, name, syntax.dns1123_label(name))
+        return [cause.required(field)] if needed else []
+    causes = cause.all_invalid(field, name, syntax.dns1123_label(name))
     if name in names:
-        causes.append(field_errors.duplicate(field, name))
+        causes.append(cause.duplicate(field, name))
     names.add(name)
     return causes
 
 
 def _app_protocol(at: str, port: JsonObject) -> list[Cause]:
     found = port.get("appProtocol")
-    return [] if found is None else field_errors.all_invalid(f"{at}.appProtocol", found, syntax.qualified_name(found))
+    return [] if found is None else cause.all_invalid(f"{at}.appProtocol", found, syntax.qualified_name(found))
 
 
 def _target_port(field: str, target: int | str | None) -> list[Cause]:
     if isinstance(target, str):
-        return field_errors.all_invalid(field, target, syntax.port_name(target))
-    return field_errors.all_invalid(field, target, syntax.port_number(target))
+        return cause.all_invalid(field, target, syntax.port_name(target))
+    return cause.all_invalid(field, target, syntax.port_number(target))
 
 
 def _node_port(field: str, port: int, service_type: str) -> list[Cause]:
     if not port:
         return []
     if service_type != "NodePort":
-        return [field_errors.forbidden(field, f"may not be used when `type` is '{service_type}'")]
-    return field_errors.all_invalid(field, port, syntax.port_number(port))
+        return [cause.forbidden(field, f"may not be used when `type` is '{service_type}'")]
+    return cause.all_invalid(field, port, syntax.port_number(port))
 
 
 def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -180,8 +176,8 @@ def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     if "ExternalName" in {after.get("type"), before.get("type")} or not had:
         return []
     if not has:
-        return [field_errors.invalid("spec.clusterIPs[0]", has, "primary clusterIP can not be unset")]
-    return [] if has[0] == had else [field_errors.invalid("spec.clusterIPs[0]", has, "may not change once set")]
+        return [cause.invalid("spec.clusterIPs[0]", has, "primary clusterIP can not be unset")]
+    return [] if has[0] == had else [cause.invalid("spec.clusterIPs[0]", has, "may not change once set")]
 
 
 def validate_endpoints(endpoints: JsonObject) -> list[Cause]:
@@ -191,11 +187,11 @@ def validate_endpoints(endpoints: JsonObject) -> list[Cause]:
     for index, subset in enumerate(endpoints.get("subsets") or []):
         at = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            causes.append(field_errors.required(at, "must specify `addresses` or `notReadyAddresses`"))
+            causes.append(cause.required(at, "must specify `addresses` or `notReadyAddresses`"))
         for field in ("addresses", "notReadyAddresses"):
             for place, address in enumerate(subset.get(field) or []):
                 ip = address.get("ip") or ""
-                causes += field_errors.all_invalid(f"{at}.{field}[{place}].ip", ip, wrong(ip))
+                causes += cause.all_invalid(f"{at}.{field}[{place}].ip", ip, wrong(ip))
         causes += _endpoint_ports(f"{at}.ports", subset.get("ports") or [], needs_name=True)
     return causes
 
@@ -216,18 +212,16 @@ def _endpoint_ports(field: str, ports: list[JsonObject], *, needs_name: bool) ->
     for index, port in enumerate(ports):
         at, name = f"{field}[{index}]", port.get("name") or ""
         if not name and needs_name and len(ports) > 1:
-            causes.append(field_errors.required(f"{at}.name"))
+            causes.append(cause.required(f"{at}.name"))
         elif name:
-            causes += field_errors.all_invalid(f"{at}.name", name, syntax.dns1123_label(name))
+            causes += cause.all_invalid(f"{at}.name", name, syntax.dns1123_label(name))
         if name in names:
-            causes.append(field_errors.duplicate(f"{at}.name", name))
+            causes.append(cause.duplicate(f"{at}.name", name))
         names.add(name)
         if needs_name or port.get("port") is not None:
-            causes += field_errors.all_invalid(
-                f"{at}.port", port.get("port") or 0, syntax.port_number(port.get("port"))
-            )
+            causes += cause.all_invalid(f"{at}.port", port.get("port") or 0, syntax.port_number(port.get("port")))
         if port.get("protocol") not in PROTOCOLS:
-            causes.append(field_errors.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
+            causes.append(cause.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
         causes += _app_protocol(at, port)
     return causes
 
@@ -237,34 +231,34 @@ def validate_endpoint_slice(endpoint_slice: JsonObject) -> list[Cause]:
     address_type = endpoint_slice.get("addressType") or ""
     causes = []
     if not address_type:
-        causes.append(field_errors.required("addressType"))
+        causes.append(cause.required("addressType"))
     elif address_type != "IPv4":
-        causes.append(field_errors.not_supported("addressType", address_type, ["IPv4"]))
+        causes.append(cause.not_supported("addressType", address_type, ["IPv4"]))
     endpoints = endpoint_slice.get("endpoints") or []
     if len(endpoints) > _MAX_ENDPOINTS:
-        causes.append(field_errors.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS))
+        causes.append(cause.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS))
         return causes
     wrong = _wrong_with_address(endpoint_slice)
     for index, endpoint in enumerate(endpoints):
         causes += _endpoint(f"endpoints[{index}]", endpoint, wrong)
     ports = endpoint_slice.get("ports") or []
     if len(ports) > _MAX_PORTS:
-        return [*causes, field_errors.too_many("ports", len(ports), _MAX_PORTS)]
+        return [*causes, cause.too_many("ports", len(ports), _MAX_PORTS)]
     return causes + _endpoint_ports("ports", ports, needs_name=False)
 
 
 def _endpoint(at: str, endpoint: JsonObject, wrong: Callable[[str], list[str]]) -> list[Cause]:
     addresses = endpoint.get("addresses") or []
     if not addresses:
-        return [field_errors.required(f"{at}.addresses", "must contain at least 1 address")]
+        return [cause.required(f"{at}.addresses", "must contain at least 1 address")]
     if len(addresses) > _MAX_ADDRESSES:
-        return [field_errors.too_many(f"{at}.addresses", len(addresses), _MAX_ADDRESSES)]
+        return [cause.too_many(f"{at}.addresses", len(addresses), _MAX_ADDRESSES)]
     found = ((f"{at}.addresses[{place}]", address) for place, address in enumerate(addresses))
-    return [cause for field, address in found for cause in field_errors.all_invalid(field, address, wrong(address))]
+    return [one for field, address in found for one in cause.all_invalid(field, address, wrong(address))]
 
 
 def validate_endpoint_slice_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old slice may not become the new one: its address type stays."""
     if new.get("addressType") == old.get("addressType"):
         return []
-    return [field_errors.immutable("addressType", new.get("addressType"))]
+    return [cause.immutable("addressType", new.get("addressType"))]

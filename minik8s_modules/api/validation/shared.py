@@ -1,16 +1,17 @@
-"""Rules that several kinds share: label selectors, pod templates, numbers, percentages."""
+"""Rules that several kinds share: pod templates and the selectors that match them, counts and percentages."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from minik8s_modules.api import field_errors, selectors
+from minik8s_modules.api import cause, selectors
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, labels
-from minik8s_modules.api.validation import selecting
+from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.pods import validate_pod
+from minik8s_modules.api.validation.selecting import label_selector
 
 _PERCENT = re.compile("[0-9]+%")
 _PERCENT_MESSAGE = (
@@ -21,33 +22,7 @@ _PERCENT_MESSAGE = (
 
 def below(field: str, causes: list[Cause]) -> list[Cause]:
     """Return the causes as of an object that stands at ``field``."""
-    return [cause._replace(field=f"{field}.{cause.field}") for cause in causes]
-
-
-def not_negative(at: str, declared: JsonObject, *fields: str) -> list[Cause]:
-    """Return a cause for each of the fields that is below 0."""
-    return [
-        field_errors.invalid(f"{at}.{field}", declared[field], field_errors.NOT_NEGATIVE)
-        for field in fields
-        if (declared.get(field) or 0) < 0
-    ]
-
-
-def at_most(field: str, value: int | None, most: int) -> list[Cause]:
-    """Return a cause if ``value`` is above ``most``."""
-    if value is None or value <= most:
-        return []
-    return [field_errors.invalid(field, value, f"must be less than or equal to {most}")]
-
-
-def one_of(field: str, value: str | None, allowed: tuple[str, ...]) -> list[Cause]:
-    """Return what is wrong with a value that must be one of a few; absent is none of them."""
-    if not value:
-        return [field_errors.required(field)]
-    return [] if value in allowed else [field_errors.not_supported(field, value, allowed)]
-
-
-label_selector = selecting.label_selector
+    return [one._replace(field=f"{field}.{one.field}") for one in causes]
 
 
 def is_empty_selector(selector: JsonObject | None) -> bool:
@@ -55,48 +30,55 @@ def is_empty_selector(selector: JsonObject | None) -> bool:
     return not ((selector or {}).get("matchLabels") or (selector or {}).get("matchExpressions"))
 
 
-def required_selector(declared: JsonObject, owner: str) -> list[Cause]:
-    """Return what is wrong with ``spec.selector``, which must ask for something."""
-    selector = declared.get("selector")
-    if selector is None:
-        return [field_errors.required("spec.selector")]
-    causes = label_selector("spec.selector", selector)
-    if is_empty_selector(selector):
-        causes.append(field_errors.invalid("spec.selector", selector, f"empty selector is invalid for {owner}"))
-    return causes
+def required_selector(owner: str) -> check.Rule:
+    """Return the rule of a selector that must ask for something."""
+
+    def rule(at: str, selector: JsonObject | None) -> list[Cause]:
+        if selector is None:
+            return [cause.required(at)]
+        causes = label_selector(at, selector)
+        if is_empty_selector(selector):
+            causes.append(cause.invalid(at, selector, f"empty selector is invalid for {owner}"))
+        return causes
+
+    return rule
 
 
-def pod_template(field: str, template: JsonObject) -> list[Cause]:
+def pod_template(at: str, template: JsonObject | None) -> list[Cause]:
     """Return what is wrong with a pod template."""
-    causes = validate_labels(f"{field}.metadata.labels", labels(template))
-    return causes + below(field, validate_pod({"spec": {}, **template}))
+    causes = validate_labels(f"{at}.metadata.labels", labels(template or {}))
+    return causes + below(at, validate_pod({"spec": {}, **(template or {})}))
 
 
-def matching_template(declared: JsonObject) -> list[Cause]:
-    """Return what is wrong with ``spec.template``, whose labels ``spec.selector`` must select."""
+def matching_template(at: str, declared: JsonObject) -> list[Cause]:
+    """Return what is wrong with the template of a ``spec``, whose labels its selector must select."""
     template, selector = declared.get("template") or {}, declared.get("selector")
-    causes = pod_template("spec.template", template)
+    causes = pod_template(f"{at}.template", template)
     if selector is not None and not is_empty_selector(selector) and not label_selector("", selector):
         found = selectors.from_label_selector(selector)
         if not found.matches(labels(template)):
             told = "`selector` does not match template `labels`"
-            causes.append(field_errors.invalid("spec.template.metadata.labels", labels(template), told))
-    if (template.get("spec") or {}).get("restartPolicy") != "Always":
-        policy = (template.get("spec") or {}).get("restartPolicy")
-        causes.append(field_errors.not_supported("spec.template.spec.restartPolicy", policy, ["Always"]))
-    return causes
+            causes.append(cause.invalid(f"{at}.template.metadata.labels", labels(template), told))
+    return causes + _ALWAYS(f"{at}.template", template)
 
 
-def int_or_percent(field: str, value: Any, *, at_most_all: bool = False) -> list[Cause]:
+_ALWAYS = check.fields(("spec.restartPolicy", check.one_of("Always")))
+
+
+def int_or_percent(at: str, value: Any) -> list[Cause]:
     """Return what is wrong with a count or percentage."""
-    if isinstance(value, str):
-        if not _PERCENT.fullmatch(value):
-            return [field_errors.invalid(field, value, _PERCENT_MESSAGE)]
-        too_much = at_most_all and int(value[:-1]) > 100  # noqa: PLR2004 - percent
-        return [field_errors.invalid(field, value, "must not be greater than 100%")] if too_much else []
-    return (
-        [field_errors.invalid(field, value, field_errors.NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
-    )
+    if isinstance(value, str) and not _PERCENT.fullmatch(value):
+        return [cause.invalid(at, value, _PERCENT_MESSAGE)]
+    negative = isinstance(value, int) and value < 0
+    return [cause.invalid(at, value, cause.NOT_NEGATIVE)] if negative else []
+
+
+def int_or_percent_of_all(at: str, value: Any) -> list[Cause]:
+    """Return what is wrong with a count, or a percentage up to 100."""
+    causes = int_or_percent(at, value)
+    if not causes and isinstance(value, str) and int(value[:-1]) > 100:  # noqa: PLR2004 - percent
+        return [cause.invalid(at, value, "must not be greater than 100%")]
+    return causes
 
 
 def is_zero(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from minik8s_modules.api import field_errors, quantities, syntax
+from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import containers
@@ -26,11 +26,11 @@ def validate_volumes(field: str, volumes: list[JsonObject]) -> tuple[list[Cause]
         at = f"{field}[{index}]"
         name = volume.get("name") or ""
         if not name:
-            causes.append(field_errors.required(f"{at}.name"))
+            causes.append(cause.required(f"{at}.name"))
         else:
-            causes += field_errors.all_invalid(f"{at}.name", name, syntax.dns1123_label(name))
+            causes += cause.all_invalid(f"{at}.name", name, syntax.dns1123_label(name))
         if name in names:
-            causes.append(field_errors.duplicate(f"{at}.name", name))
+            causes.append(cause.duplicate(f"{at}.name", name))
         names.add(name)
         causes += _source(at, volume)
     return causes, names
@@ -39,8 +39,8 @@ def validate_volumes(field: str, volumes: list[JsonObject]) -> tuple[list[Cause]
 def _source(at: str, volume: JsonObject) -> list[Cause]:
     sources = [field for field in volume if field != "name"]
     if not sources:
-        return [field_errors.required(at, "must specify a volume type")]
-    causes = [field_errors.forbidden(f"{at}.{each}", "may not specify more than 1 volume type") for each in sources[1:]]
+        return [cause.required(at, "must specify a volume type")]
+    causes = [cause.forbidden(f"{at}.{each}", "may not specify more than 1 volume type") for each in sources[1:]]
     check = _CHECKS.get(sources[0])
     return causes + (check(f"{at}.{sources[0]}", volume[sources[0]]) if check else [])
 
@@ -48,14 +48,14 @@ def _source(at: str, volume: JsonObject) -> list[Cause]:
 def _host_path(at: str, source: JsonObject) -> list[Cause]:
     path = source.get("path") or ""
     if not path:
-        return [field_errors.required(f"{at}.path")]
+        return [cause.required(f"{at}.path")]
     causes = []
     if ".." in path.split("/"):
-        causes.append(field_errors.invalid(f"{at}.path", path, "must not contain '..'"))
+        causes.append(cause.invalid(f"{at}.path", path, "must not contain '..'"))
     if not path.startswith("/"):
-        causes.append(field_errors.invalid(f"{at}.path", path, "must be an absolute path"))
+        causes.append(cause.invalid(f"{at}.path", path, "must be an absolute path"))
     if source.get("type", "") not in _HOST_PATH_TYPES:
-        causes.append(field_errors.not_supported(f"{at}.type", source["type"], _HOST_PATH_TYPES))
+        causes.append(cause.not_supported(f"{at}.type", source["type"], _HOST_PATH_TYPES))
     return causes
 
 
@@ -63,10 +63,10 @@ def _empty_dir(at: str, source: JsonObject) -> list[Cause]:
     causes = []
     limit = source.get("sizeLimit")
     if limit is not None and quantities.parse(limit) < 0:
-        causes.append(field_errors.forbidden(f"{at}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+        causes.append(cause.forbidden(f"{at}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
     medium = source.get("medium", "")
     if medium not in {"", "Memory"}:
-        causes.append(field_errors.not_supported(f"{at}.medium", medium, ["", "Memory"]))
+        causes.append(cause.not_supported(f"{at}.medium", medium, ["", "Memory"]))
     return causes
 
 
@@ -79,10 +79,10 @@ def _secret(at: str, source: JsonObject) -> list[Cause]:
 
 
 def _files(at: str, source: JsonObject, name_field: str) -> list[Cause]:
-    causes = [] if source.get(name_field) else [field_errors.required(f"{at}.{name_field}")]
+    causes = [] if source.get(name_field) else [cause.required(f"{at}.{name_field}")]
     causes += _mode(f"{at}.defaultMode", source.get("defaultMode"))
     for index, item in enumerate(source.get("items") or []):
-        causes += [] if item.get("key") else [field_errors.required(f"{at}.items[{index}].key")]
+        causes += [] if item.get("key") else [cause.required(f"{at}.items[{index}].key")]
         causes += _mode(f"{at}.items[{index}].mode", item.get("mode"))
     return causes + _paths(at, source)
 
@@ -94,17 +94,17 @@ def _paths(at: str, source: JsonObject) -> list[Cause]:
         field, path = f"{at}.items[{index}].path", item.get("path") or ""
         causes += _file_path(field, path)
         if path and path in seen:
-            causes.append(field_errors.duplicate(field, path))
+            causes.append(cause.duplicate(field, path))
         seen.add(path)
     return causes
 
 
 def _file_path(field: str, path: str) -> list[Cause]:
     if not path:
-        return [field_errors.required(field)]
-    causes = field_errors.local_path(field, path)
+        return [cause.required(field)]
+    causes = cause.local_path(field, path)
     if path.startswith("..") and not path.startswith("../") and path != "..":
-        causes.append(field_errors.invalid(field, path, "must not start with '..'"))
+        causes.append(cause.invalid(field, path, "must not start with '..'"))
     return causes
 
 
@@ -121,25 +121,25 @@ def _downward_item(at: str, item: JsonObject) -> list[Cause]:
     if field is not None and resource is not None:
         return [
             *causes,
-            field_errors.invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"),
+            cause.invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"),
         ]
     if field is not None:
         return causes + _downward_field(f"{at}.fieldRef", field)
     if resource is None:
-        return [*causes, field_errors.required(at, "one of fieldRef and resourceFieldRef is required")]
+        return [*causes, cause.required(at, "one of fieldRef and resourceFieldRef is required")]
     if not resource.get("containerName"):
-        causes.append(field_errors.required(f"{at}.resourceFieldRef.containerName"))
+        causes.append(cause.required(f"{at}.resourceFieldRef.containerName"))
     return causes + containers.resource_reference(f"{at}.resourceFieldRef", resource)
 
 
 def _downward_field(at: str, reference: JsonObject) -> list[Cause]:
     path = reference.get("fieldPath") or ""
     if not path:
-        return [field_errors.required(f"{at}.fieldPath")]
+        return [cause.required(f"{at}.fieldPath")]
     if subscript := _SUBSCRIPT.fullmatch(path):
         key = subscript[2].lower() if subscript[1] == "annotations" else subscript[2]
-        return field_errors.all_invalid(at, subscript[2], syntax.qualified_name(key))
-    return [] if path in _FIELD_PATHS else [field_errors.not_supported(f"{at}.fieldPath", path, _FIELD_PATHS)]
+        return cause.all_invalid(at, subscript[2], syntax.qualified_name(key))
+    return [] if path in _FIELD_PATHS else [cause.not_supported(f"{at}.fieldPath", path, _FIELD_PATHS)]
 
 
 # --- projected --------------------------------------------------------------------------------------
@@ -153,10 +153,8 @@ def _projected(at: str, source: JsonObject) -> list[Cause]:
         given = [kind for kind in _PROJECTIONS if each.get(kind) is not None]
         if not given:
             kinds = ", ".join(_PROJECTIONS)
-            causes.append(field_errors.required(here, f"must specify a volume projection type: {kinds}"))
-        causes += [
-            field_errors.forbidden(f"{here}.{kind}", "may not specify more than 1 volume type") for kind in given[1:]
-        ]
+            causes.append(cause.required(here, f"must specify a volume projection type: {kinds}"))
+        causes += [cause.forbidden(f"{here}.{kind}", "may not specify more than 1 volume type") for kind in given[1:]]
         for kind in given[:1]:
             causes += _PROJECTIONS[kind](f"{here}.{kind}", each[kind])
             causes += _conflicts(f"{here}.{kind}", kind, each[kind], paths)
@@ -169,7 +167,7 @@ def _conflicts(at: str, kind: str, source: JsonObject, paths: set[str]) -> list[
     causes = []
     for path in (str(item.get("path") or "") for item in own):
         if path and path in paths:
-            causes.append(field_errors.invalid(f"{at}.path", path, f"conflicting duplicate paths: {path}"))
+            causes.append(cause.invalid(f"{at}.path", path, f"conflicting duplicate paths: {path}"))
         paths.add(path)
     return causes
 
@@ -183,13 +181,11 @@ def _token(at: str, source: JsonObject) -> list[Cause]:
     causes = []
     if lifetime_s < _SHORTEST_TOKEN_S:
         causes.append(
-            field_errors.invalid(
-                f"{at}.expirationSeconds", lifetime_s, "may not specify a duration less than 10 minutes"
-            )
+            cause.invalid(f"{at}.expirationSeconds", lifetime_s, "may not specify a duration less than 10 minutes")
         )
     if lifetime_s > _LONGEST_TOKEN_S:
         told = "may not specify a duration larger than 2^32 seconds"
-        causes.append(field_errors.invalid(f"{at}.expirationSeconds", lifetime_s, told))
+        causes.append(cause.invalid(f"{at}.expirationSeconds", lifetime_s, told))
     return causes + _file_path(f"{at}.path", source.get("path") or "")
 
 
@@ -202,7 +198,7 @@ _PROJECTIONS = {
 
 
 def _mode(field: str, mode: int | None) -> list[Cause]:
-    return [] if mode is None or 0 <= mode <= _LARGEST_MODE else [field_errors.invalid(field, mode, _MODE_MESSAGE)]
+    return [] if mode is None or 0 <= mode <= _LARGEST_MODE else [cause.invalid(field, mode, _MODE_MESSAGE)]
 
 
 _CHECKS = {

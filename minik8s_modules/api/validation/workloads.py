@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api import field_errors, objects, syntax
+from minik8s_modules.api import cause, objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.validation import shared
+from minik8s_modules.api.validation import check, shared
 
 # the pods that Kubernetes is made for (its "considerations for large clusters"): more is a mistake, and would be tried
 MOST_COPIES = 150_000
@@ -17,88 +17,77 @@ _STATEFUL_CHANGES = (
 )  # fmt: skip
 
 
+def _kept_pods(owner: str) -> tuple[check.Row, check.Row]:
+    """Return the rows of what each kind that keeps pods has: a selector, and the template that it must match."""
+    return (("selector", shared.required_selector(owner)), ("", shared.matching_template))
+
+
+_COUNTS = check.fields(
+    (("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), check.not_negative)
+)
+_REPLICAS = check.fields(("", _COUNTS), ("replicas", check.at_most(MOST_COPIES)), *_kept_pods("deployment"))
+
+
 def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
-    """Return why the replica set may not be kept."""
-    declared = spec(replica_set)
-    causes = shared.not_negative("spec", declared, "replicas", "minReadySeconds")
-    causes += shared.at_most("spec.replicas", declared.get("replicas"), MOST_COPIES)
-    causes += shared.required_selector(declared, "deployment")
-    causes += shared.matching_template(declared)
-    return causes + _original_template(replica_set)
-
-
-def _original_template(replica_set: JsonObject) -> list[Cause]:
-    """Return what is wrong with an original's template: it may name a namespace, which must be the set's own."""
+    """Return why the replica set may not be kept; an original's template may name the set's own namespace."""
+    causes = _REPLICAS("spec", spec(replica_set))
     if objects.annotations(replica_set).get(ANNOTATION) != ORIGINAL:
-        return []
+        return causes
     meta = (spec(replica_set).get("template") or {}).get("metadata") or {}
-    causes: list[Cause] = []
     if meta.get("namespace") not in {None, "", namespace(replica_set)}:
         told = "pods are made in the namespace of their replica set"
-        causes.append(field_errors.invalid("spec.template.metadata.namespace", meta["namespace"], told))
-    if meta.get("name"):
-        wrong = syntax.dns1123_subdomain(meta["name"])
-        causes += field_errors.all_invalid("spec.template.metadata.name", meta["name"], wrong)
-    return causes
+        causes.append(cause.invalid("spec.template.metadata.namespace", meta["namespace"], told))
+    return causes + check.if_set(check.subdomain)("spec.template.metadata.name", meta.get("name"))
 
 
 def validate_deployment(deployment: JsonObject) -> list[Cause]:
     """Return why the deployment may not be kept."""
     declared = spec(deployment)
-    causes = shared.not_negative(
-        "spec", declared, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
-    )
-    causes += shared.at_most("spec.replicas", declared.get("replicas"), MOST_COPIES)
-    causes += shared.required_selector(declared, "deployment")
-    causes += shared.matching_template(declared)
-    causes += _deployment_strategy(declared.get("strategy") or {})
+    causes = _REPLICAS("spec", declared) + _deployment_strategy(declared.get("strategy") or {})
     deadline = declared.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= (declared.get("minReadySeconds") or 0):
-        told = "must be greater than minReadySeconds"
-        causes.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, told))
+        causes.append(cause.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
     return causes
 
 
 def _deployment_strategy(strategy: JsonObject) -> list[Cause]:
     kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), "spec.strategy.rollingUpdate"
-    if kind not in {"Recreate", "RollingUpdate"}:
-        return [field_errors.not_supported("spec.strategy.type", kind, ["Recreate", "RollingUpdate"])]
-    if kind == "Recreate":
-        told = "may not be specified when strategy `type` is 'Recreate'"
-        return [field_errors.forbidden(at, told)] if rolling is not None else []
-    return _rolling(at, rolling or {})
+    if kind == "RollingUpdate":
+        return _rolling(at, rolling or {})
+    if kind != "Recreate":
+        return [cause.not_supported("spec.strategy.type", kind, ["Recreate", "RollingUpdate"])]
+    return [] if rolling is None else [cause.forbidden(at, "may not be specified when strategy `type` is 'Recreate'")]
+
+
+_ROLLING = check.fields(("maxUnavailable", shared.int_or_percent_of_all), ("maxSurge", shared.int_or_percent))
 
 
 def _rolling(at: str, rolling: JsonObject) -> list[Cause]:
-    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-    causes = shared.int_or_percent(f"{at}.maxUnavailable", unavailable, at_most_all=True)
-    causes += shared.int_or_percent(f"{at}.maxSurge", surge)
-    if shared.is_zero(unavailable) and shared.is_zero(surge):
-        causes.append(field_errors.invalid(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    causes, unavailable = _ROLLING(at, rolling), rolling.get("maxUnavailable")
+    if shared.is_zero(unavailable) and shared.is_zero(rolling.get("maxSurge")):
+        causes.append(cause.invalid(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     return causes
 
 
-def validate_stateful_set(stateful_set: JsonObject) -> list[Cause]:
-    """Return why the stateful set may not be kept."""
-    declared = spec(stateful_set)
-    causes = shared.not_negative("spec", declared, "replicas", "minReadySeconds", "revisionHistoryLimit")
-    causes += shared.one_of(
-        "spec.podManagementPolicy", declared.get("podManagementPolicy"), ("OrderedReady", "Parallel")
-    )
-    strategy = declared.get("updateStrategy") or {}
-    causes += shared.one_of("spec.updateStrategy.type", strategy.get("type"), ("OnDelete", "RollingUpdate"))
-    rolling = strategy.get("rollingUpdate") or {}
-    causes += shared.not_negative("spec.updateStrategy.rollingUpdate", rolling, "partition")
-    if strategy.get("type") == "OnDelete" and "rollingUpdate" in strategy:
-        told = "only allowed for updateStrategy 'RollingUpdate'"
-        causes.append(field_errors.invalid("spec.updateStrategy.rollingUpdate", rolling, told))
-    retention = declared.get("persistentVolumeClaimRetentionPolicy") or {}
-    for field in ("whenDeleted", "whenScaled"):
-        at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-        causes += shared.one_of(at, retention.get(field), ("Delete", "Retain"))
-    causes += shared.not_negative("spec.ordinals", declared.get("ordinals") or {}, "start")
-    causes += shared.required_selector(declared, "statefulset")
-    return causes + shared.matching_template(declared)
+def _partition_only_when_rolling(at: str, strategy: JsonObject) -> list[Cause]:
+    if strategy.get("type") != "OnDelete" or "rollingUpdate" not in strategy:
+        return []
+    told = "only allowed for updateStrategy 'RollingUpdate'"
+    return [cause.invalid(f"{at}.rollingUpdate", strategy["rollingUpdate"] or {}, told)]
+
+
+_UPDATE_TYPE = check.mandatory(check.one_of("OnDelete", "RollingUpdate"))
+_RETENTION = "persistentVolumeClaimRetentionPolicy"
+validate_stateful_set = check.of_spec(
+    ("", _COUNTS),
+    ("podManagementPolicy", check.mandatory(check.one_of("OrderedReady", "Parallel"))),
+    ("updateStrategy.type", _UPDATE_TYPE),
+    ("updateStrategy.rollingUpdate.partition", check.not_negative),
+    ("updateStrategy", check.if_given(_partition_only_when_rolling)),
+    ((f"{_RETENTION}.whenDeleted", f"{_RETENTION}.whenScaled"), check.mandatory(check.one_of("Delete", "Retain"))),
+    ("ordinals.start", check.not_negative),
+    *_kept_pods("statefulset"),
+)
 
 
 def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -110,47 +99,47 @@ def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> list[Cause
         return []
     named = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGES[:-1])
     told = f"updates to statefulset spec for fields other than {named} and 'minReadySeconds' are forbidden"
-    return [field_errors.forbidden("spec", told)]
+    return [cause.forbidden("spec", told)]
 
 
-def validate_daemon_set(daemon_set: JsonObject) -> list[Cause]:
-    """Return why the daemon set may not be kept."""
-    declared = spec(daemon_set)
-    causes = shared.not_negative("spec", declared, "minReadySeconds", "revisionHistoryLimit")
-    causes += shared.required_selector(declared, "daemonset")
-    causes += shared.matching_template(declared)
-    strategy, at = declared.get("updateStrategy") or {}, "spec.updateStrategy"
-    causes += shared.one_of(f"{at}.type", strategy.get("type"), ("OnDelete", "RollingUpdate"))
+def _daemon_strategy(at: str, strategy: JsonObject) -> list[Cause]:
     if strategy.get("type") != "RollingUpdate":
-        return causes
-    rolling = strategy.get("rollingUpdate") or {}
-    causes += _rolling(f"{at}.rollingUpdate", rolling)
+        return []
+    rolling, at = strategy.get("rollingUpdate") or {}, f"{at}.rollingUpdate"
+    causes = _rolling(at, rolling)
     if not any(shared.is_zero(rolling.get(field)) for field in ("maxUnavailable", "maxSurge")):
         told = "may not be set when maxUnavailable is non-zero"
-        causes.append(field_errors.invalid(f"{at}.rollingUpdate.maxSurge", rolling.get("maxSurge"), told))
+        causes.append(cause.invalid(f"{at}.maxSurge", rolling.get("maxSurge"), told))
     return causes
 
 
-def immutable(*path: str) -> Callable[[JsonObject, JsonObject], list[Cause]]:
-    """Return the rule that fields of spec keep what they were created with."""
-
-    def check(new: JsonObject, old: JsonObject) -> list[Cause]:
-        return [
-            field_errors.immutable(f"spec.{field}", spec(new).get(field))
-            for field in path
-            if spec(new).get(field) != spec(old).get(field)
-        ]
-
-    return check
+validate_daemon_set = check.of_spec(
+    ("", _COUNTS),
+    *_kept_pods("daemonset"),
+    ("updateStrategy.type", _UPDATE_TYPE),
+    ("updateStrategy", check.if_given(_daemon_strategy)),
+)
 
 
 def validate_controller_revision(revision: JsonObject) -> list[Cause]:
     """Return why the revision may not be kept."""
-    causes = shared.not_negative("", revision, "revision")
-    causes = [cause._replace(field=cause.field.lstrip(".")) for cause in causes]
-    return causes if revision.get("data") is not None else [*causes, field_errors.required("data", "data is mandatory")]
+    causes = check.not_negative("revision", revision.get("revision"))
+    return causes if revision.get("data") is not None else [*causes, cause.required("data", "data is mandatory")]
 
 
 def validate_controller_revision_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old revision may not become the new one: its data stays."""
-    return [] if new.get("data") == old.get("data") else [field_errors.immutable("data", new.get("data"))]
+    return [] if new.get("data") == old.get("data") else [cause.immutable("data", new.get("data"))]
+
+
+def spec_immutable(*path: str) -> Callable[[JsonObject, JsonObject], list[Cause]]:
+    """Return the rule that fields of spec keep what they were created with."""
+
+    def rule(new: JsonObject, old: JsonObject) -> list[Cause]:
+        return [
+            cause.immutable(f"spec.{field}", spec(new).get(field))
+            for field in path
+            if spec(new).get(field) != spec(old).get(field)
+        ]
+
+    return rule

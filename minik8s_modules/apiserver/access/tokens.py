@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jwt
 from jwt.types import Options
 
-from minik8s_modules.api import field_errors
+from minik8s_modules.api import cause
 from minik8s_modules.api.errors import BadRequest, Conflict, Invalid
 from minik8s_modules.api.kinds import NODE, POD, SECRET, SERVICE_ACCOUNT, Kind
 from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, spec, uid
@@ -133,7 +133,7 @@ class Tokens:
         kind = _BINDABLE.get((ref.get("apiVersion", ""), ref.get("kind", "")))
         if kind is None:
             told = 'cannot bind token for object of this kind; use a v1 "Pod", "Secret" or "Node"'
-            raise Invalid(TOKEN_REQUEST, "", [field_errors.invalid("spec.boundObjectRef", ref.get("kind", ""), told)])
+            raise Invalid(TOKEN_REQUEST, "", [cause.invalid("spec.boundObjectRef", ref.get("kind", ""), told)])
         found = self._backend.get(Target(kind, target.namespace if kind.namespaced else "", ref.get("name", ""))).object
         if ref.get("uid") and ref["uid"] != uid(found):
             why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
@@ -262,7 +262,7 @@ def _bad_lifetime(lifetime_s: Any) -> Any:
         told = "may not specify a duration less than 10 minutes"
     else:
         told = "may not specify a duration larger than 2^32 seconds"
-    return field_errors.invalid("spec.expirationSeconds", lifetime_s, told)
+    return cause.invalid("spec.expirationSeconds", lifetime_s, told)
 
 
 TOKEN_REQUEST = Kind(

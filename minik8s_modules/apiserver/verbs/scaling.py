@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from minik8s_modules.api import field_errors, size_limits
+from minik8s_modules.api import cause, size_limits
 from minik8s_modules.api.errors import BadRequest, Invalid, UnsupportedMediaType
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
@@ -113,7 +113,7 @@ def _check_uid(kind: Kind, obj: JsonObject, scale: JsonObject) -> None:
 def _refuse_negative(scale: JsonObject) -> int:
     replicas = int(spec(scale).get("replicas") or 0)
     if replicas < 0:
-        raise Invalid(SCALE, name(scale), [field_errors.invalid("spec.replicas", replicas, field_errors.NOT_NEGATIVE)])
+        raise Invalid(SCALE, name(scale), [cause.invalid("spec.replicas", replicas, cause.NOT_NEGATIVE)])
     return replicas
 
 
