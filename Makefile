@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 KUBECTL := /opt/minik8s/bin/kubectl --kubeconfig /etc/minik8s/admin.kubeconfig
 PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i inventory/local
 EXAMPLE := examples/hello.yml
+PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs minik8s_modules library roles playbooks inventory Makefile
 PYTEST := $(BIN)/pytest
 
 .PHONY: help
@@ -27,7 +28,7 @@ cluster: $(VENV)/runtime.lock ## Install and start the cluster here, apply an ex
 	$(KUBECTL) get -f $(EXAMPLE) -o wide
 
 .PHONY: renew
-renew: $(VENV)/runtime.lock ## Issue all certificates of the control plane anew, with no request failing
+renew: $(VENV)/runtime.lock ## Issue all certificates of the control plane again, with no request failing
 	$(PLAYBOOK) playbooks/renew.yml
 
 .PHONY: rotate-ca
@@ -53,13 +54,20 @@ suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowes
 check: lint test-unit ## What needs neither root nor servers: lint and unit tests
 
 .PHONY: lint
-lint: $(VENV)/dev.lock ## Format, rules, types, layers, YAML, playbooks
+lint: $(VENV)/dev.lock ## Format, rules, types, layers, prose, YAML, playbooks
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
+	$(BIN)/codespell $(PROSE)
+	$(BIN)/python -m tests.support.prose
 	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/ansible-lint --offline
+
+.PHONY: docs
+docs: $(VENV)/dev.lock ## Build the documentation site into .cache/site; a broken link fails
+	$(BIN)/sphinx-build -q -W --keep-going -d .cache/doctrees docs .cache/site
+	@echo 'docs: .cache/site/index.html'
 
 .PHONY: test-unit
 test-unit: $(VENV)/dev.lock ## Unit tests
@@ -106,7 +114,7 @@ bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and w
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
 .PHONY: lock
-lock: ## Write requirements.txt and requirements-dev.txt anew from pyproject.toml
+lock: ## Write requirements.txt and requirements-dev.txt again from pyproject.toml
 	$(PYTHON) -m venv --clear .cache/lock
 	.cache/lock/bin/pip install --quiet --upgrade .
 	.cache/lock/bin/pip freeze --exclude minik8s | sed '1i # Written by `make lock`: what the control plane runs.' > requirements.txt
@@ -132,7 +140,7 @@ $(VENV)/dev.lock: requirements-dev.txt | $(VENV)/runtime.lock
 	$(BIN)/pip install --quiet --requirement requirements-dev.txt
 	@cp requirements-dev.txt $@
 
-# The lab: machines with real kernels on this host, see README.md. LAB names it (several may run); KERNEL, see `-m tests.lab up -h`.
+# The lab: machines with real kernels on this host, see docs/how-to/lab.md. LAB names it (several may run); KERNEL, see `-m tests.lab up -h`.
 LAB ?= lab
 N ?= 3
 KIND ?= uml

@@ -10,9 +10,9 @@ module: minik8s_certificates
 short_description: Certificate authorities, certificates and kubeconfigs of a cluster
 description:
   - Takes the whole declared set. What is missing, ends soon, was signed by another authority, has a key that does not
-    fit, or says something else than declared, is issued anew with a new key. Everything else stays as it is.
+    fit, or says something else than declared, is issued again with a new key. Everything else stays as it is.
   - Keys are EC P-256. A key is written with its final owner and mode from the start and is never returned.
-  - An authority that is issued anew takes all its certificates along.
+  - An authority that is issued again takes all its certificates along.
 options:
   authorities:
     description: Self-signed authorities, valid for ten years.
@@ -67,7 +67,7 @@ options:
     type: int
     default: 365
   renew_days:
-    description: Certificates that end within this many days are issued anew.
+    description: Certificates that end within this many days are issued again.
     type: int
     default: 90
 attributes:

@@ -180,7 +180,7 @@ class Manager:
 
     def _systemd(self, step: Step) -> list[list[str]]:
         return {
-            "define": [["systemctl", "enable", step.name]],  # systemd reads all units anew then
+            "define": [["systemctl", "enable", step.name]],  # systemd reads all units again then
             "restart": [["systemctl", "restart", step.name]],
             "start": [["systemctl", "start", step.name]],
             "remove": [["systemctl", "disable", "--now", step.name]],

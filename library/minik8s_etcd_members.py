@@ -158,7 +158,7 @@ def apply_one(etcd: Etcd, steps: list[Step]) -> Step:
 
 
 def carry_out(etcd: Etcd, params: dict[str, Any], done: list[Step]) -> list[Member]:
-    """Take one step after another, planned anew each time, and return the members there are then.
+    """Take one step after another, planned again each time, and return the members there are then.
 
     A learner that lags and a cluster that is electing are asked again until ``wait_s`` is over.
     """

@@ -66,7 +66,11 @@ def run_daemon(
     parser = argparse.ArgumentParser(prog=name, description=summary)
     file = Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml")
     parser.add_argument(
-        "--config", type=Path, default=file, metavar="FILE", help="YAML; ARCHITECTURE.md lists its keys (%(default)s)"
+        "--config",
+        type=Path,
+        default=file,
+        metavar="FILE",
+        help="YAML; docs/reference/configuration.md has its keys (%(default)s)",
     )
     levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
     parser.add_argument("--log-level", default="INFO", choices=levels, help="least level that is logged (%(default)s)")

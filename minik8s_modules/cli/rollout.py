@@ -1,6 +1,6 @@
 """``rollout status`` on a terminal: a picture of the rollout above kubectl's words.
 
-kubectl decides when it is over, and how it ended; three watches draw it anew at each change meanwhile. Where nobody
+kubectl decides when it is over, and how it ended; three watches draw it again at each change meanwhile. Where nobody
 watches (no terminal), and for every other ``rollout``, it is kubectl's alone.
 """
 

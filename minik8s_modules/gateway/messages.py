@@ -1,4 +1,36 @@
-"""The messages of the gateway's socket, one JSON object a line (ARCHITECTURE.md, "Gateway socket")."""
+"""The messages of the gateway's socket (``/run/minik8s/gateway.sock``), one JSON object a line.
+
+Reconciler to gateway::
+
+    {"op": "relist", "node"}
+    {"op": "pull", "id", "node", "image", "auth": null | {…} | [{…}, …]}   username, password, serveraddress; in turn
+    {"op": "cancel", "id"}
+    {"op": "probe", "node", "pod", "sandbox", "checks": [check]}      all checks of a pod; an empty list ends them
+
+Gateway to reconciler::
+
+    {"op": "state", "node", "containers": [observation], "images": ["repo:tag", "sha256:…"]}   after hello or relist
+    {"op": "event", "node", "action": "create|start|die|oom|destroy", "id", "container": observation | null}
+    {"op": "images", "node", "images"}
+    {"op": "pulled", "id", "node", "image", "ok", "image_id", "reason": "ErrImagePull" | "Cancelled", "message"}
+    {"op": "alive", "node", "alive": true}
+    {"op": "stats", "node", "source": "cadvisor" | "docker", "containers": {id: working set in bytes},      every 10 s
+     "machine": null | {"at_s", "memory_bytes", "memory_available_bytes", "processes", "most_processes",
+                        "disk": null | {"capacity_bytes", "available_bytes", "inodes", "inodes_free"}}}
+    {"op": "image-list", "node", "images": [{"id", "names", "size_bytes"}]}                             every minute
+    {"op": "checked", "node", "pod", "results": {id: {"state", "streak", "message", "took_s"}}}
+    {"op": "error", "message"}              the line was no request; the connection ends
+
+A check is ``{"id": "<container id>/<liveness|readiness|startup|postStart|preStop>", "container", "once": false,
+"started_at", "initial_delay_s", "period_s", "timeout_s", "success", "failure"}`` and one of ``"exec": [argv]``,
+``"http": {"host", "port", "path", "scheme", "headers": [[name, value]]}``, ``"tcp": {"host", "port"}``,
+``"grpc": {"host", "port", "service"}``, ``"sleep": seconds``. A check with the same id goes on; a hook (``once``) runs
+once, and its ``timeout_s`` may change while it runs. Results of all checks of a pod are sent whenever one changes;
+``state`` is unknown, success or failure, ``streak`` below 0 counts failures, ``took_s`` is a hook's.
+
+A client gets ``alive``, ``state`` and ``checked`` of every node when it connects; every client gets every message. One
+that does not read is disconnected.
+"""
 
 from __future__ import annotations
 

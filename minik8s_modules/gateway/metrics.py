@@ -1,7 +1,7 @@
 """What containers and nodes use: samples in rings, rates from two samples. Pure.
 
 A container has a ring of 60 samples (ten minutes at one each 10 s); it ends with its container. A rate needs two
-samples of one run of the container: a counter that went back starts anew. Source: metrics-server ``pkg/storage``.
+samples of one run of the container: a counter that went back starts over. Source: metrics-server ``pkg/storage``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Ring:
         self._samples: deque[Usage] = deque(maxlen=RING)
 
     def add(self, sample: Usage) -> None:
-        """Take a sample; one that is not newer than the last is left out, a counter that went back begins anew."""
+        """Take a sample; one that is not newer than the last is left out, a counter that went back starts over."""
         if self._samples:
             last = self._samples[-1]
             if sample.at_s <= last.at_s:

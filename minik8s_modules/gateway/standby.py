@@ -3,7 +3,7 @@
 On several control-plane machines each has a gateway, and a reconciler connects to its own one only while it leads. So
 a client on the socket is the sign that this gateway is the one to hold the nodes' ssh masters, to renew their Leases
 and to answer for their streams. It goes on for ``LINGER_S`` after the last client went: a reconciler that is started
-anew finds everything as it was.
+again finds everything as it was.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class WorkQueue(Generic[Key]):
         return delay_s
 
     def forget(self, key: Key) -> None:
-        """Start ``key``'s back-off anew; call it after a success."""
+        """Start ``key``'s back-off over; call it after a success."""
         with self._changed:
             self._failures.pop(key, None)
 

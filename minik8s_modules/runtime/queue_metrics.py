@@ -74,7 +74,7 @@ class QueueMetrics:
         )
 
     def queue(self, name: str) -> QueueCounts:
-        """Return the counts of the queue ``name``; a queue that begins anew under the name goes on counting."""
+        """Return the counts of the queue ``name``; a queue that starts over under the name goes on counting."""
         self._queues[name] = _Counts(self, name)
         return self._queues[name]
 

@@ -80,7 +80,7 @@ class EncryptedStore:
         return change._replace(value=value, previous=previous)
 
     def rewrite(self) -> int:
-        """Write every value anew that the ring's first key did not write; returns how many those were.
+        """Write every value again that the ring's first key did not write; returns how many those were.
 
         Safe beside running API servers: each write is a compare-and-swap, and whoever is faster writes with the ring,
         too. Raises Undecryptable at a value whose key is gone; what was written before stays written.

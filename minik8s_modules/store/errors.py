@@ -8,7 +8,7 @@ base.Minik8sError
 │   ├── Compacted          range, watch: the revision asked for is no longer kept; list again from the latest
 │   ├── FutureRevision     range: the revision asked for does not exist yet
 │   ├── Undecryptable      get: the value's key is not in the ring, or the value was changed
-│   ├── ValueTooLarge      create, update: etcd refuses a request of this size
+│   ├── ValueTooLarge      create, update: etcd refuses a request this large
 │   └── Expired            cache: the ring of events no longer reaches back to the revision; list again
 └── base.TemporaryError
     └── StoreUnavailable   no etcd answered in time. A write may or may not have happened

@@ -150,5 +150,5 @@ def _refusal(error: grpc.RpcError) -> StoreError:
     if error.code() is grpc.StatusCode.OUT_OF_RANGE:
         return FutureRevision(f"the store has not reached the revision asked for: {text}")
     if any(words in text for words in TOO_LARGE):
-        return ValueTooLarge(f"etcd takes no value of this size: {text}")
+        return ValueTooLarge(f"the value is too large for etcd: {text}")
     return StoreError(f"etcd refused the call: {error.code().name}: {text}")

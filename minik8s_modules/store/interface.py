@@ -60,7 +60,7 @@ class Watch(Protocol):
 
         Raises:
             Compacted: the changes after the position are forgotten (or the store went back); list and watch
-                anew.
+                again.
         """
 
     def cancel(self) -> None:
@@ -92,7 +92,7 @@ class Store(Protocol):
 
         Raises:
             KeyExists: the key is taken.
-            ValueTooLarge: the store does not take values of this size.
+            ValueTooLarge: the value is too large for the store.
         """
 
     def update(self, key: str, value: bytes, expected: int) -> int:
@@ -101,7 +101,7 @@ class Store(Protocol):
         Raises:
             StaleWrite: the key has another revision.
             KeyMissing: there is no such key.
-            ValueTooLarge: the store does not take values of this size.
+            ValueTooLarge: the value is too large for the store.
         """
 
     def write(self, puts: Sequence[Put]) -> int:

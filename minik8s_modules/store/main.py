@@ -29,7 +29,7 @@ With several: run `snapshot adjust FILE ADJUSTED` once, then on each machine
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 with the reason on standard error."""
-    options = _parser().parse_args(argv)
+    options = build_parser().parse_args(argv)
     act: Callable[[argparse.Namespace], None] = options.act
     try:
         act(options)
@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the whole command line."""
     parser = argparse.ArgumentParser(prog="minik8s-store", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     secrets_command.add_parser(commands, CONFIGURATION)

@@ -7,7 +7,7 @@ could still hold a fencing token that looks newer. So a snapshot is *adjusted* b
 after
    the snapshot comes again. It need not be known how far the lost store had got;
 2. what lies before is marked as compacted: every watch and every continued list from before is told to list
-anew; 3. the cluster epoch, first half of every fencing token, is raised: max(epoch in the store + 1, Unix
+again; 3. the cluster epoch, first half of every fencing token, is raised: max(epoch in the store + 1, Unix
 seconds now).
 
 etcdutl does 1 and 2 where it can (3.5.9 and newer). For older ones bolt.py raises the revision in the file: a

@@ -75,13 +75,13 @@ async def open_console(client: Connection, request: StreamRequest, channels: Seq
     """Answer the upgrade and return the console; ``channels`` are the wanted ones of stdin, stdout, stderr.
 
     Raises:
-        BadRequest: the client asks for an upgrade or protocol that is not spoken here.
+        BadRequest: the client asks for an upgrade or protocol that is not supported.
     """
     upgrade = request.headers.get("upgrade", "").lower()
     if upgrade == "websocket":
         protocol = next((each for each in (V5, V4) if each in websocket.offered(request)), None)
         if protocol is None:
-            raise BadRequest(f"unable to upgrade: the WebSocket subprotocols spoken here are {V5} and {V4}")
+            raise BadRequest(f"unable to upgrade: the supported WebSocket subprotocols are {V5} and {V4}")
         socket = await websocket.accept(client, request, protocol)
         # the client learns by an empty message that the stream is there
         await socket.write(bytes([STDOUT if "stdout" in channels else ERROR]))
@@ -89,7 +89,7 @@ async def open_console(client: Connection, request: StreamRequest, channels: Seq
     if upgrade == "spdy/3.1":
         await accept_spdy(client, request, V4)
         return await SpdyConsole.make(SpdySession(client), {*channels, "error", *_resize(request)})
-    raise BadRequest(f'unable to upgrade: "{upgrade}" is not spoken here; WebSocket and SPDY/3.1 are')
+    raise BadRequest(f'unable to upgrade: "{upgrade}" is not supported; use WebSocket or SPDY/3.1')
 
 
 def _resize(request: StreamRequest) -> list[str]:
@@ -100,7 +100,7 @@ async def accept_spdy(client: Connection, request: StreamRequest, protocol: str)
     """Answer an upgrade to SPDY. Raises StatusError when the client does not speak ``protocol``."""
     told = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
     if protocol not in told:
-        raise StatusError(_FORBIDDEN, "Forbidden", f"unable to upgrade: of {told} none is spoken here; {protocol} is")
+        raise StatusError(_FORBIDDEN, "Forbidden", f"unable to upgrade: none of {told} is supported; use {protocol}")
     await client.write(_UPGRADED % protocol.encode())
 
 

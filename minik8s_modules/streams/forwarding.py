@@ -101,7 +101,7 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
             raise BadRequest("query parameter 'ports' must name the ports to forward")
         await _serve_channels(await websocket.accept(client, request, V4), pod, ports)
     else:
-        raise BadRequest(f"unable to upgrade: WebSocket with {TUNNELLED} or {V4}, and SPDY/3.1, are spoken here")
+        raise BadRequest(f"unable to upgrade: use WebSocket with {TUNNELLED} or {V4}, or SPDY/3.1")
 
 
 async def _serve_spdy(peer: Bytes, pod: Pod) -> None:

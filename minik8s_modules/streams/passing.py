@@ -1,7 +1,29 @@
 """Packets of JSON, with file descriptors, between the gateway and the process that parses streams.
 
-The socket is a named one of kind SOCK_SEQPACKET: a packet arrives whole or not at all, and descriptors belong to the
-packet they came with. Every channel is used by one asyncio loop, and read by one task at a time.
+The socket (``/run/minik8s/streams.sock``) is of kind SOCK_SEQPACKET: a packet arrives whole or not at all, and
+descriptors belong to the packet they came with. ``minik8s-streams`` connects; the gateway answers that user alone
+(SO_PEERCRED). Every channel is used by one asyncio loop, and read by one task at a time.
+
+Each stream is a connection, and its end, on either side, ends the stream. The first packet is the signed request,
+``{"line", "signed", "certificate"}``. The gateway checks signature, certificate (authority, CN), time (300 s) and nonce
+(once), and answers by what is asked::
+
+    exec          {"tty"}
+    attach        {"tty", "stays_open"}
+    log           {"frames": "plain|multiplexed|stamped", "came"}      with Docker's connection
+    portforward   {}
+    metrics       {}                                                   with a file in memory
+    anything      {"error": Status}
+
+Then come requests ``{"do": …}``, each answered in turn: exec and attach ``start`` (``{"came"}`` with the upgraded
+connection) and ``resize`` (``height``, ``width``); exec ``exit`` (``{"code"}``); log ``running`` (``{"running"}``);
+portforward ``connect`` (``port``), answered by a channel on which comes ``{}`` with the connection, or ``error``;
+``failure`` on that channel asks for ssh's ``{"words"}``. ``came`` is what the gateway had read of a connection, in
+hex. A connection through ssh is two descriptors: one to read, one to write.
+
+``{"answers": true}`` as the first packet makes the connection the gateway's, for answers to probes:
+``{"kind": "http|grpc", "tls", "send": hex, "timeout_s"}`` with a channel to answer on and the dialled connection;
+answered by ``{"word", "number"}`` (``Cause`` in ``gateway/probing/wire.py``).
 """
 
 from __future__ import annotations

@@ -5,8 +5,20 @@ checked by the API server already; ``namespace`` and ``pod`` (its name) must be 
 container where the API server knows it, ``since`` seconds since 1970. The one request without a pod is
 ``GET /metrics`` (``?history=true``).
 
-The API server signs the first line with the key of its client certificate; two headers carry the signature and the
-certificate. Whoever parses the streams passes all three on to the gateway as they are, so it can invent no request.
+The API server finds the address in the Lease of the node (annotation ``minik8s.io/stream-endpoint``), connects with
+mutual TLS and sends one request a connection. It signs the first line with the key of its client certificate, over
+the four lines ``minik8s stream request``, ``<line>``, ``<seconds>``, ``<nonce>`` (ECDSA or RSA PKCS #1 v1.5, SHA-256)::
+
+    X-Minik8s-Signed: <Unix seconds>.<nonce in hex>.<signature in base64>
+    X-Minik8s-Certificate: <DER in base64>
+
+Whoever parses the streams passes all three on to the gateway as they are, so it can invent no request.
+
+The answer, its head included, is the client's: chunked text; WebSocket ``v5.channel.k8s.io``, ``v4.channel.k8s.io`` or
+``SPDY/3.1+portforward.k8s.io``; or SPDY/3.1. Errors are Status objects. ``/metrics`` answers ``{node: {"source",
+"machine": usage | null, "containers": [{"id", "pod_uid", "pod", "namespace", "container", "usage"}]}}``, where usage is
+``{"timestamp_s", "window_s", "cpu_nanocores", "memory_bytes"}``; with history also the samples of each container,
+``[Unix seconds, CPU ns, working set]``.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/dialect", None, _ANYBODY, "always", "how the object's own manifest is read"),
     Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a node that left this one stands in for"),
     Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
-    Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made anew"),
+    Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made again"),
     Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is emptied, or its pods are given up"),
     Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the node is observed as a whole now"),
     Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),

@@ -211,7 +211,7 @@ def _copy(document: JsonObject, op: JsonObject) -> None:
 def _test(document: JsonObject, op: JsonObject) -> None:
     found = _get_or_none(document, op["path"])
     if found != op["value"] or isinstance(found, bool) != isinstance(op["value"], bool):
-        raise _OperationError("the value there is another")
+        raise _OperationError("the value is different")
 
 
 _OPERATIONS: dict[str, _Operation] = {

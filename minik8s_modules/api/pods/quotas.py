@@ -1,7 +1,7 @@
 """What an object uses of ResourceQuotas, and which quotas it counts for. Pure; amounts are exact Decimals.
 
 The API server charges a quota with what is new in the same write (apiserver/admission/quotas.py), the controller
-counts anew (controllers/policy/quotas.py). Source: kubernetes ``pkg/quota/v1/evaluator/core`` and
+counts again (controllers/policy/quotas.py). Source: kubernetes ``pkg/quota/v1/evaluator/core`` and
 ``staging/.../apiserver/pkg/quota/v1``.
 """
 

@@ -100,7 +100,7 @@ def _owners(references: list[JsonObject]) -> list[Cause]:
 
 
 def validate_metadata_update(kind: Kind, new: JsonObject, old: JsonObject) -> list[Cause]:
-    """Return what is wrong with the new metadata: identity is immutable, a deletion cannot be held up anew."""
+    """Return what is wrong with the new metadata: identity is immutable, a deletion cannot be held up again."""
     after, before = metadata(new), metadata(old)
     causes = [
         cause.immutable(f"metadata.{field}", after.get(field))

@@ -2,7 +2,7 @@
 
 The index is brought up to date when it is asked: pods' events since the last question come from the watch cache's ring,
 so it never lags behind what other reads show, and costs nothing while nobody asks. Where the ring does not reach back
-far enough, it is built anew from the list. (kube-apiserver keeps a graph, fed by informers, which lags.)
+far enough, it is built again from the list. (kube-apiserver keeps a graph, fed by informers, which lags.)
 """
 
 from __future__ import annotations

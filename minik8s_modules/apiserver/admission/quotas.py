@@ -2,7 +2,7 @@
 
 The quotas' ``status.used`` is raised in the transaction that stores the object, each compared with the revision that
 was looked at. So no number of clients and servers gets past a quota, nothing is given back after a failure, and the
-controller that counts anew (controllers/policy/quotas.py) is never wrong about objects on their way. Deletions are its
+controller that counts again (controllers/policy/quotas.py) is never wrong about objects on their way. Deletions are its
 to see. Words are those of kubernetes ``apiserver/pkg/admission/plugin/resourcequota``.
 """
 

@@ -1,6 +1,6 @@
 """Roles and bindings as they stand, compiled to an index that answers in microseconds.
 
-``Rbac`` reads the four kinds from the watch cache. It compiles them anew when one of them has changed (the cache
+``Rbac`` reads the four kinds from the watch cache. It compiles them again when one of them has changed (the cache
 counts changes, so an unchanged policy costs four look-ups).
 The cache shows a write before its answer leaves, so whoever made a binding can rely on it. Decisions of one
 ``Policy`` are remembered with it and go with it.

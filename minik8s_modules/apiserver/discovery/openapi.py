@@ -4,7 +4,7 @@ kubectl reads it for ``explain``, ``apply``, ``create``, ``edit`` and ``diff``: 
 a kind by ``x-kubernetes-group-version-kind``, and sends ``fieldValidation`` only where the operation names
 that parameter. The documents are named by their content (``?hash=``), so clients keep them.
 
-kubectl parses a document anew for every object of ``apply -f`` (cli-runtime, query_param_verifier_v3.go; kubectl,
+kubectl parses a document again for every object of ``apply -f`` (cli-runtime, query_param_verifier_v3.go; kubectl,
 patcher.go), so what operations share (parameters, bodies, answers) stands once and is referred to. Written out are what
 it looks for in a PATCH: ``dryRun`` and ``fieldValidation``. Where a PATCH refers to its body, kubectl computes the
 strategic merge by its own Go types, which bear the same merge keys, and saves two of three parses. Left out are

@@ -1,7 +1,7 @@
 """Objects in the form a client asked for: their own bytes, a row of a table, or their metadata.
 
 Whole objects leave as the bytes the cache holds; lists are those bytes with commas between them (5,000
-objects of 1.6 KB: 11-22 ms of CPU, against 126-143 ms when encoded anew). Views (api/defaulting/conversion.py) are the
+objects of 1.6 KB: 11-22 ms of CPU, against 126-143 ms when encoded again). Views (api/defaulting/conversion.py) are the
 exception.
 """
 

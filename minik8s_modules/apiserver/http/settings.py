@@ -1,4 +1,4 @@
-"""The API server's configuration file as a frozen value (ARCHITECTURE.md names the keys)."""
+"""The API server's configuration file as a frozen value (docs/reference/configuration.md has the keys)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The gateway writes its own address into the Leases it renews (gateway/leases.py). A fragment of it is the name that its
 certificate is for: a node's own gateway has one for a name and none for addresses (``https://192.0.2.7:6446#n1.node…``).
-What a client asked for is put together anew here; of its headers only those of the two upgrade protocols go along.
+What a client asked for is put together again here; of its headers only those of the two upgrade protocols go along.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class Hub:
             feed.subscription.cancel()
         for watcher in list(self._watchers.values()):
             if watcher.stream.resource == resource:
-                self._expire(watcher, "too old resource version: the store's history began anew")
+                self._expire(watcher, "too old resource version: the store's history started over")
 
     def _expire(self, watcher: Watcher, message: str) -> None:
         self._send(watcher, chunk(watcher.stream.expired(message)))

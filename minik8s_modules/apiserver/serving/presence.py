@@ -3,7 +3,7 @@
 Every server renews ``kube-system/apiserver-<its address>``, and each takes away a Lease that it has not seen renewed
 for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease reconciler, with a Lease object in the place of
 an etcd lease. The endpoints are the addresses of all Leases, so servers never disagree for longer than a look. A
-server that could not look for a while (frozen, etcd away) begins to count anew, else it would take the living away.
+server that could not look for a while (frozen, etcd away) begins to count again, else it would take the living away.
 """
 
 from __future__ import annotations

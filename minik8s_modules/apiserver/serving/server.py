@@ -59,7 +59,7 @@ class Closeable(Protocol):
 
 
 class TlsContext:
-    """The server's SSL context, made anew when certificate, key or client CA change on disk."""
+    """The server's SSL context, made again when certificate, key or client CA change on disk."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files

@@ -3,7 +3,7 @@
 The endpoints of default/kubernetes are made in ``presence.py``.
 
 Level-triggered: a thread looks every ``INTERVAL_S`` and repairs what somebody deleted. The epoch is the
-fencing token's first part (ARCHITECTURE.md, Gateway socket); it is written once, at the first start, and
+fencing token's first part ; it is written once, at the first start, and
 raised only by a restore.
 """
 

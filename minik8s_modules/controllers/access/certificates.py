@@ -2,7 +2,7 @@
 
 A process and a user of its own: neither the API server nor the other controllers can read the key. A sync
 reads one request, asks ``signing_requests.decide_request``, and makes one write with the revision it decided on; the
-write brings the request back. The authority is read anew for every signature, so an exchanged one counts at once.
+write brings the request back. The authority is read again for every signature, so an exchanged one counts at once.
 """
 
 from __future__ import annotations

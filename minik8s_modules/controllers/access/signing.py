@@ -2,7 +2,7 @@
 
 Pure but for the randomness of a serial number. What goes into the certificate is Kubernetes' permissive policy
 (pkg/controller/certificates/authority): subject, key and alternative names as asked, usages as the object says, never
-an authority, and no longer than the authority itself lives. The names are written anew from the one reading of the
+an authority, and no longer than the authority itself lives. The names are written again from the one reading of the
 request (api/access/certificate_requests.py): a certificate says what was decided on, and nothing else to other readers.
 """
 

@@ -1,6 +1,6 @@
 """Who depends on whom, by uid: what the garbage collector looks things up in. Kept by informers' handlers.
 
-Nothing of it is stored: it is built anew from the informers' first lists, so a killed process loses nothing.
+Nothing of it is stored: it is built again from the informers' first lists, so a killed process loses nothing.
 ``changed`` also says which objects are to be looked at because of a change.
 """
 

@@ -1,7 +1,7 @@
 """Nodes that leave: their pods go, and bare pods of the original come back under their names.
 
 Pods with a controller are its business, bare pods of Kubernetes just go. A bare pod of the original is noted before
-it is deleted, in a ControllerRevision ``moved-<uid>`` beside it, and made anew once it is gone: the note outlives
+it is deleted, in a ControllerRevision ``moved-<uid>`` beside it, and made again once it is gone: the note outlives
 whoever dies in between, and the name keeps it from being made twice. Pods of a Node that was deleted are
 orphans.py's, which notes them in the same way. How a node leaves: ``api/nodes/leaving.py``.
 """
@@ -163,7 +163,7 @@ def fresh(context: Context, pods: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 class ReturnController(Looping):
-    """Makes noted pods anew."""
+    """Makes noted pods again."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -190,7 +190,7 @@ class ReturnController(Looping):
         node = self._nodes.get("", str(objects.annotations(note).get(_FROM) or ""))
         steps = decide_return(note, pod, node)
         if pod is None:
-            log.info("pod %s/%s is made anew: its node has left", key.namespace, name)
+            log.info("pod %s/%s is made again: its node has left", key.namespace, name)
         take_all(self._context, steps)
 
     def _gone_key(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:

@@ -1,4 +1,4 @@
-"""ResourceQuotas counted anew: at the start, when a quota is changed, and when something that it counts goes.
+"""ResourceQuotas counted again: at the start, when a quota is changed, and when something that it counts goes.
 
 Creations are charged by the API server, in the write that creates (apiserver/admission/quotas.py). So a count that was
 made of everything up to the quota's own revision is right if the quota still has that revision: any object that came

@@ -24,7 +24,7 @@ class BadCheck(ValueError):
 class Check(NamedTuple):
     """What to do to ``container`` (Docker id), how often, and when its result counts. Seconds are from its start.
 
-    ``kind`` is one of ``ACTIONS``, ``action`` its parameters as ARCHITECTURE.md ("Gateway socket") lists them.
+    ``kind`` is one of ``ACTIONS``, ``action`` its parameters as ``gateway/messages.py`` lists them.
     """
 
     id: str

@@ -98,7 +98,7 @@ class PodChecks:
             try:
                 await self._prober.declare(light)
             except OSError:
-                log.debug("pause container %.12s: the attachment is broken; it is made anew", self._sandbox)
+                log.debug("pause container %.12s: the attachment is broken; it is made again", self._sandbox)
 
     async def _unlink(self) -> None:
         if self._link is not None:

@@ -1,5 +1,9 @@
 """Work items: what one line on the item socket means, and which item may run next.
 
+An item is one JSON line, ``{"id", "host", "check", "token", "sections": {section: options}}``, and is answered by a
+line when it is done; its results are ansible-runner's events. Items of housekeeping have ``-keep`` in their id. A
+host has one pass at a time; its further items wait in order.
+
 Pure. `strategy/reconcile.py` reads lines, asks here, and starts one `worker.ItemWorker` per item.
 """
 

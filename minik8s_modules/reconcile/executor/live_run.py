@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.reconcile.values.items import WorkItem
 
-READY_S = 180.0  # a start takes 1 to 2 s, at a load of 25 over a minute; one that is killed begins anew
+READY_S = 180.0  # a start takes 1 to 2 s, at a load of 25 over a minute; one that is killed starts over
 POLL_S = 0.02
 MAX_EVENT_BYTES = 32 << 20  # above the strategy's limit for one section's result
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid

@@ -1,6 +1,6 @@
 """What a node's module returned, checked: values from a node are data of a known shape, or they are refused.
 
-The shape is "Result" in ARCHITECTURE.md. Unknown keys (Ansible's own among them) are dropped.
+The shape is in docs/reference/node-document.md. Unknown keys (Ansible's own among them) are dropped.
 """
 
 from __future__ import annotations

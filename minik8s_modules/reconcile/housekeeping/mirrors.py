@@ -1,4 +1,4 @@
-"""The API's view of static pods: mirrors made, made anew and removed; status and deletions sent to the right object.
+"""The API's view of static pods: mirrors made, made again and removed; status and deletions sent to the right object.
 
 ``MirrorApi`` stands between the status writer and the API, because a static pod's UID is not its mirror's. Which mirror
 stands for which static pod is never told by its annotation alone (``static_pods.mirrors``): a mirror that bears a UID

@@ -1,7 +1,7 @@
 """Keeps what nodes are told of names and paths: sections ``dns`` and ``ingress``, and the certificates these need.
 
 Handlers run inside informers' locks and only note; deciding happens in the loop's threads (``of``). A change of a
-Service makes its own records anew; routes are decided anew, all of them, when one of their objects changes.
+Service makes its own records again; routes are decided again, all of them, when one of their objects changes.
 """
 
 from __future__ import annotations

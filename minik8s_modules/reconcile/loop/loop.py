@@ -363,7 +363,7 @@ class Reconciler:
             return state.observed.containers() if state is not None and state.known else None
 
     def look_again(self, name: str, uids: Iterable[str]) -> None:
-        """Decide anew about pods whose place is not an API object's."""
+        """Decide again about pods whose place is not an API object's."""
         self._touch(name, uids)
 
     def alive(self, name: str) -> bool | None:

@@ -65,5 +65,5 @@ class Checking:
         self._results.pop(uid, None)
 
     def lost(self) -> None:
-        """The connection is gone: what was sent is to be sent again; results stay until they are told anew."""
+        """The connection is gone: what was sent is to be sent again; results stay until they are told again."""
         self._sent.clear()

@@ -2,7 +2,7 @@
 
 One sync of a pod asks for every token it needs and does not have, or has had for 80 % of its life (24 h at most), as
 kubelet does (pkg/kubelet/token). The old one stays until the new one is there, and on a refusal. Memory is a cache: a
-restarted reconciler asks anew. ``on_change(uids)`` names pods whose tokens changed.
+restarted reconciler asks again. ``on_change(uids)`` names pods whose tokens changed.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Registrar:
         return claim_cidr(self._api, self._cluster_cidr, name) if self._cluster_cidr else ""
 
     def forget(self, name: str) -> None:
-        """Forget what a host told of itself: its Node is only created again when it tells it anew."""
+        """Forget what a host told of itself: its Node is only created again when it tells it again."""
         self._facts.pop(name, None)
         self._pressure.pop(name, None)
         self._images.pop(name, None)

@@ -51,7 +51,7 @@ def render_document(
 ) -> str:
     """Return the YAML of ``document`` (section: key: entry) as extra variables of `playbooks/reconcile_node.yml`.
 
-    Write it with mode 0600 where ``secrets_blob`` (ARCHITECTURE.md, "Node entries") is given. Without ``token`` the
+    Write it with mode 0600 where ``secrets_blob`` (docs/reference/node-document.md) is given. Without ``token`` the
     modules take the node's lock only, as runs by hand should.
     """
     variables: dict[str, Any] = {"minik8s_document": _Unsafe(document)}

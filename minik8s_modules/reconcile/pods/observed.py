@@ -106,7 +106,7 @@ def _moment(text: object) -> datetime | None:
 
 
 def observation(raw: Mapping[str, Any], now: datetime) -> ObservedContainer:
-    """Return the checked form of an observation as ARCHITECTURE.md describes it.
+    """Return the checked form of an observation as docs/reference/node-document.md describes it.
 
     An end in the future of ``now`` (the node's clock is ahead) counts as now, so that no back-off waits for
     the skew. Docker has no end of a container that could not be started: it ended when it was created.

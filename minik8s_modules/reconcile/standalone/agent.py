@@ -2,7 +2,7 @@
 
 One thread attends the three daemons. Another keeps what ends: certificates are renewed at three quarters of their life,
 authorities, addresses of API servers and settings are read again every hour; when one has changed, the daemons are
-started anew, which no container notices.
+started again, which no container notices.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Agent:
         self._clock = clock
         self.home = Home(given.state_dir / "agent")
         self.changed = threading.Event()
-        """Set when the daemons are to be started anew."""
+        """Set when the daemons are to be started again."""
         self._read_at = clock.now()
         self.servers: tuple[str, ...] = ()
         """URLs of the API servers, the one that was given first."""

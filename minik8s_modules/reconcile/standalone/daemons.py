@@ -23,7 +23,7 @@ from minik8s_modules.reconcile.standalone.stream_user import User
 log = logging.getLogger(__name__)
 RESTART = Backoff(initial_s=0.5, maximum_s=30.0)
 HEALTHY_S = 60.0
-"""A child that lived so long begins its back-off anew."""
+"""A child that lived so long starts its back-off over."""
 STOP_S = 30.0
 UNUSABLE = 2
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

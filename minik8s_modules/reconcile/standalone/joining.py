@@ -105,13 +105,15 @@ def trusted_authorities(
     if pins:
         found = bootstrap_tokens.pinned(pem, pins)
         if not found:
-            told = f"the cluster at {server} has another authority ({', '.join(known)}) than the hash given says"
-            raise ConfigurationError(f"{told}: it is another cluster, or somebody stands in between")
+            told = f"the cluster at {server} has another authority ({', '.join(known)}) than the given hash"
+            raise ConfigurationError(f"{told}: it is another cluster, or somebody intercepts the connection")
         return found
     if token is None or not bootstrap_tokens.is_signed(kubeconfig, data.get(f"{SIGNATURE_KEY}{token.id}", ""), token):
         told = f"the cluster at {server} does not know the token (it is wrong, used, or has expired)"
         raise ConfigurationError(f"{told}; make another: minik8s token create --print-join-command")
-    log.warning("the cluster is known by the token alone; give --ca-hash, which holds against whoever knows the token")
+    log.warning(
+        "the token alone verifies the cluster, so anybody who knows the token could impersonate it; give --ca-hash"
+    )
     return pem
 
 

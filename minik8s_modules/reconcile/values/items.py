@@ -20,7 +20,7 @@ FACTS = "facts"
 
 
 class SectionRequest(NamedTuple):
-    """The options of one section's module, as ARCHITECTURE.md names them (node, mode, entries, token, …)."""
+    """The options of one section's module (docs/reference/node-document.md), such as node, mode and entries."""
 
     options: JsonObject
 

@@ -9,7 +9,7 @@
  * STATE is u (unknown), s (success) or f (failure) by the thresholds; STREAK counts equal results in a row; CAUSE with
  * its NUMBER tells the last one: ok 0, http STATUS, errno E, timeout 0, closed 0, grpc SERVING_STATUS, malformed 0.
  *
- * One thread, one poll, no allocation while nothing changes. Who writes stdin may die: probing goes on, and the next
+ * One thread, one poll, no allocation while nothing changes. The writer of stdin may end: probing goes on, and the next
  * one sends its table and gets the state. Built with -static; the source is the contract with gateway/probing.
  */
 #define _GNU_SOURCE

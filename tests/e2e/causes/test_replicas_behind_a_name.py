@@ -1,4 +1,4 @@
-"""README's "Replicas behind an address, a name and a path", installed: planned, applied, reached and traced."""
+"""README's "Three replicas behind an address, a name and a path", installed: planned, applied, reached and traced."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_the_second_run_changes_nothing_and_keys_are_private(declared: dict[str,
 def test_check_mode_tells_and_writes_nothing(declared: dict[str, Any], tmp_path: Path) -> None:
     result = run(declared, check=True)
     assert result["changed"]
-    assert f"issue {tmp_path}/server.crt: its authority is issued anew" in result["diff"]["after"]
+    assert f"issue {tmp_path}/server.crt: its authority is issued again" in result["diff"]["after"]
     assert list(tmp_path.iterdir()) == []
 
 

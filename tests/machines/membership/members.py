@@ -70,7 +70,7 @@ class Members:
         return self.cluster.play("node_add.yml", "-e", f"node={name}")
 
     def add_by_command(self, name: str) -> Play:
-        """Add a machine by ``minik8s node add``, as README has it: on the control plane, as root, over its own SSH."""
+        """Add a machine by ``minik8s node add``, as docs/how-to/nodes.md says: on the control plane, as root."""
         begun = time.monotonic()
         told = self.cluster.on(self.cluster.control[0], [*self.add_words(name)], timeout_s=900)
         self.list(name, listed=True)

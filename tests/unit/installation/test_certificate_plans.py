@@ -38,7 +38,7 @@ def test_on_a_fresh_machine_the_authority_comes_first() -> None:
 
 def test_an_authority_that_is_issued_anew_takes_its_certificates_along() -> None:
     steps = plan((CA, present(CA, key_fits=False)), (SERVER, present(SERVER)), (ADMIN, present(ADMIN)))
-    assert [step.reason for step in steps] == ["its key does not fit", *["its authority is issued anew"] * 2]
+    assert [step.reason for step in steps] == ["its key does not fit", *["its authority is issued again"] * 2]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Docker's HTTP API over its unix socket, with the standard library: ``import docker`` alone costs 146 ms of CPU.
 
 Thread-safe: a call takes a keep-alive connection that no other call uses. One that Docker has closed meanwhile is
-opened anew once, if the call may be repeated (GET, DELETE). Paths carry no version: Docker then answers in its newest
+opened again once, if the call may be repeated (GET, DELETE). Paths carry no version: Docker then answers in its newest
 one, while Docker 29 refuses every version that 20.10 knows.
 """
 

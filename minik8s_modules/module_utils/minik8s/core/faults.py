@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-# what Docker, runc, plugins and Go's libraries put into their words anew each time
+# what Docker, runc, plugins and Go's libraries put into their words again each time
 _NEW_EACH_TIME = (
     (re.compile(r"(?<!sha256:)\b[0-9a-f]{64}\b"), "<id>"),  # a container or layer; an image's digest stays
     (re.compile(r"(?<=/proc/)[0-9]+(?=/)"), "<pid>"),

@@ -90,7 +90,7 @@ class Scope(NamedTuple):
 
 
 class Request(NamedTuple):
-    """The module options of one section (ARCHITECTURE.md, "Module options")."""
+    """The module options of one section (docs/reference/node-document.md)."""
 
     node: str
     mode: str = "full"
@@ -180,7 +180,7 @@ AnySection = Union[Section, OwnPass]
 
 
 def run_pass(section: AnySection, request: Request, context: Context, *, check: bool = False) -> dict[str, Any]:
-    """Converge one section and return the result of ARCHITECTURE.md, "Result".
+    """Converge one section and return the result that docs/reference/node-document.md describes.
 
     Raises:
         PassFault: the lock is held for too long, or the options contradict each other.

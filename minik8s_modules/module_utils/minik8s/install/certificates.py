@@ -2,7 +2,7 @@
 
 The module ``minik8s_certificates`` observes files (it needs ``cryptography`` for that) and hands plain facts to
 :func:`plan_certificates`; what comes back is a list of steps with their reasons. Issuing happens in the module.
-An authority that is issued anew takes all its certificates along, in the same pass.
+An authority that is issued again takes all its certificates along, in the same pass.
 """
 
 from __future__ import annotations
@@ -65,13 +65,15 @@ def plan_certificates(
         wanted: the declared certificates; authorities have an empty ``authority`` and their name in ``place``'s entry.
         found: by place, what stands there; None or missing when there is nothing usable.
         now_s: the present time in seconds since 1970.
-        renew_s: certificates that end within this many seconds are issued anew.
+        renew_s: certificates that end within this many seconds are issued again.
     """
     steps: list[Step] = []
     renewed: set[str] = set()
     for item in sorted(wanted, key=lambda entry: entry.authority != ""):
         present = found.get(item.place)
-        reason = "its authority is issued anew" if item.authority in renewed else _reason(item, present, now_s, renew_s)
+        reason = (
+            "its authority is issued again" if item.authority in renewed else _reason(item, present, now_s, renew_s)
+        )
         if reason:
             steps.append(Step("issue", item.place, reason))
             if not item.authority:

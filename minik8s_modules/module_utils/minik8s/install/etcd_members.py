@@ -2,7 +2,7 @@
 
 A cluster begins with one member; every other one joins it, one at a time: it is added as a learner, which does not vote
 and so cannot take the quorum from those there are, is started, has copied everything, and is promoted then. So growing
-from one to three and making three anew are the same way. A member is told by its peer URL: its name is empty until it
+from one to three and making three again are the same way. A member is told by its peer URL: its name is empty until it
 has been started once.
 """
 

@@ -1,6 +1,9 @@
 """The lock of a cluster's membership: one playbook at a time changes machines, keys or programs. Pure but ``Place``.
 
-It is a file on the first machine of the control plane that names the run which holds it. No process keeps it:
+It is ``/run/minik8s-membership.json`` on the first machine of the control plane, and names the run that holds it:
+``{"holder": {"id", "user", "host", "controller", "pid", "started", "playbook"}, "boot", "since_day_s", "renewed_s",
+"lasts_s"}``. ``controller`` is boot id and pid namespace of the machine that runs ansible-playbook, ``id`` a digest of
+it and the process. No process keeps the lock:
 
     renewed     by its holder, as each play begins; a claim that was not renewed for as long as it lasts is over
     taken over  when it is over; when its machine was booted since; when the holder has ended, which only a run on its

@@ -221,7 +221,7 @@ def _refuse_underlay(_context: Context, entry: Mapping[str, Any], netlink: Overl
 
 
 def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
-    """Change the device, or make it anew: most settings of a VXLAN device are for its life."""
+    """Change the device, or make it again: most settings of a VXLAN device are for its life."""
     overlay, mark = entry["overlay"], alias_of(context.node)
     name, wanted = overlay["device"], _tunnel(context.node, overlay)
     link = netlink.link(name)

@@ -254,7 +254,7 @@ def fault_of(inspect: Inspect, record: Record | None, *, ask: bool) -> str:
 
 
 def attach(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> Record:
-    """Attach a running pause container anew; return the record.
+    """Attach a running pause container again; return the record.
 
     Raises:
         KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the program is missing or fails.

@@ -183,7 +183,7 @@ def _plan_running(
 
 
 def _plan_restart(steps: list[Step], key: str, entry: Mapping[str, Any], current: Inspect, seen: Seen) -> None:
-    """Plan an exited container's start; one whose mount is gone (a sub path of an updated volume) is made anew."""
+    """Plan an exited container's start; one whose mount is gone (a sub path of an updated volume) is made again."""
     sandbox = _usable_sandbox(key, entry, seen)
     if current["Id"] in seen.mountless:
         steps.append(Step("remove", key, f"{name_of(current)} (a mount's source is gone)", current["Id"]))
@@ -209,7 +209,7 @@ def _compare(
 
 
 def expected_label(entry: Mapping[str, Any], found: str) -> str:
-    """Return the secret label a container must have, given the one it has: declared HMACs anew, values as recorded."""
+    """Return the secret label a container must have, given the one it has: declared HMACs again, values as recorded."""
     if not entry["secret_env"]:
         return ""
     return secret_label(entry["secret_env"], {}, b"").partition(":")[0] + ":" + found.partition(":")[2]

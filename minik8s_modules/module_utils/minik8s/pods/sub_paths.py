@@ -3,7 +3,7 @@
 Whoever may write into a volume can put a link in the place of a directory at any moment. So the way from the volume's
 root is walked with descriptors that follow no link, what was reached is bound at
 ``<run_dir>/sub-paths/<digest of the container's Docker name>/<number>``, and that is what Docker mounts: kubelet's way
-since CVE-2017-1002101. It goes with its container. A boot ends it; such a container is made anew, not started again.
+since CVE-2017-1002101. It goes with its container. A boot ends it; such a container is made again, not started again.
 """
 
 from __future__ import annotations

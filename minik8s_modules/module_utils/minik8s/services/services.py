@@ -340,7 +340,7 @@ def result(
     status: Mapping[str, Any] | None = None,
     base_mismatch: bool = False,
 ) -> dict[str, Any]:
-    """Return the result of ARCHITECTURE.md, "Result"."""
+    """Return the result that docs/reference/node-document.md describes."""
     return {
         "changed": bool(steps),
         "diff": dict(diff or {"before": "", "after": ""}),

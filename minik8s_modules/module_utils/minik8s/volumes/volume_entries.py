@@ -1,9 +1,9 @@
 """What an entry of the section ``volumes`` may say, and the files it asks for.
 
 Kinds with files: configMap and downwardAPI carry them in clear; secret takes values of one Secret that the section
-``secrets`` brought; projected has both, of any number of Secrets (service-account tokens are one, ARCHITECTURE.md
-"Node entries"). ``fs_group`` is the pod's fsGroup: kubelet's SetVolumeOwnership (pkg/volume/volume_linux.go) gives
-files of read-only volumes that group and 0440, and writable directories the group, 0770 and setgid.
+``secrets`` brought; projected has both, of any number of Secrets (service-account tokens are one).
+``fs_group`` is the pod's fsGroup: kubelet's SetVolumeOwnership (pkg/volume/volume_linux.go) gives files of read-only
+volumes that group and 0440, and writable directories the group, 0770 and setgid.
 """
 
 from __future__ import annotations
