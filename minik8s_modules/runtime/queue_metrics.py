@@ -89,23 +89,24 @@ class _Reading(Protocol):
 
 class _Counts:
     def __init__(self, metrics: QueueMetrics, name: str) -> None:
-        self._metrics, self._name = metrics, name
+        self._adds, self._retries = metrics.adds.labels(name), metrics.retries.labels(name)
+        self._waited_s, self._worked_s = metrics.waiting_s.labels(name), metrics.working_s.labels(name)
         self._waiting: dict[Hashable, float] = {}
         self._working: dict[Hashable, float] = {}
 
     def added(self, key: Hashable, now_s: float) -> None:
-        self._metrics.adds.inc(self._name)
+        self._adds.inc()
         self._waiting.setdefault(key, now_s)
 
     def taken(self, key: Hashable, now_s: float) -> None:
-        self._metrics.waiting_s.observe(now_s - self._waiting.pop(key, now_s), self._name)
+        self._waited_s.observe(now_s - self._waiting.pop(key, now_s))
         self._working[key] = now_s
 
     def done(self, key: Hashable, now_s: float) -> None:
-        self._metrics.working_s.observe(now_s - self._working.pop(key, now_s), self._name)
+        self._worked_s.observe(now_s - self._working.pop(key, now_s))
 
     def retried(self) -> None:
-        self._metrics.retries.inc(self._name)
+        self._retries.inc()
 
     def depth(self) -> float:
         return float(len(self._waiting))

@@ -171,9 +171,9 @@ class Priority:
         began = time.monotonic()
         why = seats.take(account_of(user).name)
         if why:
-            self._rejected.inc(level, why)
+            self._rejected.labels(level, why).inc()
             raise TooManyRequests(retry_after_s=RETRY_AFTER_S)
-        self._waited.observe(time.monotonic() - began, level)
+        self._waited.labels(level).observe(time.monotonic() - began)
         try:
             yield
         finally:

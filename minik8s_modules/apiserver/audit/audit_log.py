@@ -204,7 +204,7 @@ class AuditLog:
             self._file.tidy()
 
     def _lose(self, entry: Entry, reason: str) -> None:
-        self._lost.inc(reason)
+        self._lost.labels(reason).inc()
         self._losses.add(_user(entry), reason)
 
     def _alarm(self, error: Exception) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import TooManyRequests
 from minik8s_modules.apiserver.authorization.identity import ACCOUNT, ACCOUNTS, MASTERS, User
 from minik8s_modules.apiserver.http.settings import Limits
-from minik8s_modules.base.metrics import Counter, Registry
+from minik8s_modules.base.metrics import Registry
 
 SYSTEM, USER, STRANGER = "system", "user", "address"
 RETRY_AFTER_S = 1
@@ -102,7 +102,7 @@ class Admission:
         self.bytes = Holdings(self._most("bytes"))
         self.watches = Holdings(self._most("watches"))
         self.streams = Holdings(self._most("streams"))
-        self._rejected: Counter = metrics.counter(
+        self._rejected = metrics.counter(
             "apiserver_limit_rejected_total", "Connections closed and requests answered 429 by a limit.", ("limit",)
         )
         metrics.gauge("apiserver_buffered_bytes", "Bytes held for slow clients.", (), lambda: {(): self.bytes.total})
@@ -132,7 +132,7 @@ class Admission:
 
     def rejected(self, limit: str) -> None:
         """Count a refusal."""
-        self._rejected.inc(limit)
+        self._rejected.labels(limit).inc()
 
     def _most(self, what: str) -> Callable[[Account], float]:
         most: dict[str, float] = {

@@ -140,8 +140,8 @@ def _count(app: Flask, backend: Backend) -> None:
     def count(response: Response) -> Response:
         environ = request.environ
         verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
-        total.inc(verb, resource, str(response.status_code))
-        seconds.observe(time.perf_counter() - environ.get(BEGAN, time.perf_counter()), verb, resource)
+        total.labels(verb, resource, str(response.status_code)).inc()
+        seconds.labels(verb, resource).observe(time.perf_counter() - environ.get(BEGAN, time.perf_counter()))
         response.headers["Audit-Id"] = environ.get(AUDIT_ID, "")
         return response
 

@@ -74,4 +74,4 @@ class MeteredStore:
             outcome = "refused"
             raise
         finally:
-            self._latency.observe(time.perf_counter() - began, operation, outcome)
+            self._latency.labels(operation, outcome).observe(time.perf_counter() - began)

@@ -89,7 +89,7 @@ def test_fifty_streams_at_once(streaming: Streaming, shell: str) -> None:
             process.stdin = None
             process.communicate()
     assert codes == [0] * 50
-    streaming.until(lambda: b"apiserver_streams 0\n" in streaming.server.request("GET", "/metrics").body)
+    streaming.until(lambda: b"apiserver_streams 0.0\n" in streaming.server.request("GET", "/metrics").body)
 
 
 def test_streams_end_with_their_pod(streaming: Streaming) -> None:
@@ -114,7 +114,7 @@ def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str
     for process in clients:
         process.kill()
         process.communicate()
-    streaming.until(lambda: b"apiserver_streams 0\n" in streaming.server.request("GET", "/metrics").body)
+    streaming.until(lambda: b"apiserver_streams 0.0\n" in streaming.server.request("GET", "/metrics").body)
     streaming.until(lambda: settled(streaming, open_before))
 
 

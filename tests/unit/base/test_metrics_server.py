@@ -54,7 +54,7 @@ def get(server: MetricsServer, authority: Authority, path: str, authorization: s
 
 def test_metrics_are_for_a_token_that_opens_them(server: MetricsServer, authority: Authority):
     status, text = get(server, authority, "/metrics?x", "Bearer good")
-    assert (status, "things_total 1\n" in text) == (200, True)
+    assert (status, "things_total 1.0\n" in text) == (200, True)
     assert get(server, authority, "/metrics", "Bearer poor")[0] == 403
     for nobody in ("", "good", "Basic good", "Bearer"):
         status, text = get(server, authority, "/metrics", nobody)
