@@ -1,16 +1,16 @@
 """Reads manifests: files, folders or standard input; many YAML or JSON documents each.
 
-A manifest without apiVersion is read as ``v1``, as the original MiniK8s reads all of them. What kubectl is to read
-becomes canonical here already: its ``apply`` merges with the live object, which must be spelled alike.
+A manifest without apiVersion is read as ``v1``, as the original MiniK8s reads all of them, and one of its dialect
+becomes canonical here already: kubectl's ``apply`` merges with the live object, which must be spelled alike.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import orjson
 import yaml
@@ -26,17 +26,9 @@ LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FETCHED = ("http://", "https://")
 
 
-class Manifest(NamedTuple):
-    """One object of a file, with its kind; ``where`` is the file and the document's number."""
-
-    kind: Kind
-    object: JsonObject
-    where: str
-
-
 def read_manifests(
     paths: Sequence[str], namespace: str, *, recursive: bool = False, dialect: str = ""
-) -> list[Manifest]:
+) -> list[JsonObject]:
     """Return all objects of ``paths`` in order; a namespaced one without a namespace gets ``namespace``.
 
     ``dialect`` ``original`` marks each object as one of the original MiniK8s.
@@ -44,122 +36,47 @@ def read_manifests(
     Raises:
         UsageError: a file cannot be read, is no YAML, or holds something that is no known object.
     """
-    found = [manifest for path in paths for manifest in _read(path, recursive=recursive)]
+    found = [
+        obj
+        for path in paths
+        for document, where in _documents(_texts(path, recursive=recursive))
+        for obj in _objects(_translated(document, where, dialect), where, namespace)
+    ]
     if not found:
         raise UsageError(f"no objects in {', '.join(paths)}")
-    for manifest in found:
-        metadata = manifest.object["metadata"]
-        if manifest.kind.namespaced:
-            metadata.setdefault("namespace", namespace)
-        if dialect == ORIGINAL:
-            _mark(metadata)
     return found
 
 
 def in_kubernetes_terms(path: str, text: str | None, *, recursive: bool, dialect: str) -> str | None:
-    """Return the documents of ``path`` (of ``text`` where it is standard input) as Kubernetes spells them.
+    """Return the documents of ``path`` (of ``text`` where it can be read only once) as Kubernetes spells them.
 
     None where they are so already, or where what is wrong with them is kubectl's to say.
 
     Raises:
         UsageError: an object names no apiVersion, and v1 has no such kind.
     """
-    if path.startswith(_FETCHED):
-        return None
+    texts = _texts(path, recursive=recursive) if text is None else [("standard input" if path == "-" else path, text)]
     try:
-        texts = [("standard input", text)] if text is not None else list(_texts(path, recursive=recursive))
-        read = [(name, list(yaml.load_all(each, Loader=LOADER))) for name, each in texts]
-    except (UsageError, yaml.YAMLError, UnicodeEncodeError):
+        before = [] if path.startswith(_FETCHED) else list(_documents(texts))
+    except UsageError:
         return None
-    before = [
-        (document, f"{name}, document {number}") for name, found in read for number, document in enumerate(found, 1)
-    ]
-    after = [_translated(document, where, dialect) for document, where in before if document is not None]
-    if after == [document for document, _ in before if document is not None]:
+    after = [_translated(document, where, dialect) for document, where in before]
+    if after == [document for document, _ in before]:
         return None
     # JSON documents, which kubectl reads one after the other: it takes `---` between them for a mistake
     return "\n".join(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode() for document in after)
 
 
-def _translated(document: object, where: str, dialect: str) -> object:
-    """Return an object, or each of a list, as Kubernetes spells it; what is no object as it is."""
-    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        return document
-    if document["kind"].endswith("List") and isinstance(document.get("items"), list):
-        items = [
-            _translated(item, f"{where}, item {number}", dialect) for number, item in enumerate(document["items"], 1)
-        ]
-        return {**document, "items": items}
-    obj = copy.deepcopy(document)
-    known = KINDS.by_api_version(str(obj["apiVersion"]), obj["kind"]) if obj.get("apiVersion") else None
-    known = known or (None if obj.get("apiVersion") else _unversioned(obj, obj["kind"], where))
-    if known is None:
-        return document
-    if dialect == ORIGINAL and isinstance(obj.setdefault("metadata", {}), dict):
-        _mark(obj["metadata"])
-    return to_canonical(known, obj)
-
-
-def _mark(metadata: JsonObject) -> None:
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: ORIGINAL}
-
-
-def kind_of(document: JsonObject, where: str) -> Kind:
-    """Return the kind ``document`` names by apiVersion and kind.
-
-    Raises:
-        UsageError: there is no kind, or the cluster does not serve it.
-    """
-    kind, api_version = document.get("kind"), document.get("apiVersion")
-    if not isinstance(kind, str) or not kind:
-        raise UsageError(f"{where}: kind not found; say what it is, as in `apiVersion: v1` and `kind: Pod`")
-    if api_version is None:
-        return _unversioned(document, kind, where)
-    known = KINDS.by_api_version(str(api_version), kind)
-    if known is None:
-        raise UsageError(f"{where}: kind {kind} of {api_version} is not served by this cluster{_elsewhere(kind)}")
-    return known
-
-
-def _unversioned(document: JsonObject, kind: str, where: str) -> Kind:
-    known = KINDS.by_kind("", "v1", kind)
-    if known is None:
-        raise UsageError(f"{where}: no apiVersion, and v1 has no kind {kind}{_elsewhere(kind)}")
-    warn(f"{where}: no apiVersion; read as v1, as the original MiniK8s does")
-    document["apiVersion"] = "v1"
-    return known
-
-
-def _elsewhere(kind: str) -> str:
-    """Return where a kind of that name, in whatever case, is served."""
-    versions = sorted({f"{at.kind} of {at.api_version}" for at in KINDS.all() if at.kind.lower() == kind.lower()})
-    return f"; there is {', '.join(versions)}" if versions else ""
-
-
-def _read(path: str, *, recursive: bool) -> Iterator[Manifest]:
-    for name, text in _texts(path, recursive=recursive):
+def _documents(texts: Iterable[tuple[str, str]]) -> Iterator[tuple[Any, str]]:
+    """Yield each document that is not empty, and where it stands."""
+    for name, text in texts:
         try:
-            documents = list(yaml.safe_load_all(text))
-        except yaml.YAMLError as error:
+            documents = list(yaml.load_all(text, Loader=LOADER))
+        except (yaml.YAMLError, UnicodeEncodeError) as error:
             raise UsageError(f"{name} is no valid YAML: {error}") from error
         for number, document in enumerate(documents, 1):
             if document is not None:
-                yield from _expand(document, f"{name}, document {number}")
-
-
-def _expand(document: object, where: str) -> Iterator[Manifest]:
-    if not isinstance(document, dict):
-        raise UsageError(f"{where}: an object is a mapping, not {type(document).__name__}")
-    if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
-        for number, item in enumerate(document["items"], 1):
-            yield from _expand(item, f"{where}, item {number}")
-        return
-    kind = kind_of(document, where)
-    metadata = document.get("metadata")
-    document["metadata"] = metadata = {} if metadata is None else metadata
-    if not isinstance(metadata, dict):
-        raise UsageError(f"{where}: metadata is a mapping, not {type(metadata).__name__}")
-    yield Manifest(kind, document, where)
+                yield document, f"{name}, document {number}"
 
 
 def _texts(path: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
@@ -176,3 +93,66 @@ def _texts(path: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
             yield str(file), file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read {file}: {error}") from error
+
+
+def _items(document: Any) -> list[Any] | None:
+    """Return the objects of a list, None for anything else."""
+    if not isinstance(document, dict) or not str(document.get("kind")).endswith("List"):
+        return None
+    return document["items"] if isinstance(document.get("items"), list) else None
+
+
+def _translated(document: Any, where: str, dialect: str) -> Any:
+    """Return an object, or each of a list, as Kubernetes spells it; what is no object as it is."""
+    if (items := _items(document)) is not None:
+        translated = [_translated(item, f"{where}, item {number}", dialect) for number, item in enumerate(items, 1)]
+        return {**document, "items": translated}
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
+        return document
+    obj = copy.deepcopy(document)
+    if obj.get("apiVersion") is None:
+        known: Kind | None = _unversioned(obj, where)
+    else:
+        known = KINDS.by_api_version(str(obj["apiVersion"]), obj["kind"])
+    if known is None:
+        return document
+    if dialect == ORIGINAL and isinstance(metadata := obj.setdefault("metadata", {}), dict):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: ORIGINAL}
+    return to_canonical(known, obj)
+
+
+def _unversioned(obj: JsonObject, where: str) -> Kind:
+    known = KINDS.by_kind("", "v1", obj["kind"])
+    if known is None:
+        raise UsageError(f"{where}: no apiVersion, and v1 has no kind {obj['kind']}{_elsewhere(obj['kind'])}")
+    warn(f"{where}: no apiVersion; read as v1, as the original MiniK8s does")
+    obj["apiVersion"] = "v1"
+    return known
+
+
+def _elsewhere(kind: str) -> str:
+    """Return where a kind of that name, in whatever case, is served."""
+    versions = sorted({f"{at.kind} of {at.api_version}" for at in KINDS.all() if at.kind.lower() == kind.lower()})
+    return f"; there is {', '.join(versions)}" if versions else ""
+
+
+def _objects(document: Any, where: str, namespace: str) -> Iterator[JsonObject]:
+    """Yield a document's objects, each of a kind that is served, with its namespace."""
+    if (items := _items(document)) is not None:
+        for number, item in enumerate(items, 1):
+            yield from _objects(item, f"{where}, item {number}", namespace)
+        return
+    if not isinstance(document, dict):
+        raise UsageError(f"{where}: an object is a mapping, not {type(document).__name__}")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if not isinstance(kind, str) or not kind:
+        raise UsageError(f"{where}: kind not found; say what it is, as in `apiVersion: v1` and `kind: Pod`")
+    known = KINDS.by_api_version(str(version), kind)
+    if known is None:
+        raise UsageError(f"{where}: kind {kind} of {version} is not served by this cluster{_elsewhere(kind)}")
+    document["metadata"] = metadata = document.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise UsageError(f"{where}: metadata is a mapping, not {type(metadata).__name__}")
+    if known.namespaced:
+        metadata.setdefault("namespace", namespace)
+    yield document

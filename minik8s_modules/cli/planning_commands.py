@@ -21,10 +21,8 @@ OBSERVE = "minik8s.io/observe"
 
 def plan(client: ApiClient, options: argparse.Namespace) -> int:
     """Print what applying (or deleting) the files would change on every node; 2 with --detailed-exitcode if any."""
-    manifests = read_manifests(
-        options.filename, options.namespace, recursive=options.recursive, dialect=options.dialect
-    )
-    spec: JsonObject = {"deleted" if options.delete else "objects": [manifest.object for manifest in manifests]}
+    found = read_manifests(options.filename, options.namespace, recursive=options.recursive, dialect=options.dialect)
+    spec: JsonObject = {"deleted" if options.delete else "objects": found}
     return _show(client, spec, detailed=options.detailed_exitcode)
 
 

@@ -82,11 +82,12 @@ def scan(argv: Sequence[str]) -> Iterator[Word]:
         if not word.startswith("-") or word == "-":
             yield Word("", word, (word,))
             continue
-        if not word.startswith("--") and len(word) > 2 and word[:2] not in _VALUED:  # noqa: PLR2004 - -Rf is -R -f
+        short = not word.startswith("--")
+        if short and word[2:].isalpha() and word[:2] not in _VALUED:  # -Rf is -R -f
             rest.insert(0, f"-{word[2:]}")
             word = word[:2]
         option, equals, value = word.partition("=")
-        if not word.startswith("--") and option[:2] in _VALUED and len(word) > 2:  # noqa: PLR2004 - -nNAME, -n=NAME
+        if short and word[2:] and word[:2] in _VALUED:  # -nNAME, -n=NAME
             yield Word(word[:2], word[2:].removeprefix("="), (word,))
         elif option in _VALUED and not equals and rest:
             value = rest.pop(0)

@@ -220,20 +220,6 @@ class ApiClient:
         """Return the answer (``.status``, ``.headers``, ``.data``) to any request, whatever its status."""
         return self._transport.request(method, path, body, headers)
 
-    def stream(
-        self, path: str, headers: Mapping[str, str] | None = None, *, timeout_s: int = WATCH_TIMEOUT_S
-    ) -> BaseHTTPResponse:
-        """Return the answer to a GET whose body comes bit by bit (a log, a watch in another form); to be closed.
-
-        Raises:
-            StatusError: the server refused.
-            ApiUnreachable: no answer came.
-        """
-        response = self._transport.stream(path, timeout_s + _WATCH_GRACE_S, headers)
-        if response.status != HTTPStatus.OK:
-            raise error_of(response)
-        return response
-
     def close(self) -> None:
         """Close the idle connections."""
         self._transport.close()

@@ -85,7 +85,7 @@ class Transport:
                 if left == 0 or spare < 0 or (method not in _REPEATABLE and not never_sent(error)):
                     raise self._unreachable(number, method, path, error) from error
 
-    def stream(self, path: str, read_timeout_s: float, headers: Mapping[str, str] | None = None) -> BaseHTTPResponse:
+    def stream(self, path: str, read_timeout_s: float) -> BaseHTTPResponse:
         """Return a GET's answer as soon as its headers are there; the caller reads and closes it.
 
         Raises:
@@ -96,19 +96,17 @@ class Transport:
         while True:
             number = self._servers.current()
             try:
-                return self._begin(number, path, timeout, headers)
+                return self._begin(number, path, timeout)
             except (HTTPError, OSError) as error:
                 left = left - 1 if self._note(number, error) else 0
                 if left == 0:
                     raise self._unreachable(number, "GET", path, error) from error
 
-    def _begin(
-        self, number: int, path: str, timeout: urllib3.Timeout, headers: Mapping[str, str] | None
-    ) -> BaseHTTPResponse:
+    def _begin(self, number: int, path: str, timeout: urllib3.Timeout) -> BaseHTTPResponse:
         response = self._pools[number].urlopen(
             "GET",
             self._prefixes[number] + path,
-            headers={**self._headers, **self._bearer.headers(), **(headers or {})},
+            headers={**self._headers, **self._bearer.headers()},
             preload_content=False,
             timeout=timeout,
         )

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.manifests import in_kubernetes_terms
+from minik8s_modules.cli.manifests import in_kubernetes_terms, read_manifests
 
 POD = "kind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: a, command: [sleep, '9']}\n"
 
@@ -68,3 +68,33 @@ def test_a_folder_is_read_as_one(tmp_path: Path):
     assert [each["metadata"]["name"] for each in map(json.loads, found.splitlines())] == ["web", "old"]
     for path in (str(tmp_path / "none.yml"), "https://example.test/a.yml"):
         assert in_kubernetes_terms(path, None, recursive=False, dialect="") is None
+
+
+def test_plan_reads_the_same_objects_with_their_namespace(tmp_path: Path):
+    path = tmp_path / "m.yml"
+    path.write_text(f"{POD}---\napiVersion: v1\nkind: NamespaceList\nitems: [{{apiVersion: v1, kind: Namespace}}]\n")
+    pod, namespace = read_manifests([str(path)], "shop", dialect="original")
+    assert (pod["metadata"]["namespace"], pod["spec"]["containers"][0]["args"]) == ("shop", ["sleep", "9"])
+    assert namespace["metadata"] == {"annotations": {"minik8s.io/dialect": "original"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("metadata: {name: x}\n", "document 1: kind not found"),
+        ("apiVersion: apps/v2\nkind: Deployment\n", "there is Deployment of apps/v1"),
+        ("apiVersion: v1\nkind: Podd\n", "kind Podd of v1 is not served"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: x\n", "metadata is a mapping, not str"),
+        ("- a\n- b\n", "an object is a mapping, not list"),
+        ("a: [\n", "is no valid YAML"),
+        ("", "no objects in"),
+    ],
+)
+def test_what_plan_cannot_read_is_explained(tmp_path: Path, text: str, told: str):
+    path = tmp_path / "m.yml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=told) as raised:
+        read_manifests([str(path)], "default")
+    assert "m.yml" in str(raised.value)
+    with pytest.raises(UsageError, match="manifests are not fetched"):
+        read_manifests(["https://example.test/m.yml"], "default")

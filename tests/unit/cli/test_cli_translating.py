@@ -42,6 +42,7 @@ def rewritten(path: str, *, recursive: bool, dialect: str) -> str:
         ("get job nobody", "get job nobody"),
         ("-n shop delete job/gpujob pod/web", "delete -n shop legacyjob/gpujob pod/web"),
         ("get pod hpas", "get pod hpas"),
+        ("get -w=false hpas", "get -w=false hpa"),
         ("get -n hpas pods", "get -n hpas pods"),
         ("get -o jsonpath={.a} job pi", "get -o jsonpath={.a} job pi"),
         ("apply -f new.yml -f old.yml", "apply -f new.yml -f old.yml!"),
