@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from minik8s_modules import __version__
-from minik8s_modules.cli import completing, joining, machines, options, planning_commands, tokens, trace, why
+from minik8s_modules.cli import completing, joining, machines, options, planning_commands, tokens
+from minik8s_modules.cli.causes import trace, why
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 
 EPILOG = """all other commands are kubectl's: `minik8s get pods` is `kubectl get pods`, and `kubectl help` lists them.

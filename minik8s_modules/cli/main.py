@@ -65,7 +65,7 @@ def _hand_over(words: list[str]) -> int:
     """Have kubectl do it; what is wrong with the objects of a ``describe`` and the picture of a rollout are ours."""
     verb = translating.verb_of(words)
     if verb == "describe":
-        from minik8s_modules.cli.why import tell_causes  # noqa: PLC0415 - see parse
+        from minik8s_modules.cli.causes.why import tell_causes  # noqa: PLC0415 - see parse
 
         words = kubectl.translated(words)
         tell_causes(words)

@@ -16,7 +16,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, NODE, POD, REPLICA_SET, STATEFUL_SET, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import causes, kubectl, translating
+from minik8s_modules.cli import kubectl, translating
+from minik8s_modules.cli.causes.diagnosis import find_cause
 from minik8s_modules.cli.connection import client_for
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.cli.rollout_picture import picture
@@ -105,7 +106,7 @@ class _Drawing:
 
     def _troubles(self) -> list[str]:
         pods = sorted(self._pods.list(), key=objects.name)
-        found = [(objects.name(pod), causes.find_cause(pod, (), self._node)) for pod in pods]
+        found = [(objects.name(pod), find_cause(pod, (), self._node)) for pod in pods]
         return [f"pod {name}: {cause}" for name, cause in found if cause]
 
     def _node(self, name: str) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.cli.causes import find_cause
+from minik8s_modules.cli.causes.diagnosis import find_cause
 
 
 def pod(**status):

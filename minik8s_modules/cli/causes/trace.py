@@ -20,8 +20,8 @@ from minik8s_modules.api.network.ingress_routes import (
     port_of,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes import find_cause
-from minik8s_modules.cli.service_endpoints import behind, endpoints, service_cause
+from minik8s_modules.cli.causes.diagnosis import find_cause
+from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, service_cause
 from minik8s_modules.client.api import ApiClient
 
 _WIDTH = 11

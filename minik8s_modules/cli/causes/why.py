@@ -12,10 +12,11 @@ from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import EVENT, NODE, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli import causes, kubectl, output, translating
+from minik8s_modules.cli import kubectl, output, translating
+from minik8s_modules.cli.causes import diagnosis
+from minik8s_modules.cli.causes.route_causes import route_causes
+from minik8s_modules.cli.causes.service_endpoints import Behind, absentees, behind
 from minik8s_modules.cli.connection import client_for
-from minik8s_modules.cli.route_causes import route_causes
-from minik8s_modules.cli.service_endpoints import Behind, absentees, behind
 from minik8s_modules.client.api import ApiClient
 
 _APART = frozenset({"-", "-h", "--help"})
@@ -23,10 +24,10 @@ _APART = frozenset({"-", "-h", "--help"})
 
 
 class About(NamedTuple):
-    """What is known around an object; in the order of ``causes.find_cause``."""
+    """What is known around an object; in the order of ``diagnosis.find_cause``."""
 
     events: list[JsonObject]
-    node_of: causes.NodeOf
+    node_of: diagnosis.NodeOf
     pods: list[JsonObject]
     found: Behind | None
     ways: list[str]
@@ -35,7 +36,7 @@ class About(NamedTuple):
 def why(client: ApiClient, options: argparse.Namespace) -> int:
     """Print in one line each what keeps the named objects from being as wished; returns 1 when one was not found."""
     found, complete = kubectl.objects_of(translating.as_get(options.argv))
-    told = [[objects.namespace(obj), _named(obj), causes.find_cause(obj, *_about(client, obj))] for obj in found]
+    told = [[objects.namespace(obj), _named(obj), diagnosis.find_cause(obj, *_about(client, obj))] for obj in found]
     rows = [[*row[:2], row[2] or "as it should be"] for row in told if row[2] or not options.faults]
     if rows:
         print(output.aligned(["NAMESPACE", "OBJECT", "CAUSE"], rows, output.Paint()))
@@ -66,10 +67,10 @@ def causes_of(client: ApiClient, obj: JsonObject, *, named: bool = False) -> Ite
     """Yield the lines that stand above the description of an object: its causes, and the pods that are no endpoints."""
     about = _about(client, obj)
     who = f"{_named(obj)}: " if named else ""
-    told = about.ways or [cause for cause in (causes.find_cause(obj, *about),) if cause]
+    told = about.ways or [cause for cause in (diagnosis.find_cause(obj, *about),) if cause]
     yield from (f"{'Cause:':<18}{who}{cause}" for cause in told)
     if about.found is not None:
-        for pod, absence in absentees(obj, about.found, lambda pod: causes.find_cause(pod, (), about.node_of)):
+        for pod, absence in absentees(obj, about.found, lambda pod: diagnosis.find_cause(pod, (), about.node_of)):
             yield f"{'No endpoint:':<18}{who}pod {pod}: {absence}"
 
 
@@ -80,8 +81,8 @@ def _about(client: ApiClient, obj: JsonObject) -> About:
     def node_of(name: str) -> JsonObject | None:
         return _node(client, name)
 
-    ways = route_causes(client, obj, events, lambda pod: causes.find_cause(pod, (), node_of))
-    return About(events, node_of, causes.pods_of(client, obj), _behind(client, obj), ways)
+    ways = route_causes(client, obj, events, lambda pod: diagnosis.find_cause(pod, (), node_of))
+    return About(events, node_of, diagnosis.pods_of(client, obj), _behind(client, obj), ways)
 
 
 def _behind(client: ApiClient, obj: JsonObject) -> Behind | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minik8s_modules.cli.causes import find_cause
+from minik8s_modules.cli.causes.diagnosis import find_cause
 
 
 def no_node(_name: str) -> None:

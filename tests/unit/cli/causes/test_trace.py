@@ -22,9 +22,9 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.causes.trace import trace
+from minik8s_modules.cli.causes.why import causes_of, why
 from minik8s_modules.cli.main import parse
-from minik8s_modules.cli.trace import trace
-from minik8s_modules.cli.why import causes_of, why
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
 

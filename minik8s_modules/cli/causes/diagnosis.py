@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.service_endpoints import Behind, service_cause
+from minik8s_modules.cli.causes.service_endpoints import Behind, service_cause
 from minik8s_modules.client.api import ApiClient
 
 # a container that waits for these is simply on its way

@@ -25,7 +25,7 @@ from minik8s_modules.api.network.ingress_routes import (
     port_of,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.service_endpoints import behind, service_cause
+from minik8s_modules.cli.causes.service_endpoints import behind, service_cause
 from minik8s_modules.client.api import ApiClient
 
 KINDS = frozenset({"Ingress", "DNS"})
