@@ -93,7 +93,7 @@ class Maker:
         for path in (tree / "venv" / "pyvenv.cfg", tree / "venv" / "lib64"):
             path.unlink(missing_ok=True)
         for path in (tree / "venv" / "bin").iterdir():
-            if not path.name.startswith("minik8s"):
+            if "minik8s" not in path.name:
                 path.unlink()
 
     def _environment(self, tree: Path, *what: str | Path) -> None:
