@@ -48,7 +48,7 @@ class Plugin(NamedTuple):
         operations: which writes it sees.
         kinds: (group, kind) of the objects it sees, as they are stored; None for all.
         subresources: through which of the object's subresources it sees writes; "" is the object itself, None means
-            all. It has no default: what is left out is left out on purpose (tests/unit/apiserver/test_chain.py).
+            all. It has no default: what is left out is left out on purpose (test_chain.py).
         act: what it does.
     """
 

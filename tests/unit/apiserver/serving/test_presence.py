@@ -1,0 +1,114 @@
+"""Which API servers are endpoints of default/kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.serving.presence import GAP_S, LIFE_S, LOOK_S, Presence, Roll
+from minik8s_modules.apiserver.serving.startup import Startup
+from minik8s_modules.base.clock import FakeClock
+from tests.support.waiting import until
+from tests.unit.apiserver.serving.test_startup import SETTINGS
+
+
+@pytest.fixture
+def ready(backend: Backend) -> Backend:
+    """A cluster with its namespaces."""
+    Startup(backend, SETTINGS).ensure()
+    return backend
+
+
+def server(backend: Backend, address: str) -> Presence:
+    return Presence(backend, replace(SETTINGS, advertise_address=address))
+
+
+def told(backend: Backend) -> list[str]:
+    """Return the endpoints, the same in both forms."""
+    subsets = backend.get(Target(ENDPOINTS, "default", "kubernetes")).object["subsets"]
+    found = [address["ip"] for address in subsets[0]["addresses"]]
+    sliced = backend.get(Target(ENDPOINT_SLICE, "default", "kubernetes")).object["endpoints"]
+    assert [each["addresses"] for each in sliced] == [[address] for address in found]
+    return found
+
+
+def pass_time(clock: FakeClock, seconds: float, *living: Presence) -> None:
+    """Let ``living`` look at their pace."""
+    for _ in range(int(seconds / LOOK_S) + 1):
+        clock.advance(LOOK_S)
+        for each in living:
+            each.look()
+
+
+def test_a_lone_server_is_the_endpoint_and_writes_only_its_renewals(ready: Backend, clock: FakeClock):
+    alone = server(ready, "192.0.2.1")
+    alone.look()
+    assert told(ready) == ["192.0.2.1"]
+    revision = ready.store.revision()
+    clock.advance(LOOK_S)
+    alone.look()
+    assert ready.store.revision() == revision
+    clock.advance(LOOK_S)
+    alone.look()
+    assert ready.store.revision() == revision + 1
+
+
+def test_a_lone_server_may_advertise_its_loopback(ready: Backend):
+    server(ready, "127.0.0.1").look()
+    assert told(ready) == ["127.0.0.1"]
+
+
+def test_all_living_servers_are_endpoints_and_a_silent_one_goes(ready: Backend, clock: FakeClock):
+    first, second, third = (server(ready, f"192.0.2.{number}") for number in (1, 2, 3))
+    for each in (first, second, third):
+        each.look()
+    assert told(ready) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    pass_time(clock, LIFE_S - 2 * LOOK_S, first, third)
+    assert "192.0.2.2" in told(ready)
+    pass_time(clock, 2 * LOOK_S, first, third)
+    assert told(ready) == ["192.0.2.1", "192.0.2.3"]
+    second.look()
+    assert told(ready) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+
+
+def test_a_server_that_was_frozen_takes_nobody_away(ready: Backend, clock: FakeClock):
+    first, second = server(ready, "192.0.2.1"), server(ready, "192.0.2.2")
+    pass_time(clock, LIFE_S, first, second)
+    clock.advance(100)  # nobody could look
+    first.look()
+    assert told(ready) == ["192.0.2.1", "192.0.2.2"]
+
+
+def test_a_server_that_ends_politely_takes_itself_away_unless_it_is_the_last(ready: Backend):
+    first, second = server(ready, "192.0.2.1"), server(ready, "192.0.2.2")
+    for each in (first, second):
+        each.start()
+    try:
+        until(lambda: first.done and second.done)
+    finally:
+        first.stop()
+        assert told(ready) == ["192.0.2.2"]
+        second.stop()
+    assert told(ready) == ["192.0.2.2"]
+    ready.get(Target(LEASE, "kube-system", "apiserver-192.0.2.2"))
+
+
+@pytest.mark.parametrize(
+    ("looks", "silent"),
+    [
+        ([(0, "a"), (5, "a"), (10, "a"), (14.9, "a")], False),
+        ([(0, "a"), (5, "a"), (10, "a"), (15, "a")], True),
+        ([(0, "a"), (5, "a"), (10, "b"), (15, "b")], False),
+        ([(0, "a"), (5, "a"), (5.1 + GAP_S, "a"), (15, "a")], False),
+    ],
+)
+def test_silence_is_counted_by_looks(looks: list[tuple[float, str]], silent: bool):  # noqa: FBT001
+    roll = Roll()
+    for at_s, renewal in looks[:-1]:
+        assert roll.silent({"x": renewal}, at_s) == []
+    at_s, renewal = looks[-1]
+    assert roll.silent({"x": renewal}, at_s) == (["x"] if silent else [])

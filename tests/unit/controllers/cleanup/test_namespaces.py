@@ -1,0 +1,211 @@
+"""Deleting namespaces: every file of tests/cases/decide_namespace is one decision; then the controller at work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET, Kind
+from minik8s_modules.api.objects import Key
+from minik8s_modules.client.fake import FakeApi, passing_error
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.controllers.cleanup.namespaces import (
+    DeleteContent,
+    Finalize,
+    NamespaceController,
+    SetConditions,
+    Step,
+    changed_conditions,
+    decide_namespace,
+    namespaced_kinds,
+    wanted_conditions,
+)
+
+CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_namespace").glob("*.yml"))
+NOW = "2026-01-01T00:00:00Z"
+
+
+def thing(told: dict[str, Any]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "x", "finalizers": told.get("finalizers", [])}
+    if told.get("deleting"):
+        metadata["deletionTimestamp"] = NOW
+    return {"metadata": metadata}
+
+
+def namespace(told: dict[str, Any]) -> dict[str, Any]:
+    made = thing({"deleting": told.get("deleting", True)})
+    return {**made, "spec": {"finalizers": told.get("finalizers", ["kubernetes"])}, "status": {}}
+
+
+def words(step: Step) -> str:
+    match step:
+        case DeleteContent(kind):
+            return f"delete {kind.resource}"
+        case SetConditions():
+            return "conditions"
+        case Finalize():
+            return "finalize"
+
+
+def kind_of(resource: str) -> Kind:
+    return next(kind for kind in KINDS.all() if kind.resource == resource)
+
+
+def test_there_are_cases():
+    assert len(CASES) >= 10
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_decide_namespace(path: Path):
+    case = yaml.safe_load(path.read_text())
+    wanted = {kind_of(resource): [thing(told) for told in found] for resource, found in case["content"].items()}
+    content = {kind: wanted[kind] for kind in namespaced_kinds() if kind in wanted}
+    about = namespace(case.get("namespace", {}))
+    if case.get("namespace", {}).get("told"):
+        about["status"]["conditions"] = changed_conditions(about, wanted_conditions(content, {}), NOW)
+    steps = decide_namespace(about, content, case.get("failures", {}), NOW)
+    assert [words(step) for step in steps] == case["expect"]
+    told = {each["type"]: each for step in steps if isinstance(step, SetConditions) for each in step.conditions}
+    for key, kind in (
+        ("remaining", "NamespaceContentRemaining"),
+        ("finalizers", "NamespaceFinalizersRemaining"),
+        ("failure", "NamespaceDeletionContentFailure"),
+    ):
+        if key in case:
+            assert (told[kind]["status"], told[kind]["message"]) == ("True", case[key])
+
+
+def test_views_of_other_kinds_and_kinds_that_are_not_kept_are_no_content():
+    plurals = [kind.resource for kind in namespaced_kinds()]
+    assert plurals[0] == "pods"
+    assert "events.events.k8s.io" not in plurals
+    assert len(plurals) == len(set(plurals))
+    assert {"secrets", "configmaps", "services", "events", "leases.coordination.k8s.io"} <= set(plurals)
+
+
+def a_namespace_with_content(api: FakeApi) -> None:
+    made = {"metadata": {"name": "shop", "finalizers": ["x"]}, "spec": {"finalizers": ["kubernetes"]}}
+    created = api.create(NAMESPACE, made)
+    for kind in (CONFIG_MAP, SECRET, POD):
+        for name in ("a", "b"):
+            api.create(kind, {"metadata": {"name": name, "namespace": "shop"}, "spec": {}})
+        api.create(kind, {"metadata": {"name": "a", "namespace": "other"}, "spec": {}})
+    api.delete(NAMESPACE, "shop")
+    marked = api.get(NAMESPACE, "shop")
+    marked["metadata"]["finalizers"] = []
+    api.update(NAMESPACE, marked)
+    assert created
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def controller(api: FakeApi) -> Iterator[NamespaceController]:
+    controller = NamespaceController(api)
+    yield controller
+    controller.stop()
+
+
+def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.01)
+
+
+def exists(api: FakeApi, kind: Kind, name: str, namespace: str = "") -> bool:
+    try:
+        api.get(kind, name, namespace)
+    except NotFound:
+        return False
+    return True
+
+
+def test_a_namespace_goes_with_its_content_and_nothing_else(api: FakeApi, controller: NamespaceController):
+    controller.start()
+    a_namespace_with_content(api)
+    until(lambda: not exists(api, NAMESPACE, "shop"))
+    assert {kind: len(api.list(kind).items) for kind in (CONFIG_MAP, SECRET, POD)} == dict.fromkeys(
+        (CONFIG_MAP, SECRET, POD), 1
+    )
+
+
+@pytest.mark.parametrize("steps_taken", range(6))
+def test_a_crash_between_any_two_steps_leaves_the_rest_to_the_successor(api: FakeApi, steps_taken: int):
+    a_namespace_with_content(api)
+    first = NamespaceController(api)
+    key, taken = Key("", "shop"), list[str]()
+    while len(taken) < steps_taken:
+        about = api.get(NAMESPACE, "shop")
+        steps = decide_namespace(about, first._content("shop"), {}, NOW)
+        first._take(key, about, steps[0])
+        taken.append(words(steps[0]))
+        # what is planned after a step is what was planned behind it, or has been done by it
+        if exists(api, NAMESPACE, "shop"):
+            again = decide_namespace(api.get(NAMESPACE, "shop"), first._content("shop"), {}, NOW)
+            assert words(steps[0]) not in map(words, again)
+        else:
+            break
+    NamespaceController(api).sync(key)
+    assert not exists(api, NAMESPACE, "shop")
+    assert [obj["metadata"]["namespace"] for obj in api.list(CONFIG_MAP).items] == ["other"]
+
+
+def test_it_waits_for_pods_that_end_with_grace(api: FakeApi, controller: NamespaceController):
+    a_namespace_with_content(api)
+    bound = {"metadata": {"name": "slow", "namespace": "shop"}, "spec": {"nodeName": "n"}}
+    api.create(POD, bound)
+    controller.sync(Key("", "shop"))
+    assert exists(api, CONFIG_MAP, "a", "shop")
+    conditions = {each["type"]: each for each in api.get(NAMESPACE, "shop")["status"]["conditions"]}
+    assert conditions["NamespaceContentRemaining"]["status"] == "True"
+    api.delete(POD, "slow", "shop", grace_s=0)
+    controller.sync(Key("", "shop"))
+    assert not exists(api, NAMESPACE, "shop")
+
+
+def test_what_goes_is_seen_without_looking_again(api: FakeApi):
+    copies = [Informer(api, kind) for kind in (POD, CONFIG_MAP, SECRET)]
+    controller = NamespaceController(api, copies=copies)
+    for copy in copies:
+        copy.start()
+    controller.start()
+    api.create(POD, {"metadata": {"name": "slow", "namespace": "shop"}, "spec": {"nodeName": "n"}})
+    a_namespace_with_content(api)
+    until(lambda: len(api.list(POD, "shop").items) == 1, 20)
+    until(lambda: "NamespaceContentRemaining" in str(api.get(NAMESPACE, "shop")), 20)
+    api.delete(POD, "slow", "shop", grace_s=0)
+    until(lambda: not exists(api, NAMESPACE, "shop"), 20)
+    controller.stop()
+    for copy in copies:
+        copy.stop()
+
+
+def test_a_deletion_that_is_refused_shows_in_the_conditions_and_is_tried_again(
+    api: FakeApi, controller: NamespaceController
+):
+    a_namespace_with_content(api)
+    delete = api.delete_collection
+    refused: list[Kind] = []
+
+    def refuse_once(kind: Kind, namespace: str) -> dict[str, Any]:
+        if kind == SECRET and len(refused) < 4:
+            refused.append(kind)
+            raise passing_error("the server is tired")
+        return delete(kind, namespace)
+
+    api.delete_collection = refuse_once  # type: ignore[method-assign]  # one verb of one kind fails
+    controller.sync(Key("", "shop"))
+    conditions = {each["type"]: each for each in api.get(NAMESPACE, "shop")["status"]["conditions"]}
+    assert "secrets: the server is tired" in conditions["NamespaceDeletionContentFailure"]["message"]
+    controller.sync(Key("", "shop"))
+    assert not exists(api, NAMESPACE, "shop")

@@ -1,0 +1,101 @@
+"""Entries of the section services: every file of tests/cases/service_ports is one Service and its slices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.network.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
+from minik8s_modules.reconcile.values.values import Settings
+
+CASES = sorted((Path(__file__).parents[3] / "cases" / "service_ports").glob("*.yml"))
+PLANE = {"mode": "nftables"}
+
+
+def declared(told: JsonObject) -> JsonObject:
+    """Return a Service from a case's short form (its spec)."""
+    spec = {"type": "ClusterIP", "clusterIP": "100.0.0.9", **told}
+    return {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+
+
+def endpoint_slice(told: JsonObject) -> JsonObject:
+    """Return a slice from a case's short form: ports {name: number}, endpoints [[address, node, state]]."""
+    states = {
+        "ready": {"ready": True, "serving": True, "terminating": False},
+        "unready": {"ready": False, "serving": False, "terminating": False},
+        "ending": {"ready": False, "serving": True, "terminating": True},
+        "gone": {"ready": False, "serving": False, "terminating": True},
+    }
+    endpoints = [
+        {"addresses": [address], "nodeName": node, "conditions": states[state]}
+        for address, node, state in told["endpoints"]
+    ]
+    protocol = told.get("protocol", "TCP")
+    ports = [{"name": name, "port": number, "protocol": protocol} for name, number in told["ports"].items()]
+    return {"ports": ports, "endpoints": endpoints}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_service_ports(path: Path) -> None:
+    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    ports = service_ports(declared(case["service"]), [endpoint_slice(each) for each in case["slices"]])
+    for node, wanted in case["entries"].items():
+        assert {key: port.on(node) for key, port in ports.items()} == wanted
+
+
+def test_a_pod_that_ends_leaves_before_its_slice_says_so() -> None:
+    told = {"ports": {"": 8080}, "endpoints": [["10.1.0.2", "n1", "ready"], ["10.1.0.3", "n1", "ready"]]}
+    made = endpoint_slice(told)
+    for endpoint, uid in zip(made["endpoints"], ("stays", "leaves"), strict=True):
+        endpoint["targetRef"] = {"kind": "Pod", "uid": uid}
+    service = declared({"ports": [{"port": 80}]})
+
+    def left(service: JsonObject, *leaving: str) -> list[str]:
+        (port,) = service_ports(service, [made], set(leaving)).values()
+        return [address for address, _ in port.entry["endpoints"]]
+
+    assert left(service, "leaves", "another") == ["10.1.0.2"]
+    # the last ones serve until they have gone
+    assert left(service, "leaves", "stays") == ["10.1.0.2", "10.1.0.3"]
+    assert left(declared({"ports": [{"port": 80}], "publishNotReadyAddresses": True}), "leaves") == [
+        "10.1.0.2",
+        "10.1.0.3",
+    ]
+
+
+def test_a_change_of_one_service_leaves_the_other_entries_as_they_are() -> None:
+    book = ServiceBook()
+    for number in range(3):
+        ports = service_ports(declared({"clusterIP": f"100.0.0.{number}", "ports": [{"port": 80}]}), [])
+        book.put(f"default/s{number}", {f"default/s{number}:80": ports["default/web:80"]})
+    before = book.entries("n1", PLANE)
+    assert book.entries("n1", PLANE) is before
+    changed = service_ports(declared({"clusterIP": "100.0.0.0", "ports": [{"port": 81}]}), [])
+    assert book.put("default/s0", {"default/s0:80": changed["default/web:81"]})
+    after = book.entries("n1", PLANE)
+    assert {key for key in after if after[key] is not before[key]} == {"default/s0:80"}
+    assert not book.put("default/s0", {"default/s0:80": changed["default/web:81"]})
+    assert book.put("default/s0", {})
+    assert "default/s0:80" not in book.entries("n1", PLANE)
+    assert book.entries("n1", None) == {}
+
+
+def test_the_dataplane_of_a_node() -> None:
+    node = {
+        "metadata": {"name": "n1"},
+        "spec": {"podCIDR": "10.244.3.0/24"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.4"}]},
+    }
+    entry = dataplane_entry(node, Settings())
+    assert entry is not None
+    assert (entry["mode"], entry["table"], entry["gateway"]) == ("nftables", "minik8s", "10.244.3.1")
+    assert entry["node_ip"] == "192.0.2.4"
+    assert (dataplane_entry(node, Settings(proxy_mode="ipvs")) or {})["mode"] == "ipvs"
+    assert dataplane_entry({"metadata": {"name": "n1"}, "spec": {}}, Settings()) is None
+
+
+def test_the_address_of_the_api_server_is_the_first_of_the_range() -> None:
+    assert kubernetes_address("100.64.8.0/24") == "100.64.8.1:443"

@@ -1,0 +1,318 @@
+"""Plans over nodes in memory: what is answered is what the later apply does; nothing is stored or changed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SECRET, SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import MIRROR
+from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
+from minik8s_modules.reconcile.planning.simulated_services import imagined_slices
+from minik8s_modules.reconcile.planning.simulation import Question, parse_question
+from tests.support.pki import Authority
+from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
+from tests.unit.reconcile.worlds import IMAGE
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster()
+    made.start()
+    until(lambda: made.service is not None and made.service.loop.basis(NAME) is not None)
+    until(lambda: ("containers", "full") in made.node.calls)
+    until(lambda: ask(made, ("create", pod()))["messages"] == [])  # the node's readiness has reached the planner
+    yield made
+    made.stop()
+
+
+def pod(name: str = "web", **spec: Any) -> JsonObject:
+    containers = [{"name": "app", "image": IMAGE}]
+    body = {"restartPolicy": "Always", "containers": containers, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+def ask(cluster: Cluster, *operations: tuple[str, JsonObject], nodes: tuple[str, ...] = ()) -> JsonObject:
+    assert cluster.service is not None
+    body = {"objects": [{"operation": kind, "object": obj} for kind, obj in operations], "nodes": [*nodes]}
+    return told(cluster.service.plan(parse_question(body)))
+
+
+def told(answer: JsonObject) -> JsonObject:
+    """The answer with the texts of its messages alone."""
+    return answer | {"messages": [each["text"] for each in answer["messages"]]}
+
+
+def without_pod(value: Any, uid: str) -> Any:
+    return json.loads(json.dumps(value).replace(uid, "UID"))
+
+
+def test_a_plan_is_what_the_apply_does(cluster: Cluster):
+    answer = ask(cluster, ("create", pod()))
+    created = cluster.create()
+    until(lambda: running(cluster))
+    planned = answer["nodes"][NAME]["diff"]
+    assert sorted(planned) == ["containers", "sandboxes"]
+    uid = created["metadata"]["uid"]
+    for section, diff in planned.items():
+        after = without_pod(diff["after"], placeholder_uid("default", "web"))
+        assert after == without_pod(cluster.node.documents[section], uid)
+    assert answer["messages"] == []
+
+
+def test_a_plan_stores_and_changes_nothing(cluster: Cluster):
+    before = dict(cluster.node.documents)
+    ask(cluster, ("create", pod()))
+    assert cluster.node.documents == before
+    assert cluster.node.containers == {}
+    assert cluster.api.list(POD).items == []
+    assert cluster.addresses() == []
+
+
+def test_the_same_question_has_the_same_answer(cluster: Cluster):
+    assert ask(cluster, ("create", pod())) == ask(cluster, ("create", pod()))
+
+
+def test_a_plan_of_one_pod_leaves_the_others_out(cluster: Cluster):
+    cluster.create("other")
+    until(lambda: running(cluster, "other"))
+    diff = ask(cluster, ("create", pod()))["nodes"][NAME]["diff"]
+    assert [key.partition("/")[0] for key in diff["containers"]["after"]] == [placeholder_uid("default", "web")]
+    assert diff["sandboxes"]["after"][placeholder_uid("default", "web")]["ip"] == "10.244.0.3"
+
+
+def test_two_new_pods_get_two_addresses(cluster: Cluster):
+    diff = ask(cluster, ("create", pod("a")), ("create", pod("b")))["nodes"][NAME]["diff"]
+    assert sorted(one["ip"] for one in diff["sandboxes"]["after"].values()) == ["10.244.0.2", "10.244.0.3"]
+
+
+def test_a_deletion_shows_what_goes(cluster: Cluster):
+    cluster.create()
+    until(lambda: running(cluster))
+    uid = cluster.pod()["metadata"]["uid"]
+    going = cluster.pod()
+    going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    answer = ask(cluster, ("update", going))
+    assert answer["nodes"][NAME]["diff"]["containers"]["after"] == {f"{uid}/app": None}
+    assert answer["messages"] == ["Pod default/web: its containers get up to 30 s to stop first"]
+    assert running(cluster)
+
+
+def service(**selector: str) -> JsonObject:
+    metadata = {"name": "web", "namespace": "default"}
+    ports = [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    spec = {"type": "ClusterIP", "clusterIP": "100.0.0.7", "ports": ports, "selector": selector}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def test_new_pods_are_behind_their_service_as_if_they_were_ready(cluster: Cluster):
+    web = pod()
+    web["metadata"]["labels"] = {"app": "web"}
+    answer = ask(cluster, ("create", service(app="web")), ("create", web))
+    rules = answer["nodes"][NAME]["diff"]["services"]["after"]
+    assert rules["default/web:80"]["endpoints"] == [["10.244.0.2", 8080]]
+    assert answer["messages"] == ["rules, names and paths are shown as they will be when 1 new pod is ready"]
+
+
+def test_a_pod_that_cannot_start_is_behind_no_service(cluster: Cluster):
+    container = {"name": "app", "image": IMAGE, "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    web = pod(containers=[container])
+    web["metadata"]["labels"] = {"app": "web"}
+    answer = ask(cluster, ("create", service(app="web")), ("create", web))
+    assert "services" not in answer["nodes"][NAME]["diff"], "nftables has no rule of a service without endpoints"
+    assert answer["messages"] == ['Pod default/web: app: CreateContainerConfigError configmap "settings" not found']
+
+
+def test_a_namespace_that_goes_takes_its_pods_and_rules_along_and_nobody_elses(cluster: Cluster):
+    for namespace in ("default", "shop"):
+        for kind, obj in ((POD, pod()), (SERVICE, service(app="web"))):
+            obj["metadata"] = {"name": "web", "namespace": namespace, "labels": {"app": "web"}}
+            obj["spec"] |= {"nodeName": NAME, "terminationGracePeriodSeconds": 7} if kind is POD else {}
+            obj["spec"] |= {"clusterIP": f"100.0.0.{len(namespace)}"} if kind is SERVICE else {}
+            cluster.api.create(kind, obj)
+    until(lambda: all(cluster.api.get(POD, "web", one)["status"].get("podIP") for one in ("default", "shop")))
+    for namespace in ("default", "shop"):
+        ip = cluster.api.get(POD, "web", namespace)["status"]["podIP"]
+        (step,) = imagined_slices(
+            service(app="web") | {"metadata": {"name": "web", "namespace": namespace}},
+            [cluster.api.get(POD, "web", namespace) | {"status": ready_at(ip)}],
+        )
+        cluster.api.create(ENDPOINT_SLICE, step)
+    until(lambda: len(cluster.node.documents.get("services", {})) == 3)  # with the dataplane
+    uid = cluster.api.get(POD, "web", "shop")["metadata"]["uid"]
+    going = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "deletionTimestamp": "x"}}
+    other = pod("new")
+    other["metadata"]["namespace"] = "shop"
+    calls = len(cluster.api.calls)
+
+    answer = ask(cluster, ("create", other), ("update", going))
+
+    assert {verb for verb, *_ in cluster.api.calls[calls:]} <= {"list", "get", "watch"}
+    diff = answer["nodes"][NAME]["diff"]
+    assert diff["containers"]["after"] == {f"{uid}/app": None}
+    assert diff["services"]["after"] == {"shop/web:80": None}
+    about = [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web"}]
+    (step,) = answer["order"]
+    assert step == {"action": "delete", "pod": "shop/web", "node": NAME, "owner": "Namespace/shop", "about": about}
+    assert answer["messages"] == ["Namespace shop: its pods go first; their containers get up to 7 s to stop"]
+
+
+def ready_at(ip: str) -> JsonObject:
+    return {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def test_a_static_pod_goes_on_when_the_namespace_of_its_mirror_goes(cluster: Cluster):
+    mirror = {
+        "metadata": {"name": f"web-{NAME}", "namespace": "default", "annotations": {MIRROR: "0123456789abcdef" * 2}}
+    }
+    cluster.api.create(POD, mirror | {"spec": {**pod()["spec"], "nodeName": NAME}, "status": {}})
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    answer = ask(cluster, ("delete", namespace))
+    assert (answer["nodes"][NAME]["steps"], "order" in answer) == ([], False)
+    assert answer["messages"] == [f"Pod default/web-{NAME}: it is static and goes on; its manifest lies on its node"]
+
+
+def test_init_containers_are_shown_with_what_follows_them(cluster: Cluster):
+    diff = ask(cluster, ("create", pod(initContainers=[{"name": "one", "image": IMAGE}])))["nodes"][NAME]["diff"]
+    states = {key.partition("/")[2]: one["state"] for key, one in diff["containers"]["after"].items()}
+    assert states == {"one": "running", "app": "running"}
+
+
+def test_an_image_to_pull_and_what_is_missing_are_named(cluster: Cluster):
+    missing = {"name": "app", "image": "example.com/x:1", "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    answer = ask(cluster, ("create", pod(containers=[missing])))
+    assert answer["messages"] == [
+        "Pod default/web: image example.com/x:1 would be pulled to node n1",
+        'Pod default/web: app: CreateContainerConfigError configmap "settings" not found',
+    ]
+
+
+def test_a_config_map_planned_along_counts(cluster: Cluster):
+    made = {"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}, "data": {"A": "1"}}
+    container = {"name": "app", "image": IMAGE, "envFrom": [{"configMapRef": {"name": "settings"}}]}
+    answer = ask(cluster, ("create", pod(containers=[container])), ("create", made))
+    assert answer["messages"] == []
+    (entry,) = answer["nodes"][NAME]["diff"]["containers"]["after"].values()
+    assert entry["env"] == [["A", "1"]]
+
+
+def test_no_value_of_a_secret_is_in_an_answer(cluster: Cluster):
+    cluster.api.create(SECRET, {"metadata": {"name": "s", "namespace": "default"}, "data": {"p": "aHVudGVyMg=="}})
+    container = {"name": "app", "image": IMAGE, "envFrom": [{"secretRef": {"name": "s"}}]}
+    answer = json.dumps(ask(cluster, ("create", pod(containers=[container]))))
+    assert "default/s" in answer
+    assert "hunter2" not in answer
+    assert "aHVudGVyMg" not in answer
+
+
+def test_a_pod_that_fits_nowhere_is_told(cluster: Cluster):
+    big = {"name": "app", "image": IMAGE, "resources": {"requests": {"cpu": "500"}}}
+    answer = ask(cluster, ("create", pod(containers=[big])))
+    assert answer["nodes"][NAME]["steps"] == []
+    assert "Insufficient cpu" in answer["messages"][0]
+
+
+def test_no_objects_ask_for_drift(cluster: Cluster):
+    cluster.create()
+    until(lambda: running(cluster))
+    assert ask(cluster)["nodes"][NAME]["steps"] == []
+    cluster.node.documents["containers"] = {}
+    steps = ask(cluster)["nodes"][NAME]["steps"]
+    assert [one["section"] for one in steps] == ["containers"]
+    assert ask(cluster, nodes=("elsewhere",))["nodes"] == {}
+
+
+def test_a_node_that_does_not_answer_is_named(cluster: Cluster):
+    cluster.link.cut()
+    answer = ask(cluster, ("create", pod()))
+    assert answer["nodes"] == {}
+    assert answer["messages"] == ["node n1 does not answer; what would change there is not known"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ([], "a plan is"),
+        ({"objects": [{"operation": "apply", "object": {}}]}, "must be create, update or delete"),
+        ({"objects": [{"operation": "create", "object": []}]}, "must be an object with metadata"),
+        ({"objects": [], "nodes": [1]}, "must be a list of names"),
+        ({"objects": [], "others": "n1"}, "others must be a list of names"),
+    ],
+)
+def test_a_question_that_is_none_is_refused(body: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        parse_question(body)
+
+
+class Listener:
+    """A plan server with its authority."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder, "cluster")
+        serving = self.authority.issue("serving", "reconciler")
+        self.leads = True
+        self.asked: list[Question] = []
+        self.server = PlanServer("127.0.0.1", 0, PlanFiles(serving.cert, serving.key, self.authority.ca), self.answer)
+        self.server.start()
+
+    def answer(self, question: Question) -> JsonObject | None:
+        """Answer, while it leads."""
+        self.asked.append(question)
+        return {"nodes": {}, "messages": []} if self.leads else None
+
+    def post(self, body: bytes, caller: str | None = CALLER, path: str = "/plan") -> tuple[int, JsonObject]:
+        """Ask as ``caller``."""
+        context = ssl.create_default_context(cafile=str(self.authority.ca))
+        if caller is not None:
+            context.load_cert_chain(*self.authority.issue("caller", caller))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=5)
+        try:
+            connection.request("POST", path, body)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def listener(tmp_path: Path):
+    made = Listener(tmp_path)
+    yield made
+    made.server.stop()
+
+
+def test_the_api_server_is_answered(listener: Listener):
+    assert listener.post(b'{"objects": []}') == (200, {"nodes": {}, "messages": []})
+
+
+def test_other_callers_are_refused(listener: Listener):
+    status, body = listener.post(b'{"objects": []}', caller="minik8s-admin")
+    assert status == 403
+    assert "minik8s-admin" in body["message"]
+    assert listener.asked == []
+
+
+def test_callers_without_a_certificate_get_no_connection(listener: Listener):
+    with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+        listener.post(b'{"objects": []}', caller=None)
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"{", 400), (b"[]", 400), (b'{"objects": [{}]}', 400)])
+def test_malformed_questions_get_a_clear_error(listener: Listener, body: bytes, status: int):
+    assert listener.post(body)[0] == status
+
+
+def test_who_does_not_lead_says_so(listener: Listener):
+    listener.leads = False
+    assert listener.post(b'{"objects": []}')[0] == 503
+
+
+def test_there_is_only_one_path(listener: Listener):
+    assert listener.post(b"{}", path="/")[0] == 404
