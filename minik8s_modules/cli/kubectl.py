@@ -19,7 +19,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import translating
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.client.bearer import in_cluster
-from minik8s_modules.client.kubeconfig import ADMIN_KUBECONFIG
+from minik8s_modules.client.kubeconfig import ADMIN_KUBECONFIG, is_chosen
 
 INSTALLED = Path("/opt/minik8s/bin/kubectl")
 
@@ -41,9 +41,7 @@ def find() -> str:
 
 def environment() -> dict[str, str]:
     """Return the environment for kubectl: the administrator's kubeconfig is used where nothing else names a cluster."""
-    home = Path("~/.kube/config").expanduser()
-    chosen = os.environ.get("KUBECONFIG") or os.access(home, os.F_OK) or in_cluster() is not None
-    if chosen or not os.access(ADMIN_KUBECONFIG, os.F_OK):
+    if is_chosen() or in_cluster() is not None or not os.access(ADMIN_KUBECONFIG, os.F_OK):
         return dict(os.environ)
     return {**os.environ, "KUBECONFIG": str(ADMIN_KUBECONFIG)}
 

@@ -42,6 +42,11 @@ class Access(NamedTuple):
         return f"<access to {self.server}>"
 
 
+def is_chosen(named: str = "", environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether somebody chose a kubeconfig: by name, by $KUBECONFIG, or by having one at home."""
+    return bool(named or environ.get("KUBECONFIG") or Path("~/.kube/config").expanduser().is_file())
+
+
 def find_kubeconfig(named: str = "", environ: Mapping[str, str] = os.environ) -> Path:
     """Return the first kubeconfig that is given or exists: ``named``, $KUBECONFIG, ~/.kube/config, the admin's.
 
@@ -70,8 +75,7 @@ def load_kubeconfig(path: Path, context_name: str = "") -> Access:
         ConfigurationError: the file cannot be read or lacks a part, or asks for what is not supported.
     """
     config = read_mapping(path, "kubeconfig")
-    name = context_name or config.get("current-context") or ""
-    context = _named(config, "contexts", name, "context", path)
+    context = _context(config, context_name, path)
     cluster = _named(config, "clusters", context.get("cluster", ""), "cluster", path)
     user = _named(config, "users", context.get("user", ""), "user", path)
     _refuse(cluster, _UNSUPPORTED_CLUSTER, path)
@@ -87,6 +91,19 @@ def load_kubeconfig(path: Path, context_name: str = "") -> Access:
         _text(user, "token", path),
         str(path.parent / token_file) if (token_file := _text(user, "tokenFile", path)) else "",
     )
+
+
+def context_namespace(path: Path, context_name: str = "") -> str:
+    """Return the namespace of ``context_name``, else of the current context; ``default`` where it names none.
+
+    Raises:
+        ConfigurationError: the file cannot be read or lacks the context.
+    """
+    return str(_context(read_mapping(path, "kubeconfig"), context_name, path).get("namespace") or "default")
+
+
+def _context(config: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    return _named(config, "contexts", name or config.get("current-context") or "", "context", path)
 
 
 def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
