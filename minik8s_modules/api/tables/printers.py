@@ -15,7 +15,7 @@ from minik8s_modules.api import selectors
 from minik8s_modules.api.defaulting import conversion
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
-from minik8s_modules.api.tables import pods, rbac, workloads
+from minik8s_modules.api.tables import pods, workloads
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 
 _SHOWN = 3  # endpoints and ports before "+ n more..."
@@ -194,6 +194,29 @@ _EVENT_TABLE_COLUMNS = [*_EVENT_COLUMNS, NAME._replace(priority=1)]
 _NODE_WIDE = columns("Internal-IP+", "External-IP+", "OS-Image+", "Kernel-Version+", "Container-Runtime+")
 
 _DEFAULT = _Table([NAME, AGE], lambda obj, now: [name(obj), age(obj, now)])
+_ROLE_COLUMNS = [NAME, Column("Created At")]
+_BINDING_COLUMNS = [
+    NAME, Column("Role"), AGE, Column("Users", priority=1), Column("Groups", priority=1),
+    Column("ServiceAccounts", priority=1),
+]  # fmt: skip
+
+
+def _role(obj: JsonObject, _now: datetime) -> list[Any]:
+    """Return the cells of a Role or ClusterRole."""
+    return [name(obj), (obj.get("metadata") or {}).get("creationTimestamp") or "<unknown>"]
+
+
+def _binding(obj: JsonObject, now: datetime) -> list[Any]:
+    """Return the cells of a RoleBinding or ClusterRoleBinding."""
+    ref = obj.get("roleRef") or {}
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in obj.get("subjects") or []:
+        space, called = subject.get("namespace"), subject.get("name", "")
+        subjects.setdefault(subject.get("kind", ""), []).append(f"{space}/{called}" if space else called)
+    joined = [", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")]
+    return [name(obj), f"{ref.get('kind')}/{ref.get('name')}", age(obj, now), *joined]
+
+
 _TABLES: dict[tuple[str, str], _Table] = {
     ("", "Node"): _Table([NAME, *columns("Status", "Roles"), AGE, Column("Version"), *_NODE_WIDE], _node),
     ("", "Namespace"): _Table([NAME, Column("Status"), AGE], _namespace),
@@ -210,9 +233,9 @@ _TABLES: dict[tuple[str, str], _Table] = {
     ("discovery.k8s.io", "EndpointSlice"): _Table(
         [NAME, *columns("AddressType", "Ports", "Endpoints"), AGE], _endpoint_slice
     ),
-    **{("rbac.authorization.k8s.io", kind): _Table(rbac.ROLE_COLUMNS, rbac.role) for kind in ("Role", "ClusterRole")},
+    **{("rbac.authorization.k8s.io", kind): _Table(_ROLE_COLUMNS, _role) for kind in ("Role", "ClusterRole")},
     **{
-        ("rbac.authorization.k8s.io", kind): _Table(rbac.BINDING_COLUMNS, rbac.binding)
+        ("rbac.authorization.k8s.io", kind): _Table(_BINDING_COLUMNS, _binding)
         for kind in ("RoleBinding", "ClusterRoleBinding")
     },
     ("minik8s.io", "PodAddress"): _Table([NAME, *columns("Pod", "Node"), AGE, *columns("UID+")], _pod_address),

@@ -1,20 +1,23 @@
 """Validation: whether an object may be stored, in Kubernetes' words.
 
 Pure functions that return a list of ``Cause``; an empty list means yes. Call them after ``structural.type_errors``
-(they rely on right JSON types) and ``apply_defaults``. ``meta`` has what every object must keep, and the other modules
-one family of kinds each; ``fields`` refuses or warns about fields by the data of ``coverage.yml``.
+(they rely on right JSON types) and ``apply_defaults``. ``registry`` has the check of each kind, ``meta`` what every
+object must keep, and the other modules one family of kinds each. What a single field must keep is a row of a table
+(``check`` reads them); what several decide together is a function. Fields that ``coverage.yml`` refuses come last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from minik8s_modules.api import cause
 from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import ephemeral, fields, meta, mirrors
+from minik8s_modules.api.schema import coverage
+from minik8s_modules.api.validation import ephemeral, meta, mirrors
 from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
@@ -29,7 +32,7 @@ def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
         check = checks.get(kind.id)
         if check is not None:
             causes += check(obj)
-    return causes + fields.refused(kind, obj)
+    return causes + _refused(kind, obj)
 
 
 def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "") -> list[Cause]:
@@ -37,12 +40,12 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
 
     Call it after ``strategy.prepare_update``, with both objects in canonical form.
     """
-    causes = meta.validate_metadata_update(kind, new, old)
+    causes, refused = meta.validate_metadata_update(kind, new, old), partial(_refused, kind)
     if subresource == "status":
         check_status = STATUS.get(kind.id)
         return causes + (_newly(check_status, new, old) if check_status is not None else [])
     if subresource == "ephemeralcontainers":
-        return causes + ephemeral.validate_added(new, old) + fields.newly_refused(kind, new, old)
+        return causes + ephemeral.validate_added(new, old) + _newly(refused, new, old)
     if subresource == "binding":
         return causes + mirrors.validate_change(new, old)
     check_update = UPDATE.get(kind.id)
@@ -51,7 +54,7 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
     check = CREATE.get(kind.id)
     if check is not None and not causes:
         causes += _newly(check, new, old)
-    return causes + fields.newly_refused(kind, new, old)
+    return causes + _newly(refused, new, old)
 
 
 def _newly(check: Callable[[JsonObject], list[Cause]], new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -64,9 +67,25 @@ def _newly(check: Callable[[JsonObject], list[Cause]], new: JsonObject, old: Jso
     return [one for one in causes if one not in known]
 
 
+def _refused(kind: Kind, obj: JsonObject) -> list[Cause]:
+    """Return a ``Forbidden`` for each field of the object that minik8s does not act on and must not ignore."""
+    return [
+        cause.forbidden(found.path, f"not supported by minik8s: {found.rule.reason}")
+        for found in coverage.findings(kind, obj)
+        if found.rule.treatment == "refused"
+    ]
+
+
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:
-    """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with."""
-    told = fields.warned(kind, obj)
+    """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with.
+
+    There is one for each reason why fields are stored and not acted on, with the fields in front.
+    """
+    reasons: dict[str, list[str]] = {}
+    for found in coverage.findings(kind, obj):
+        if found.rule.treatment == "warned":
+            reasons.setdefault(found.rule.reason, []).append(found.path)
+    told = [f"{', '.join(paths)}: stored, but minik8s does not act on it: {why}" for why, paths in reasons.items()]
     if (obj.get("metadata") or {}).get("annotations", {}).get(dialect.ANNOTATION) == dialect.ORIGINAL:
         told.append(dialect.explanation(kind))
     return told

@@ -108,7 +108,12 @@ def absent_as(default: Any, rule: Rule) -> Rule:
 
 def syntax_of(problems: Callable[[Any], list[str]]) -> Rule:
     """Return the rule of a text that ``problems`` (of ``syntax``) finds nothing wrong with; absent is ""."""
-    return lambda at, value: [cause.invalid(at, value or "", told) for told in problems(value or "")]
+
+    def check(at: str, value: Any) -> list[Cause]:
+        given = "" if value is None else value
+        return [cause.invalid(at, given, told) for told in problems(given)]
+
+    return check
 
 
 def one_of(*allowed: str) -> Rule:
@@ -130,11 +135,6 @@ def at_least(lowest: int, told: str = "") -> Rule:
 def at_most(highest: int) -> Rule:
     """Return the rule of a number that may be absent, and not above ``highest``."""
     return if_given(held(lambda value: value <= highest, f"must be less than or equal to {highest}"))
-
-
-def above_zero(told: str = "must be greater than 0") -> Rule:
-    """Return the rule of a number that may be absent, and is positive otherwise."""
-    return at_least(1, told)
 
 
 def between(lowest: int, highest: int, told: str = "") -> Rule:

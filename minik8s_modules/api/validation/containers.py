@@ -9,9 +9,8 @@ from typing import Any
 from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import security
+from minik8s_modules.api.validation import check, security
 
-_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 _FIELD_PATHS = (
     "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -38,10 +37,10 @@ def validate_containers(
     for index, container in enumerate(containers):
         at = f"{field}[{index}]"
         causes += _name(f"{at}.name", container.get("name") or "", seen)
-        causes += _image(container, at)
+        causes += _IMAGE(at, container)
         causes += _ports(f"{at}.ports", container.get("ports") or [], host_network=host_network)
         causes += _host_port_conflicts(f"{at}.ports", container.get("ports") or [], ports)
-        causes += _environment(at, container)
+        causes += _ENVIRONMENT(at, container)
         causes += _mounts(f"{at}.volumeMounts", container.get("volumeMounts") or [], volumes)
         causes += validate_resources(f"{at}.resources", container.get("resources") or {})
         causes += security.container_security(f"{at}.securityContext", container.get("securityContext") or {})
@@ -58,19 +57,14 @@ def _name(field: str, name: str, seen: set[str]) -> list[Cause]:
     return causes
 
 
-def _image(container: JsonObject, at: str) -> list[Cause]:
-    causes = []
-    image = container.get("image") or ""
-    if not image:
-        causes.append(cause.required(f"{at}.image"))
-    elif image != image.strip():
-        causes.append(cause.invalid(f"{at}.image", image, "must not have leading or trailing whitespace"))
-    if container.get("imagePullPolicy") not in _PULL_POLICIES:
-        causes.append(cause.not_supported(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES))
-    if container.get("terminationMessagePolicy", "File") not in {"File", "FallbackToLogsOnError"}:
-        field, supported = f"{at}.terminationMessagePolicy", ["File", "FallbackToLogsOnError"]
-        causes.append(cause.not_supported(field, container["terminationMessagePolicy"], supported))
-    return causes
+_TRIMMED = check.held(lambda image: image == image.strip(), "must not have leading or trailing whitespace")
+_IMAGE = check.fields(
+    ("image", check.mandatory(_TRIMMED)),
+    ("imagePullPolicy", check.one_of("Always", "IfNotPresent", "Never")),
+    ("terminationMessagePolicy", check.if_given(check.one_of("File", "FallbackToLogsOnError"))),
+)
+_CONTAINER_PORT = check.mandatory(check.port_number)
+_PROTOCOL = check.one_of(*PROTOCOLS)
 
 
 def _ports(field: str, ports: list[JsonObject], *, host_network: bool) -> list[Cause]:
@@ -79,14 +73,9 @@ def _ports(field: str, ports: list[JsonObject], *, host_network: bool) -> list[C
     for index, port in enumerate(ports):
         at = f"{field}[{index}]"
         causes += _port_name(f"{at}.name", port.get("name") or "", names)
-        number = port.get("containerPort") or 0
-        if not number:
-            causes.append(cause.required(f"{at}.containerPort"))
-        else:
-            causes += cause.all_invalid(f"{at}.containerPort", number, syntax.port_number(number))
+        causes += _CONTAINER_PORT(f"{at}.containerPort", port.get("containerPort"))
         causes += security.host_port(at, port, host_network=host_network)
-        if port.get("protocol") not in PROTOCOLS:
-            causes.append(cause.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
+        causes += _PROTOCOL(f"{at}.protocol", port.get("protocol"))
     return causes
 
 
@@ -111,18 +100,8 @@ def _host_port_conflicts(field: str, ports: list[JsonObject], taken: set[tuple[s
     return causes
 
 
-def _environment(at: str, container: JsonObject) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, variable in enumerate(container.get("env") or []):
-        causes += _variable(f"{at}.env[{index}]", variable)
-    for index, source in enumerate(container.get("envFrom") or []):
-        causes += _variables_from(f"{at}.envFrom[{index}]", source)
-    return causes
-
-
 def _variable(at: str, variable: JsonObject) -> list[Cause]:
-    name = variable.get("name") or ""
-    causes = cause.all_invalid(f"{at}.name", name, syntax.env_name(name)) if name else [cause.required(f"{at}.name")]
+    causes = _ENV_NAME(f"{at}.name", variable.get("name"))
     source = variable.get("valueFrom")
     if source is None:
         return causes
@@ -139,12 +118,11 @@ def _variable(at: str, variable: JsonObject) -> list[Cause]:
     return causes
 
 
-def _key_reference(at: str, reference: JsonObject) -> list[Cause]:
-    name, key = reference.get("name") or "", reference.get("key") or ""
-    causes = cause.all_invalid(f"{at}.name", name, syntax.dns1123_subdomain(name))
-    if not key:
-        return [*causes, cause.required(f"{at}.key")]
-    return causes + cause.all_invalid(f"{at}.key", key, syntax.config_key(key))
+_ENV_NAME = check.mandatory(check.syntax_of(syntax.env_name))
+_KEY_REFERENCE = check.fields(
+    ("name", check.absent_as("", check.subdomain)),
+    ("key", check.mandatory(check.syntax_of(syntax.config_key))),
+)
 
 
 def _field_reference(at: str, reference: JsonObject) -> list[Cause]:
@@ -183,28 +161,27 @@ def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
 
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _SOURCE_CHECKS = {
-    "configMapKeyRef": _key_reference,
-    "secretKeyRef": _key_reference,
+    "configMapKeyRef": _KEY_REFERENCE,
+    "secretKeyRef": _KEY_REFERENCE,
     "fieldRef": _field_reference,
     "resourceFieldRef": resource_reference,
 }
 
 
-def _variables_from(at: str, source: JsonObject) -> list[Cause]:
-    causes = []
-    if source.get("prefix"):
-        causes += cause.all_invalid(f"{at}.prefix", source["prefix"], syntax.env_name(source["prefix"]))
+def _one_source(at: str, source: JsonObject) -> list[Cause]:
     given = [kind for kind in ("configMapRef", "secretRef") if kind in source]
     if not given:
-        causes.append(cause.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
-    if len(given) > 1:
-        causes.append(cause.invalid(at, "", "may not have more than one field specified at a time"))
-    for kind in given:
-        name, at_name = source[kind].get("name") or "", f"{at}.{kind}.name"
-        causes += (
-            cause.all_invalid(at_name, name, syntax.dns1123_subdomain(name)) if name else [cause.required(at_name)]
-        )
-    return causes
+        return [cause.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`")]
+    return [cause.invalid(at, "", "may not have more than one field specified at a time")] if len(given) > 1 else []
+
+
+_NAMED = check.if_given(check.fields(("name", check.mandatory(check.subdomain))))
+_VARIABLES = check.fields(
+    ("prefix", check.if_set(check.syntax_of(syntax.env_name))),
+    ("", _one_source),
+    (("configMapRef", "secretRef"), _NAMED),
+)
+_ENVIRONMENT = check.fields(("env", check.each(_variable)), ("envFrom", check.each(_VARIABLES)))
 
 
 def _mounts(field: str, mounts: list[JsonObject], volumes: set[str]) -> list[Cause]:

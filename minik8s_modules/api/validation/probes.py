@@ -12,12 +12,18 @@ from typing import Any
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, spec
+from minik8s_modules.api.validation import check
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_HANDLERS = ("exec", "httpGet", "sleep")
-_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_COUNTS = check.fields(
+    (
+        ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
+        check.not_negative,
+    )
+)
 _DEFAULT_GRACE_S = 30
 
 
@@ -38,10 +44,10 @@ def validate_probes(pod: JsonObject) -> list[Cause]:
             hook = (container.get("lifecycle") or {}).get(name)
             if hook is not None:
                 causes += _hook(f"{at}.lifecycle.{name}", hook, grace_s)
-    for index, gate in enumerate(declared.get("readinessGates") or []):
-        kind = str(gate.get("conditionType") or "")
-        causes += cause.all_invalid(f"spec.readinessGates[{index}].conditionType", kind, syntax.qualified_name(kind))
-    return causes
+    return causes + _GATES("spec.readinessGates", declared.get("readinessGates"))
+
+
+_GATES = check.each(check.fields(("conditionType", check.qualified_name)))
 
 
 def _containers(declared: JsonObject) -> Iterator[tuple[str, str, JsonObject]]:
@@ -69,11 +75,7 @@ def _not_of_init(at: str, container: JsonObject) -> list[Cause]:
 
 def _probe(at: str, name: str, probe: JsonObject) -> list[Cause]:
     causes = _handler(at, probe, _PROBE_HANDLERS)
-    causes += [
-        cause.invalid(f"{at}.{count}", probe[count], cause.NOT_NEGATIVE)
-        for count in _COUNTS
-        if (probe.get(count) or 0) < 0
-    ]
+    causes += _COUNTS(at, probe)
     if name != "readinessProbe" and probe.get("successThreshold", 1) != 1:
         causes.append(cause.invalid(f"{at}.successThreshold", probe["successThreshold"], "must be 1"))
     grace_s = probe.get("terminationGracePeriodSeconds")
@@ -133,11 +135,7 @@ def _grpc(at: str, given: JsonObject) -> list[Cause]:
     return _port(f"{at}.port", given.get("port"))
 
 
-def _sleep(_at: str, _given: JsonObject) -> list[Cause]:
-    return []
-
-
-_CHECKS = {"exec": _exec, "httpGet": _http_get, "tcpSocket": _tcp_socket, "grpc": _grpc, "sleep": _sleep}
+_CHECKS = {"exec": _exec, "httpGet": _http_get, "tcpSocket": _tcp_socket, "grpc": _grpc, "sleep": check.no_rule}
 
 
 def _port(field: str, port: Any) -> list[Cause]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.access.rbac import GROUP
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.validation import others
+from minik8s_modules.api.validation import check, others
 
 
 def validate_role(role: JsonObject) -> list[Cause]:
@@ -48,53 +50,38 @@ def _path_rule(at: str, rule: JsonObject, *, namespaced: bool) -> list[Cause]:
     return []
 
 
-def validate_role_binding(binding: JsonObject) -> list[Cause]:
-    """Return why the RoleBinding may not be kept."""
-    return _binding(binding, ("Role", "ClusterRole"))
-
-
-def validate_cluster_role_binding(binding: JsonObject) -> list[Cause]:
-    """Return why the ClusterRoleBinding may not be kept: only a ClusterRole holds everywhere."""
-    return _binding(binding, ("ClusterRole",))
-
-
-def _binding(binding: JsonObject, kinds: tuple[str, ...]) -> list[Cause]:
-    ref, causes = binding.get("roleRef") or {}, []
-    if ref.get("apiGroup") != GROUP:
-        causes.append(cause.not_supported("roleRef.apiGroup", ref.get("apiGroup", ""), (GROUP,)))
-    if ref.get("kind") not in kinds:
-        causes.append(cause.not_supported("roleRef.kind", ref.get("kind", ""), kinds))
-    if not ref.get("name"):
-        causes.append(cause.required("roleRef.name"))
-    else:
-        causes += cause.all_invalid("roleRef.name", ref["name"], syntax.path_segment(ref["name"]))
-    for index, subject in enumerate(binding.get("subjects") or []):
-        causes += _subject(f"subjects[{index}]", subject)
-    return causes
-
-
 def _subject(at: str, subject: JsonObject) -> list[Cause]:
-    kind, causes = subject.get("kind") or "", []
-    if not subject.get("name"):
-        causes.append(cause.required(f"{at}.name"))
-    if kind == "ServiceAccount":
-        return causes + _account(at, subject)
+    return (_ACCOUNT if subject.get("kind") == "ServiceAccount" else _USER_OR_GROUP)(at, subject)
+
+
+def _group_of(at: str, subject: JsonObject) -> list[Cause]:
+    kind = subject.get("kind") or ""
     if kind not in {"User", "Group"}:
-        causes.append(cause.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
-    elif subject.get("apiGroup") != GROUP:
-        causes.append(cause.not_supported(f"{at}.apiGroup", subject.get("apiGroup") or "", (GROUP,)))
-    return causes
+        return [cause.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group"))]
+    return _GROUP(f"{at}.apiGroup", subject.get("apiGroup"))
 
 
-def _account(at: str, subject: JsonObject) -> list[Cause]:
-    causes = []
-    if subject.get("name"):
-        causes += cause.all_invalid(f"{at}.name", subject["name"], syntax.dns1123_subdomain(subject["name"]))
-    if subject.get("apiGroup"):
-        causes.append(cause.not_supported(f"{at}.apiGroup", subject["apiGroup"], ("",)))
-    if not subject.get("namespace"):
-        causes.append(cause.required(f"{at}.namespace"))
-    return causes
+_GROUP = check.absent_as("", check.one_of(GROUP))
+_USER_OR_GROUP = check.fields(("name", check.mandatory()), ("", _group_of))
+_ACCOUNT = check.fields(
+    ("name", check.mandatory(check.subdomain)),
+    ("apiGroup", check.if_set(check.one_of(""))),
+    ("namespace", check.mandatory()),
+)
+
+
+def _binding(*kinds: str) -> Callable[[JsonObject], list[Cause]]:
+    rule = check.fields(
+        ("roleRef.apiGroup", _GROUP),
+        ("roleRef.kind", check.absent_as("", check.one_of(*kinds))),
+        ("roleRef.name", check.mandatory(check.syntax_of(syntax.path_segment))),
+        ("subjects", check.each(_subject)),
+    )
+    return lambda binding: rule("", binding)
+
+
+validate_role_binding = _binding("Role", "ClusterRole")
+validate_cluster_role_binding = _binding("ClusterRole")  # only a ClusterRole holds everywhere
 
 
 def validate_binding_update(new: JsonObject, old: JsonObject) -> list[Cause]:

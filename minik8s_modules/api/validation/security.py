@@ -7,20 +7,13 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``validatePodSpec
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
 
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, every_container
 from minik8s_modules.api.pods import sysctls
+from minik8s_modules.api.validation import check
 
-_LARGEST_ID = 2**31 - 1
-_ID_RANGE = f"must be between 0 and {_LARGEST_ID}, inclusive"
-_CHOICES = {
-    "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
-    "supplementalGroupsPolicy": ("Merge", "Strict"),
-    "procMount": ("Default", "Unmasked"),
-}
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 
 
@@ -28,20 +21,19 @@ def pod_security(pod: JsonObject) -> list[Cause]:
     """Return what is wrong with the pod's securityContext and the namespaces it shares."""
     declared = pod.get("spec") or {}
     context, field = declared.get("securityContext") or {}, "spec.securityContext"
-    causes = _context(field, context)
-    for index, group in enumerate(context.get("supplementalGroups") or []):
-        causes += _number(f"{field}.supplementalGroups[{index}]", group)
+    causes = _CONTEXT(field, context)
+    causes += _GROUPS(f"{field}.supplementalGroups", context.get("supplementalGroups"))
     causes += _sysctls(f"{field}.sysctls", context.get("sysctls") or [])
     causes += strict_groups(pod)
     if declared.get("shareProcessNamespace") and declared.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         causes.append(cause.invalid("spec.shareProcessNamespace", True, told))  # noqa: FBT003 - the value
-    return causes + _aliases("spec.hostAliases", declared.get("hostAliases") or [])
+    return causes + _ALIASES("spec.hostAliases", declared.get("hostAliases"))
 
 
 def container_security(field: str, context: JsonObject) -> list[Cause]:
     """Return what is wrong with a container's securityContext."""
-    causes = _context(field, context)
+    causes = _CONTEXT(field, context)
     if context.get("allowPrivilegeEscalation") is not False:
         return causes
     if context.get("privileged"):
@@ -51,21 +43,6 @@ def container_security(field: str, context: JsonObject) -> list[Cause]:
         told = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
         causes.append(cause.invalid(field, "", told))
     return causes
-
-
-def _context(field: str, context: JsonObject) -> list[Cause]:
-    causes: list[Cause] = []
-    for name in ("runAsUser", "runAsGroup", "fsGroup"):
-        causes += _number(f"{field}.{name}", context.get(name))
-    for name, allowed in _CHOICES.items():
-        if context.get(name) is not None and context[name] not in allowed:
-            causes.append(cause.not_supported(f"{field}.{name}", context[name], allowed))
-    causes += _profile(f"{field}.seccompProfile", context.get("seccompProfile"), "seccomp")
-    return causes + _profile(f"{field}.appArmorProfile", context.get("appArmorProfile"), "AppArmor")
-
-
-def _number(field: str, value: Any) -> list[Cause]:
-    return [] if value is None or 0 <= value <= _LARGEST_ID else [cause.invalid(field, value, _ID_RANGE)]
 
 
 def _profile(field: str, profile: JsonObject | None, called: str) -> list[Cause]:
@@ -87,6 +64,17 @@ def _profile(field: str, profile: JsonObject | None, called: str) -> list[Cause]
 
 def _profile_name(at: str, name: str) -> list[Cause]:
     return [cause.invalid(at, name, "must not contain white space")] if name.split() != [name] else []
+
+
+_ID = check.between(0, 2**31 - 1)
+_CONTEXT = check.fields(
+    (("runAsUser", "runAsGroup", "fsGroup"), _ID),
+    ("fsGroupChangePolicy", check.if_given(check.one_of("Always", "OnRootMismatch"))),
+    ("supplementalGroupsPolicy", check.if_given(check.one_of("Merge", "Strict"))),
+    ("procMount", check.if_given(check.one_of("Default", "Unmasked"))),
+    ("seccompProfile", lambda at, profile: _profile(at, profile, "seccomp")),
+    ("appArmorProfile", lambda at, profile: _profile(at, profile, "AppArmor")),
+)
 
 
 def _sysctls(field: str, given: list[JsonObject]) -> list[Cause]:
@@ -122,14 +110,8 @@ def strict_groups(pod: JsonObject) -> list[Cause]:
     return [cause.forbidden("spec.securityContext.supplementalGroupsPolicy", told)]
 
 
-def _aliases(field: str, aliases: list[JsonObject]) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, alias in enumerate(aliases):
-        address = str(alias.get("ip") or "")
-        causes += cause.all_invalid(f"{field}[{index}].ip", address, syntax.ipv4(address))
-        for at, name in enumerate(alias.get("hostnames") or []):
-            causes += cause.all_invalid(f"{field}[{index}].hostnames[{at}]", name, syntax.dns1123_subdomain(name))
-    return causes
+_GROUPS = check.each(_ID)
+_ALIASES = check.each(check.fields(("ip", check.ipv4), ("hostnames", check.each(check.subdomain))))
 
 
 def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause]:

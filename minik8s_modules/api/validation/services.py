@@ -11,40 +11,19 @@ from collections.abc import Callable
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
+from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.containers import PROTOCOLS
 from minik8s_modules.api.validation.meta import validate_labels
 
-_TYPES = ("ClusterIP", "ExternalName", "NodePort")
 _SERVED = ("TCP", "UDP")
 _POLICIES = ("Cluster", "Local")
 _MOST_ADDRESSES = 2  # of a service: one a family
 _MAX_ENDPOINTS, _MAX_PORTS, _MAX_ADDRESSES = 1000, 20000, 100  # discovery/validation
-_CHOICES = {  # field: values
-    "type": _TYPES,
-    "sessionAffinity": ("ClientIP", "None"),
-    "internalTrafficPolicy": _POLICIES,
-    "ipFamilyPolicy": ("SingleStack", "PreferDualStack"),
-    "trafficDistribution": ("PreferClose",),
-}
+_DAY_S = 86400
 
 
-def validate_service(service: JsonObject) -> list[Cause]:
-    """Return why the service may not be kept."""
-    declared = spec(service)
-    causes = [
-        cause.not_supported(f"spec.{field}", declared[field], allowed)
-        for field, allowed in _CHOICES.items()
-        if declared.get(field) and declared[field] not in allowed
-    ]
-    causes += _external_name(declared) if declared.get("type") == "ExternalName" else _addresses(declared)
-    causes += _external_policy(declared)
-    causes += _service_ports(declared)
-    causes += validate_labels("spec.selector", declared.get("selector") or {})
-    timeout_s = ((declared.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds", 1)
-    if not 0 < timeout_s <= 86400:  # noqa: PLR2004 - one day
-        field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
-        causes.append(cause.invalid(field, timeout_s, "must be greater than 0 and less than 86400"))
-    return causes
+def _addressed(_at: str, declared: JsonObject) -> list[Cause]:
+    return (_external_name if declared.get("type") == "ExternalName" else _addresses)(declared)
 
 
 def _external_name(declared: JsonObject) -> list[Cause]:
@@ -68,15 +47,14 @@ def _addresses(declared: JsonObject) -> list[Cause]:
         causes.append(cause.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     elif addresses and not address:
         causes.append(cause.invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
-    families: list[str] = declared.get("ipFamilies") or []
-    for index, family in enumerate(families):
-        if family != "IPv4":
-            causes.append(cause.not_supported(f"spec.ipFamilies[{index}]", family, ["IPv4"]))
-    causes += cause.duplicates("spec.ipFamilies", families)
+    causes += _FAMILIES("spec.ipFamilies", declared.get("ipFamilies"))
     if _is_headless(declared) and declared.get("type") != "ClusterIP":
         told = f"may not be set to 'None' for {declared.get('type')} services"
         causes.append(cause.invalid("spec.clusterIPs[0]", "None", told))
     return causes + _several_addresses(addresses)
+
+
+_FAMILIES = check.if_given(check.every(check.each(check.one_of("IPv4")), cause.duplicates))
 
 
 def _several_addresses(addresses: list[str]) -> list[Cause]:
@@ -98,16 +76,16 @@ def _is_headless(declared: JsonObject) -> bool:
     return bool((declared.get("clusterIPs") or [""])[0] == "None")
 
 
-def _external_policy(declared: JsonObject) -> list[Cause]:
+def _external_policy(_at: str, declared: JsonObject) -> list[Cause]:
     field, policy = "spec.externalTrafficPolicy", declared.get("externalTrafficPolicy") or ""
     if declared.get("type") in {"NodePort", "LoadBalancer"} or declared.get("externalIPs"):
         return [cause.not_supported(field, policy, _POLICIES)] if policy and policy not in _POLICIES else []
     return [cause.invalid(field, policy, "may only be set for externally-accessible services")] if policy else []
 
 
-def _service_ports(declared: JsonObject) -> list[Cause]:
-    ports = declared.get("ports") or []
-    if not ports and not _is_headless(declared) and declared.get("type") != "ExternalName":
+def _service_ports(_at: str, declared: JsonObject) -> list[Cause]:
+    ports, kind = declared.get("ports") or [], declared.get("type") or ""
+    if not ports and not _is_headless(declared) and kind != "ExternalName":
         return [cause.required("spec.ports")]
     causes: list[Cause] = []
     names: set[str] = set()
@@ -115,12 +93,8 @@ def _service_ports(declared: JsonObject) -> list[Cause]:
     for index, port in enumerate(ports):
         at = f"spec.ports[{index}]"
         causes += _service_port_name(f"{at}.name", port.get("name") or "", names, needed=len(ports) > 1)
-        causes += cause.all_invalid(f"{at}.port", port.get("port") or 0, syntax.port_number(port.get("port")))
-        if port.get("protocol") not in _SERVED:
-            causes.append(cause.not_supported(f"{at}.protocol", port.get("protocol"), _SERVED))
-        causes += _target_port(f"{at}.targetPort", port.get("targetPort"))
-        causes += _app_protocol(at, port)
-        causes += _node_port(f"{at}.nodePort", port.get("nodePort") or 0, declared.get("type") or "")
+        causes += _SERVICE_PORT(at, port)
+        causes += _node_port(f"{at}.nodePort", port.get("nodePort") or 0, kind)
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in seen:
             causes.append(cause.duplicate(at, {"protocol": key[0], "port": key[1]}))
@@ -150,15 +124,18 @@ def _service_port_name(field: str, name: str, names: set[str], *, needed: bool) 
     return causes
 
 
-def _app_protocol(at: str, port: JsonObject) -> list[Cause]:
-    found = port.get("appProtocol")
-    return [] if found is None else cause.all_invalid(f"{at}.appProtocol", found, syntax.qualified_name(found))
+def _target_port(at: str, target: int | str | None) -> list[Cause]:
+    problems = syntax.port_name(target) if isinstance(target, str) else syntax.port_number(target)
+    return cause.all_invalid(at, target, problems)
 
 
-def _target_port(field: str, target: int | str | None) -> list[Cause]:
-    if isinstance(target, str):
-        return cause.all_invalid(field, target, syntax.port_name(target))
-    return cause.all_invalid(field, target, syntax.port_number(target))
+_APP_PROTOCOL = check.if_given(check.qualified_name)
+_SERVICE_PORT = check.fields(
+    ("port", check.absent_as(0, check.port_number)),
+    ("protocol", check.one_of(*_SERVED)),
+    ("targetPort", _target_port),
+    ("appProtocol", _APP_PROTOCOL),
+)
 
 
 def _node_port(field: str, port: int, service_type: str) -> list[Cause]:
@@ -167,6 +144,21 @@ def _node_port(field: str, port: int, service_type: str) -> list[Cause]:
     if service_type != "NodePort":
         return [cause.forbidden(field, f"may not be used when `type` is '{service_type}'")]
     return cause.all_invalid(field, port, syntax.port_number(port))
+
+
+_TIMEOUT = check.between(1, _DAY_S, "must be greater than 0 and less than 86400")
+validate_service = check.of_spec(
+    ("type", check.if_set(check.one_of("ClusterIP", "ExternalName", "NodePort"))),
+    ("sessionAffinity", check.if_set(check.one_of("ClientIP", "None"))),
+    ("internalTrafficPolicy", check.if_set(check.one_of(*_POLICIES))),
+    ("ipFamilyPolicy", check.if_set(check.one_of("SingleStack", "PreferDualStack"))),
+    ("trafficDistribution", check.if_set(check.one_of("PreferClose"))),
+    ("", _addressed),
+    ("", _external_policy),
+    ("", _service_ports),
+    ("selector", validate_labels),
+    ("sessionAffinityConfig.clientIP.timeoutSeconds", _TIMEOUT),
+)
 
 
 def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -206,6 +198,9 @@ def _wrong_with_address(obj: JsonObject) -> Callable[[str], list[str]]:
     return syntax.ipv4 if own else syntax.non_special_ipv4
 
 
+_PORT_PROTOCOLS = check.fields(("protocol", check.one_of(*PROTOCOLS)), ("appProtocol", _APP_PROTOCOL))
+
+
 def _endpoint_ports(field: str, ports: list[JsonObject], *, needs_name: bool) -> list[Cause]:
     causes: list[Cause] = []
     names: set[str] = set()
@@ -219,25 +214,17 @@ def _endpoint_ports(field: str, ports: list[JsonObject], *, needs_name: bool) ->
             causes.append(cause.duplicate(f"{at}.name", name))
         names.add(name)
         if needs_name or port.get("port") is not None:
-            causes += cause.all_invalid(f"{at}.port", port.get("port") or 0, syntax.port_number(port.get("port")))
-        if port.get("protocol") not in PROTOCOLS:
-            causes.append(cause.not_supported(f"{at}.protocol", port.get("protocol"), PROTOCOLS))
-        causes += _app_protocol(at, port)
+            causes += check.absent_as(0, check.port_number)(f"{at}.port", port.get("port"))
+        causes += _PORT_PROTOCOLS(at, port)
     return causes
 
 
 def validate_endpoint_slice(endpoint_slice: JsonObject) -> list[Cause]:
     """Return why the slice may not be kept."""
-    address_type = endpoint_slice.get("addressType") or ""
-    causes = []
-    if not address_type:
-        causes.append(cause.required("addressType"))
-    elif address_type != "IPv4":
-        causes.append(cause.not_supported("addressType", address_type, ["IPv4"]))
+    causes = check.mandatory(check.one_of("IPv4"))("addressType", endpoint_slice.get("addressType"))
     endpoints = endpoint_slice.get("endpoints") or []
     if len(endpoints) > _MAX_ENDPOINTS:
-        causes.append(cause.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS))
-        return causes
+        return [*causes, cause.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
     wrong = _wrong_with_address(endpoint_slice)
     for index, endpoint in enumerate(endpoints):
         causes += _endpoint(f"endpoints[{index}]", endpoint, wrong)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import containers
+from minik8s_modules.api.validation import check, containers
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
-_LARGEST_MODE = 0o777
 # fields of the pod that a file may hold (validVolumeDownwardAPIFieldPathExpressions)
 _FIELD_PATHS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
-_SHORTEST_TOKEN_S, _LONGEST_TOKEN_S = 600, 1 << 32
-_MODE_MESSAGE = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+_NAME = check.mandatory(check.label)
 
 
 def validate_volumes(field: str, volumes: list[JsonObject]) -> tuple[list[Cause], set[str]]:
@@ -25,10 +26,7 @@ def validate_volumes(field: str, volumes: list[JsonObject]) -> tuple[list[Cause]
     for index, volume in enumerate(volumes):
         at = f"{field}[{index}]"
         name = volume.get("name") or ""
-        if not name:
-            causes.append(cause.required(f"{at}.name"))
-        else:
-            causes += cause.all_invalid(f"{at}.name", name, syntax.dns1123_label(name))
+        causes += _NAME(f"{at}.name", name)
         if name in names:
             causes.append(cause.duplicate(f"{at}.name", name))
         names.add(name)
@@ -41,50 +39,27 @@ def _source(at: str, volume: JsonObject) -> list[Cause]:
     if not sources:
         return [cause.required(at, "must specify a volume type")]
     causes = [cause.forbidden(f"{at}.{each}", "may not specify more than 1 volume type") for each in sources[1:]]
-    check = _CHECKS.get(sources[0])
-    return causes + (check(f"{at}.{sources[0]}", volume[sources[0]]) if check else [])
+    rule = _CHECKS.get(sources[0], check.no_rule)
+    return causes + rule(f"{at}.{sources[0]}", volume[sources[0]])
+
+
+_HOST_PATH = check.fields(
+    ("path", check.if_given(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))),
+    ("path", check.if_given(check.held(lambda path: path.startswith("/"), "must be an absolute path"))),
+    ("type", check.if_given(check.one_of(*_HOST_PATH_TYPES))),
+)
 
 
 def _host_path(at: str, source: JsonObject) -> list[Cause]:
-    path = source.get("path") or ""
-    if not path:
-        return [cause.required(f"{at}.path")]
-    causes = []
-    if ".." in path.split("/"):
-        causes.append(cause.invalid(f"{at}.path", path, "must not contain '..'"))
-    if not path.startswith("/"):
-        causes.append(cause.invalid(f"{at}.path", path, "must be an absolute path"))
-    if source.get("type", "") not in _HOST_PATH_TYPES:
-        causes.append(cause.not_supported(f"{at}.type", source["type"], _HOST_PATH_TYPES))
-    return causes
+    return _HOST_PATH(at, source) if source.get("path") else [cause.required(f"{at}.path")]
 
 
-def _empty_dir(at: str, source: JsonObject) -> list[Cause]:
-    causes = []
-    limit = source.get("sizeLimit")
-    if limit is not None and quantities.parse(limit) < 0:
-        causes.append(cause.forbidden(f"{at}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
-    medium = source.get("medium", "")
-    if medium not in {"", "Memory"}:
-        causes.append(cause.not_supported(f"{at}.medium", medium, ["", "Memory"]))
-    return causes
+def _size_limit(at: str, limit: Any) -> list[Cause]:
+    told = "SizeLimit field must be a valid resource quantity"
+    return [cause.forbidden(at, told)] if limit is not None and quantities.parse(limit) < 0 else []
 
 
-def _config_map(at: str, source: JsonObject) -> list[Cause]:
-    return _files(at, source, "name")
-
-
-def _secret(at: str, source: JsonObject) -> list[Cause]:
-    return _files(at, source, "secretName")
-
-
-def _files(at: str, source: JsonObject, name_field: str) -> list[Cause]:
-    causes = [] if source.get(name_field) else [cause.required(f"{at}.{name_field}")]
-    causes += _mode(f"{at}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(source.get("items") or []):
-        causes += [] if item.get("key") else [cause.required(f"{at}.items[{index}].key")]
-        causes += _mode(f"{at}.items[{index}].mode", item.get("mode"))
-    return causes + _paths(at, source)
+_EMPTY_DIR = check.fields(("sizeLimit", _size_limit), ("medium", check.if_given(check.one_of("", "Memory"))))
 
 
 def _paths(at: str, source: JsonObject) -> list[Cause]:
@@ -108,28 +83,38 @@ def _file_path(field: str, path: str) -> list[Cause]:
     return causes
 
 
-def _downward_api(at: str, source: JsonObject) -> list[Cause]:
-    causes = _mode(f"{at}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(source.get("items") or []):
-        causes += _downward_item(f"{at}.items[{index}]", item)
-    return causes + _paths(at, source)
+_MODE = check.between(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
+_ITEM = check.fields(("key", check.mandatory()), ("mode", _MODE))
+
+
+def _files(name: str) -> check.Rule:
+    """Return the rule of a source whose keys become files; the object stands in its field ``name``."""
+    return check.fields(
+        (name, check.mandatory()),
+        ("defaultMode", _MODE),
+        ("items", check.each(_ITEM)),
+        ("", _paths),
+    )
 
 
 def _downward_item(at: str, item: JsonObject) -> list[Cause]:
-    causes = _mode(f"{at}.mode", item.get("mode"))
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None and resource is not None:
-        return [
-            *causes,
-            cause.invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"),
-        ]
+        told = "fieldRef and resourceFieldRef can not be specified simultaneously"
+        return [cause.invalid(at, "resource", told)]
     if field is not None:
-        return causes + _downward_field(f"{at}.fieldRef", field)
+        return _downward_field(f"{at}.fieldRef", field)
     if resource is None:
-        return [*causes, cause.required(at, "one of fieldRef and resourceFieldRef is required")]
-    if not resource.get("containerName"):
-        causes.append(cause.required(f"{at}.resourceFieldRef.containerName"))
-    return causes + containers.resource_reference(f"{at}.resourceFieldRef", resource)
+        return [cause.required(at, "one of fieldRef and resourceFieldRef is required")]
+    return _RESOURCE(f"{at}.resourceFieldRef", resource)
+
+
+_RESOURCE = check.fields(("containerName", check.mandatory()), ("", containers.resource_reference))
+_DOWNWARD_API = check.fields(
+    ("defaultMode", _MODE),
+    ("items", check.each(check.fields(("mode", _MODE), ("", _downward_item)))),
+    ("", _paths),
+)
 
 
 def _downward_field(at: str, reference: JsonObject) -> list[Cause]:
@@ -146,7 +131,7 @@ def _downward_field(at: str, reference: JsonObject) -> list[Cause]:
 
 
 def _projected(at: str, source: JsonObject) -> list[Cause]:
-    causes = _mode(f"{at}.defaultMode", source.get("defaultMode"))
+    causes = _MODE(f"{at}.defaultMode", source.get("defaultMode"))
     paths: set[str] = set()
     for index, each in enumerate(source.get("sources") or []):
         here = f"{at}.sources[{index}]"
@@ -172,40 +157,28 @@ def _conflicts(at: str, kind: str, source: JsonObject, paths: set[str]) -> list[
     return causes
 
 
-def _projected_files(at: str, source: JsonObject) -> list[Cause]:
-    return _files(at, source, "name")
+def _token_path(at: str, path: str | None) -> list[Cause]:
+    return _file_path(at, path or "")
 
 
-def _token(at: str, source: JsonObject) -> list[Cause]:
-    lifetime_s = source.get("expirationSeconds", _SHORTEST_TOKEN_S)
-    causes = []
-    if lifetime_s < _SHORTEST_TOKEN_S:
-        causes.append(
-            cause.invalid(f"{at}.expirationSeconds", lifetime_s, "may not specify a duration less than 10 minutes")
-        )
-    if lifetime_s > _LONGEST_TOKEN_S:
-        told = "may not specify a duration larger than 2^32 seconds"
-        causes.append(cause.invalid(f"{at}.expirationSeconds", lifetime_s, told))
-    return causes + _file_path(f"{at}.path", source.get("path") or "")
-
-
-_PROJECTIONS = {
-    "secret": _projected_files,
-    "configMap": _projected_files,
-    "downwardAPI": _downward_api,
-    "serviceAccountToken": _token,
+_PROJECTIONS: dict[str, check.Rule] = {
+    "secret": _files("name"),
+    "configMap": _files("name"),
+    "downwardAPI": _DOWNWARD_API,
+    "serviceAccountToken": check.fields(
+        ("expirationSeconds", check.at_least(600, "may not specify a duration less than 10 minutes")),
+        (
+            "expirationSeconds",
+            check.between(-(1 << 63), 1 << 32, "may not specify a duration larger than 2^32 seconds"),
+        ),
+        ("path", _token_path),
+    ),
 }
-
-
-def _mode(field: str, mode: int | None) -> list[Cause]:
-    return [] if mode is None or 0 <= mode <= _LARGEST_MODE else [cause.invalid(field, mode, _MODE_MESSAGE)]
-
-
-_CHECKS = {
+_CHECKS: dict[str, check.Rule] = {
     "hostPath": _host_path,
-    "emptyDir": _empty_dir,
-    "configMap": _config_map,
-    "secret": _secret,
-    "downwardAPI": _downward_api,
+    "emptyDir": _EMPTY_DIR,
+    "configMap": _files("name"),
+    "secret": _files("secretName"),
+    "downwardAPI": _DOWNWARD_API,
     "projected": _projected,
 }
