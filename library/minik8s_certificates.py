@@ -72,7 +72,7 @@ options:
     default: 90
 attributes:
   check_mode: {description: Says what would be issued and why., support: full}
-  diff_mode: {description: Shows one line a file with the reason; never key material., support: full}
+  diff_mode: {description: Shows what changes in which file and why; never key material., support: full}
   idempotent: {description: Nothing is issued while what is there will do., support: full}
 requirements: [cryptography, PyYAML]
 author: the minik8s authors
@@ -113,10 +113,12 @@ from typing import Any, NamedTuple
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.minik8s.core.owned_files import access_of, write_file
 from ansible.module_utils.minik8s.install.certificates import (
+    AUTHORITY_DAYS,
     Found,
     Identity,
     Step,
     Wanted,
+    diff,
     kubeconfig,
     plan_certificates,
 )
@@ -132,7 +134,6 @@ except ImportError as error:
 else:
     MISSING = None
 
-AUTHORITY_DAYS = 3650
 USAGES = {"server": "SERVER_AUTH", "client": "CLIENT_AUTH"}
 
 
@@ -374,18 +375,19 @@ def main() -> None:
     if MISSING:
         module.fail_json(msg=missing_required_lib("cryptography and PyYAML"), reason=MISSING)
     steps: list[Step] = []
+    told: dict[str, str] = {}
     try:
         entries = {entry.wanted.place: entry for entry in declared_set(module.params)}
         found = {place: observe(entry, entries) for place, entry in entries.items()}
-        wanted = [entry.wanted for entry in entries.values()]
-        steps = plan_certificates(wanted, found, time.time(), module.params["renew_days"] * 86400.0)
+        wanted = {place: entry.wanted for place, entry in entries.items()}
+        steps = plan_certificates([*wanted.values()], found, time.time(), module.params["renew_days"] * 86400.0)
+        told = diff(steps, wanted, found, module.params["validity_days"])
         if not module.check_mode:
             for step in steps:
                 apply(step, entries, module.params["validity_days"])
     except (ValueError, KeyError, OSError) as error:
         module.fail_json(msg=f"cannot provide the certificates: {error}")
-    lines = "".join(f"{step.action} {step.place}: {step.reason}\n" for step in steps)
-    module.exit_json(changed=bool(steps), steps=[step._asdict() for step in steps], diff={"before": "", "after": lines})
+    module.exit_json(changed=bool(steps), steps=[step._asdict() for step in steps], diff=told)
 
 
 if __name__ == "__main__":

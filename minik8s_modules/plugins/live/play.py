@@ -36,7 +36,7 @@ HOST_OPTIONS = ("node", "docker_socket", "state_dir", "run_dir")
 
 
 def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
-    """Return the play's tasks by name, in play order.
+    """Return the play's tasks by name, in play order; their arguments are complete, without module_defaults.
 
     Raises:
         AnsibleParserError: a task has no name, or the name of another, or a keyword this strategy does not know.
@@ -48,8 +48,17 @@ def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
             if not task.name or task.name in sections or wrong:
                 reason = f"keyword {wrong[0]}" if wrong else "no name, or the name of another task"
                 raise AnsibleParserError(f"strategy reconcile cannot run this task: {reason}", obj=task.get_ds())
+            task.args, task.module_defaults = arguments_of(task), []
             sections[task.name] = task
     return sections
+
+
+def arguments_of(task: Any) -> dict[str, Any]:
+    """Return the arguments of a task, with what the play's module_defaults say of its module."""
+    found: dict[str, Any] = {}
+    for defaults in task.module_defaults:
+        found |= defaults.get(task.resolved_action) or {}
+    return {**found, **task.args}
 
 
 def host_options(task: Any, task_vars: dict[str, Any], loader: Any) -> dict[str, Any]:

@@ -105,15 +105,20 @@ def test_the_second_run_changes_nothing_and_keys_are_private(declared: dict[str,
 def test_check_mode_tells_and_writes_nothing(declared: dict[str, Any], tmp_path: Path) -> None:
     result = run(declared, check=True)
     assert result["changed"]
-    assert f"issue {tmp_path}/server.crt: its authority is issued again" in result["diff"]["after"]
+    assert f"{tmp_path}/server.crt: absent or unreadable\n" in result["diff"]["before"]
+    (line,) = [line for line in result["diff"]["after"].splitlines() if line.startswith(f"{tmp_path}/server.crt: ")]
+    assert line.endswith("(its authority is issued again)")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_address_issues_that_certificate_only(declared: dict[str, Any], tmp_path: Path) -> None:
     run(declared)
     declared["certificates"][0]["names"].append("192.0.2.7")
-    steps = run(declared)["steps"]
-    assert [step["place"] for step in steps] == [f"{tmp_path}/server.crt"]
+    result = run(declared)
+    assert [step["place"] for step in result["steps"]] == [f"{tmp_path}/server.crt"]
+    before, after = result["diff"]["before"], result["diff"]["after"]
+    assert before.startswith(f"{tmp_path}/server.crt: common name ")
+    assert ("192.0.2.7" in before, "192.0.2.7" in after) == (False, True)
 
 
 @pytest.mark.parametrize("broken", ["ca.crt", "ca.key", "server.crt", "server.key", "admin.kubeconfig"])

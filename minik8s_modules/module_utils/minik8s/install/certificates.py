@@ -8,8 +8,12 @@ An authority that is issued again takes all its certificates along, in the same 
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
+
+AUTHORITY_DAYS = 3650
+"""For how long an authority is issued."""
 
 
 class Identity(NamedTuple):
@@ -81,6 +85,41 @@ def plan_certificates(
         elif present is not None and present.access != item.access:
             steps.append(Step("protect", item.place, f"{_access(present.access)} becomes {_access(item.access)}"))
     return steps
+
+
+def diff(
+    steps: Sequence[Step],
+    wanted: Mapping[str, Wanted],
+    found: Mapping[str, Optional[Found]],  # noqa: UP045 - evaluated by tools on Python 3.9
+    days: int,
+) -> dict[str, str]:
+    """Return what stands in the files of ``steps`` before and after them, a line a file, for ``--diff``.
+
+    Args:
+        steps: what ``plan_certificates`` returned for ``wanted`` and ``found``.
+        wanted: the declared certificates by place.
+        found: by place, what stands there.
+        days: for how long a certificate that is no authority's is issued.
+    """
+    before, after = [], []
+    for step in steps:
+        present, item = found.get(step.place), wanted[step.place]
+        ends = "" if present is None else f"ends {time.strftime('%Y-%m-%d', time.gmtime(present.not_after_s))}"
+        told = (
+            "absent or unreadable"
+            if present is None
+            else _state(present.identity, present.server, ends, present.access)
+        )
+        before.append(f"{step.place}: {told}\n")
+        ends = ends if step.action == "protect" else f"valid for {days if item.authority else AUTHORITY_DAYS} days"
+        after.append(f"{step.place}: {_state(item.identity, item.server, ends, item.access)} ({step.reason})\n")
+    return {"before": "".join(before), "after": "".join(after)}
+
+
+def _state(identity: Identity, server: str, ends: str, access: tuple[str, str, str]) -> str:
+    fields = zip(Identity._fields, identity)
+    told = [f"{label.replace('_', ' ')} {_text(value)}" for label, value in fields if value]
+    return "; ".join([*told, *([f"server {server}"] if server else []), ends, _access(access)])
 
 
 def _reason(item: Wanted, present: Found | None, now_s: float, renew_s: float) -> str:
