@@ -11,7 +11,7 @@ short_description: Members of an etcd cluster
 description:
   - Asks one running member, over its JSON gateway with a client certificate. etcd is neither started nor stopped.
   - A member joins in two calls, V(joining) before it is started the first time and V(voting) after; in between it is a
-    learner, so that nothing depends on it before it has all data.
+    learner, so that nothing depends on it before it has all the data.
 options:
   state:
     description:

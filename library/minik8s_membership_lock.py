@@ -35,7 +35,7 @@ author: the minik8s authors
 """
 
 EXAMPLES = r"""
-- name: No other run changes the members
+- name: The membership lock is held
   minik8s_membership_lock:
     state: held
 

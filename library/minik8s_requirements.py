@@ -81,7 +81,7 @@ problems:
   returned: always
   type: list
   elements: str
-  sample: ["port 6443 is taken by /usr/bin/k3s server: stop that, or move it"]
+  sample: ["port 6443 is in use by /usr/bin/k3s server: stop that program, or move it"]
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -87,5 +87,5 @@ def parse_rfc3339(text: str) -> datetime:
         text = f"{head}.{digits[:6]}{tail[len(digits) :]}"
     moment = datetime.fromisoformat(text.replace("z", "Z"))
     if moment.tzinfo is None:
-        raise ValueError(f"time {text!r} has no zone")
+        raise ValueError(f"time {text!r} has no time zone")
     return moment

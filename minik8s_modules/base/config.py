@@ -124,7 +124,7 @@ def read_mapping(path: Path, what: str) -> Mapping[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"cannot read {what} {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{what} {path} is no valid YAML: {error}") from error
+        raise ConfigurationError(f"{what} {path} is not valid YAML: {error}") from error
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{what} {path} must hold a mapping at its top level")
     return data

@@ -43,7 +43,7 @@ class HttpsServer(ThreadingHTTPServer):
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
-            log.warning("%s: %s is cut off: %d connections are open", self.name, client_address[0], MOST)
+            log.warning("%s: %s is disconnected: %d connections are open", self.name, client_address[0], MOST)
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

@@ -18,7 +18,7 @@ from minik8s_modules.base.metrics import Registry
 Admission = Callable[[str], HTTPStatus]
 """Given a bearer token ("" for none), returns OK, or why its bearer gets no metrics."""
 _SAID = {
-    HTTPStatus.UNAUTHORIZED: "a bearer token of the cluster is needed",
+    HTTPStatus.UNAUTHORIZED: "a bearer token of the cluster is required",
     HTTPStatus.FORBIDDEN: "no role of this user allows to get /metrics (system:monitoring does)",
     HTTPStatus.SERVICE_UNAVAILABLE: "the API server did not say who this is",
 }
@@ -30,7 +30,7 @@ class MetricsServer:
     def __init__(self, registry: Registry, address: str, context: ssl.SSLContext, admission: Admission) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
-            raise ConfigurationError(f'metrics.listen: "{address}" is no HOST:PORT, as in 127.0.0.1:10257')
+            raise ConfigurationError(f'metrics.listen: "{address}" is not HOST:PORT, such as 127.0.0.1:10257')
         try:
             self._server = _Server((host, int(port)), context, registry, admission)
         except (OSError, OverflowError) as error:

@@ -45,7 +45,7 @@ def _tell_unread_later(configuration: config.Configuration, file: Path) -> None:
 
     def tell() -> None:
         for key in configuration.unread():
-            log.warning("%s: %s is no setting of this daemon; it does nothing", file, key)
+            log.warning("%s: %s is not a setting of this daemon and is ignored", file, key)
 
     timer = threading.Timer(_BEGUN_S, tell)
     timer.daemon = True
@@ -73,7 +73,7 @@ def run_daemon(
         help="YAML; docs/reference/configuration.md has its keys (%(default)s)",
     )
     levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
-    parser.add_argument("--log-level", default="INFO", choices=levels, help="least level that is logged (%(default)s)")
+    parser.add_argument("--log-level", default="INFO", choices=levels, help="minimum level to log (%(default)s)")
     options = parser.parse_args(argv)
     configure(options.log_level)
     try:

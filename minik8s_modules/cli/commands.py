@@ -71,17 +71,17 @@ def _planning(commands: Subparsers) -> None:
         usage="drift [options] [NODE ...]",
     )  # fmt: skip
     add_words(parser, "NODE", "default: all nodes")
-    parser.add_argument("--heal", action="store_true", help="then have it put right at once")
+    parser.add_argument("--heal", action="store_true", help="then heal the differences")
     _exitcode_option(parser)
 
 
 def _exitcode_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--detailed-exitcode", action="store_true", help="exit with 2 when there are changes")
+    parser.add_argument("--detailed-exitcode", action="store_true", help="exit with status 2 if there are changes")
 
 
 def _explaining(commands: Subparsers) -> None:
     parser = add(
-        commands, "why", why.why, "print in one line what keeps objects from being as wished",
+        commands, "why", why.why, "print the cause of each object that is not as it should be, one line each",
         usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE)",
         examples="minik8s why pods -A --faults      what is wrong anywhere",
     )  # fmt: skip
@@ -91,7 +91,7 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("-l", "--selector", metavar="SELECTOR", help="label selector, as in app=web,tier!=db")
     parser.add_argument("--field-selector", metavar="SELECTOR", help="field selector, as in status.phase=Running")
     add_filename(parser, required=False)
-    parser.add_argument("--faults", action="store_true", help="leave out what is as it should be")
+    parser.add_argument("--faults", action="store_true", help="only objects with a fault")
     parser = add(
         commands, "trace", trace.trace, "print the way of a request: name, ingress, service, endpoints",
         usage="trace [options] HOST[/PATH]",

@@ -73,7 +73,7 @@ def _documents(texts: Iterable[tuple[str, str]]) -> Iterator[tuple[Any, str]]:
         try:
             documents = list(yaml.load_all(text, Loader=LOADER))
         except (yaml.YAMLError, UnicodeEncodeError) as error:
-            raise UsageError(f"{name} is no valid YAML: {error}") from error
+            raise UsageError(f"{name} is not valid YAML: {error}") from error
         for number, document in enumerate(documents, 1):
             if document is not None:
                 yield document, f"{name}, document {number}"
@@ -84,7 +84,7 @@ def _texts(path: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
         yield "standard input", sys.stdin.read()
         return
     if path.startswith(_FETCHED):
-        raise UsageError(f"{path}: manifests are not fetched; download it, look at it, and give the file or `-`")
+        raise UsageError(f"{path}: manifests are not downloaded; fetch the file, review it, and pass it or `-`")
     place = Path(path)
     inside = place.rglob("*") if recursive else place.iterdir() if place.is_dir() else ()
     files = sorted(file for file in inside if file.suffix in SUFFIXES) if place.is_dir() else [place]
@@ -143,16 +143,16 @@ def _objects(document: Any, where: str, namespace: str) -> Iterator[JsonObject]:
             yield from _objects(item, f"{where}, item {number}", namespace)
         return
     if not isinstance(document, dict):
-        raise UsageError(f"{where}: an object is a mapping, not {type(document).__name__}")
+        raise UsageError(f"{where}: an object must be a mapping, not {type(document).__name__}")
     kind, version = document.get("kind"), document.get("apiVersion")
     if not isinstance(kind, str) or not kind:
-        raise UsageError(f"{where}: kind not found; say what it is, as in `apiVersion: v1` and `kind: Pod`")
+        raise UsageError(f"{where}: no kind; add one, such as `apiVersion: v1` and `kind: Pod`")
     known = KINDS.by_api_version(str(version), kind)
     if known is None:
         raise UsageError(f"{where}: kind {kind} of {version} is not served by this cluster{_elsewhere(kind)}")
     document["metadata"] = metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise UsageError(f"{where}: metadata is a mapping, not {type(metadata).__name__}")
+        raise UsageError(f"{where}: metadata must be a mapping, not {type(metadata).__name__}")
     if known.namespaced:
         metadata.setdefault("namespace", namespace)
     yield document

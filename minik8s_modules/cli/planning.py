@@ -24,7 +24,7 @@ def render(status: JsonObject, paint: Paint) -> str:
     for node in sorted(nodes):
         parts += _node(node, nodes[node], paint)
     if not nodes:
-        return "\n".join([*parts, "no node was looked at, so nothing is known"])
+        return "\n".join([*parts, "no node was planned, so nothing is known"])
     found = [len(plan.get("steps", [])) + plan.get("hidden", 0) for plan in nodes.values()]
     changes, touched = sum(found), sum(map(bool, found))
     steps = "1 step" if changes == 1 else f"{changes} steps"

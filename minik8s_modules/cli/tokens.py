@@ -50,13 +50,13 @@ def declare(commands: Subparsers) -> None:
     )  # fmt: skip
     made.add_argument("token", nargs="?", default="", metavar="ID.SECRET", help="default: a random one")
     made.add_argument(
-        "--ttl", default="1h", metavar="TIME", help="when it ends, as 30m or 1h30m; 0: never; default: %(default)s"
+        "--ttl", default="1h", metavar="TIME", help="lifetime, such as 30m or 1h30m; 0 for no end; default: %(default)s"
     )
     made.add_argument("--description", default="", metavar="TEXT", help="for people")
     made.add_argument("--print-join-command", action="store_true", help="print the whole command of the machine")
     listed = add(inner, "list", listing, "print the tokens, without their secrets", usage="token list [options]")
-    listed.add_argument("--no-headers", action="store_true", help="rows alone, for scripts")
-    gone = add(inner, "delete", delete, "end tokens before their time", usage="token delete ID ...")
+    listed.add_argument("--no-headers", action="store_true", help="no header row, for scripts")
+    gone = add(inner, "delete", delete, "revoke tokens", usage="token delete ID ...")
     gone.add_argument("tokens", nargs="+", metavar="ID", help="the part of a token before its dot, or all of it")
 
 
@@ -103,8 +103,8 @@ def join_command(client: ApiClient, token: BootstrapToken) -> str:
         server = bootstrap_tokens.server_of(client.get(ENDPOINTS, "kubernetes", "default"))
         hashes = bootstrap_tokens.key_hashes(authorities.encode())
     except (NotFound, ValueError) as error:
-        told = f"token {token.id} was made, but the cluster does not tell how to reach it: {error}"
-        raise UsageError(f"{told}; do the controllers run?") from error
+        told = f"token {token.id} was made, but the cluster does not publish how to reach it: {error}"
+        raise UsageError(f"{told}; are the controllers running?") from error
     pins = " ".join(f"--discovery-token-ca-cert-hash {each}" for each in hashes)
     return f"minik8s reconciler --node NAME -j {server or 'https://HOST:6443'} --token {token} {pins} -c node.yml"
 
@@ -144,7 +144,7 @@ def delete(client: ApiClient, options: argparse.Namespace) -> int:
     for text in options.tokens:
         identifier = text.partition(".")[0]
         if re.fullmatch("[a-z0-9]{6}", identifier) is None:
-            raise UsageError("a token's id is 6 characters of a-z and 0-9: what stands before its dot")
+            raise UsageError("a token's id is 6 characters of a-z and 0-9: the part before its dot")
         client.delete(SECRET, f"{PREFIX}{identifier}", NAMESPACE)
         print(f"token {identifier} deleted")
     return 0

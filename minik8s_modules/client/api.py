@@ -285,9 +285,9 @@ def _decode(data: bytes, method: str, path: str) -> JsonObject:
     try:
         decoded = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ApiUnreachable(f"{method} {path.partition('?')[0]}: the answer is no JSON: {error}") from error
+        raise ApiUnreachable(f"{method} {path.partition('?')[0]}: the answer is not JSON: {error}") from error
     if not isinstance(decoded, dict):
-        raise ApiUnreachable(f"{method} {path.partition('?')[0]}: the answer is no JSON object")
+        raise ApiUnreachable(f"{method} {path.partition('?')[0]}: the answer is not a JSON object")
     return decoded
 
 

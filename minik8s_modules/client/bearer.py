@@ -75,7 +75,7 @@ def own_namespace(folder: Path = ACCOUNT) -> str:
 def _checked(text: str, source: str) -> str:
     token = text.strip()
     if any(not "!" <= character <= "~" for character in token):
-        raise ConfigurationError(f"{source} holds characters that no token has; nothing was sent")
+        raise ConfigurationError(f"{source} contains characters that no token has; nothing was sent")
     return token
 
 

@@ -27,7 +27,7 @@ def access_of(configuration: Configuration) -> Access:
     servers = [url.rstrip("/") for url in configuration.texts("servers", [])]
     for url in servers:
         if not url.startswith(("https://", "http://")):
-            raise ConfigurationError(f"servers must be URLs as https://HOST:6443, not {url!r}")
+            raise ConfigurationError(f"servers must be URLs such as https://HOST:6443, not {url!r}")
     return access._replace(server=servers[0], others=tuple(servers[1:])) if servers else access
 
 

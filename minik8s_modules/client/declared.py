@@ -102,7 +102,7 @@ def read(definition: Any, namespace: str, where: str) -> list[Wanted]:
     seen: set[str] = set()
     for each in found:
         if each.key in seen:
-            raise ConfigurationError(f"{where}: {each.key} is declared twice; one of the two would undo the other")
+            raise ConfigurationError(f"{where}: {each.key} is declared twice; the two would overwrite each other")
         seen.add(each.key)
     if not found:
         raise ConfigurationError(f"{where}: there is no object in it")
@@ -113,12 +113,12 @@ def _parsed(text: str, where: str) -> list[Any]:
     try:
         return [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{where} is no valid YAML: {error}") from error
+        raise ConfigurationError(f"{where} is not valid YAML: {error}") from error
 
 
 def _read(document: Any, namespace: str, where: str) -> Iterator[Wanted]:
     if not isinstance(document, Mapping):
-        raise ConfigurationError(f"{where}: an object is a mapping, not {type(document).__name__}")
+        raise ConfigurationError(f"{where}: an object must be a mapping, not {type(document).__name__}")
     if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
         for number, item in enumerate(document["items"], 1):
             yield from _read(item, namespace, f"{where}, item {number}")
@@ -136,7 +136,7 @@ def _placed(kind: Kind, obj: JsonObject, namespace: str, where: str) -> JsonObje
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise ConfigurationError(
-            f"{where}: {kind.kind} needs metadata.name; generateName would make another one each time"
+            f"{where}: {kind.kind} needs metadata.name; generateName would create a new object each time"
         )
     if kind.namespaced:
         metadata.setdefault("namespace", namespace)
@@ -305,7 +305,7 @@ def wait_all(
     for each in wanted:
         if lack := wait(client, each, manner, conditions, deadline):
             over = "" if lack.hopeless else f" after {timeout_s:g} s"
-            return f"{each.key} is not as wanted{over}: {lack.missing}"
+            return f"{each.key} is not in the declared state{over}: {lack.missing}"
     return ""
 
 
@@ -360,4 +360,4 @@ def _verdict(obj: JsonObject | None, manner: Manner, conditions: Sequence[Condit
     if obj is None:
         return None
     held = objects.finalizers(obj)
-    return Unready(f"it waits for its finalizers {', '.join(held)}" if held else "it is still there")
+    return Unready(f"it is waiting for its finalizers {', '.join(held)}" if held else "it is still there")

@@ -147,7 +147,7 @@ class Session:
             ApiUnreachable: the connection ended before the program did, as far as one knows.
         """
         if not self._status:
-            raise ApiUnreachable("the exec was cut before its program ended")
+            raise ApiUnreachable("the exec ended before its program did")
         status = json.loads(b"".join(self._status))
         if status.get("status") == "Success":
             return 0

@@ -210,7 +210,7 @@ class Informer:
                 self._on_event(event)
             if self._clock.monotonic() - began < _WATCH_LIVED_S and not self._stop.is_set():
                 # not at once again: a server that ends every watch would be asked without a pause
-                raise ApiUnreachable("the watch ended as soon as it had begun")
+                raise ApiUnreachable("the watch ended as soon as it had started")
             self._failures = 0
         finally:
             watch.close()

@@ -135,7 +135,7 @@ def _pem(section: Mapping[str, Any], key: str, path: Path) -> bytes:
         try:
             return base64.b64decode(section[f"{key}-data"], validate=True)
         except (binascii.Error, TypeError) as error:
-            raise ConfigurationError(f"kubeconfig {path}: {key}-data is no base64: {error}") from error
+            raise ConfigurationError(f"kubeconfig {path}: {key}-data is not base64: {error}") from error
     if not section.get(key):
         return b""
     target = path.parent / str(section[key])

@@ -64,7 +64,7 @@ class EventStream:
         except (HTTPError, OSError, ValueError, AttributeError) as error:
             # AttributeError, ValueError: a read that was overtaken by close, and lines that are no JSON
             if not self._closed:
-                raise DockerUnavailable(f"the event stream was cut: {error}") from error
+                raise DockerUnavailable(f"the event stream broke off: {error}") from error
 
     def close(self) -> None:
         """End the stream; its reader stops."""
@@ -236,7 +236,7 @@ class Engine:
                 found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]  # types-docker lacks it
                 return str(found["Id"])
         except DockerNotFound as error:
-            raise PullFailed(f"image {image} was pulled and then removed") from error
+            raise PullFailed(f"image {image} was removed after it was pulled") from error
 
     def events(self, since_ns: int) -> EventStream:
         """Return the events after ``since_ns`` of the daemon's clock; 0 for from now on."""

@@ -53,7 +53,7 @@ def _node(name: str, values: Mapping[str, Any], where: str) -> NodeAddress:
     def text(key: str, default: str = "") -> str:
         value = str(values.get(key) or default)
         if "{{" in value or "{%" in value:
-            raise ConfigurationError(f"inventory {where}: {key} of {name} is a template; write its value")
+            raise ConfigurationError(f"inventory {where}: {key} of {name} is a template; write the value itself")
         return value
 
     connection = text("ansible_connection")

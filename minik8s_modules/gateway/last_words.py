@@ -31,6 +31,6 @@ def with_message(observation: JsonObject, read_file: ReadFile, read_log: ReadLog
         if not data and policy == "FallbackToLogsOnError" and observation["exit_code"]:
             data = read_log(observation["id"], LOG_LINES)[-LOG_BYTES:]
     except TemporaryError as error:
-        log.info("container %.12s: its last words cannot be read: %s", observation["id"], error)
+        log.info("container %.12s: its termination message cannot be read: %s", observation["id"], error)
         return observation
     return {**observation, "message": data.decode("utf-8", "replace")}

@@ -280,7 +280,7 @@ def _follow_inventory(gateway: Gateway, inventory: InventoryFile) -> None:
     try:
         changed = inventory.changed_nodes()
     except ConfigurationError as error:
-        log.warning("%s; going on with the nodes known", error)
+        log.warning("%s; continuing with the known nodes", error)
         return
     if changed is not None:
         gateway.use(changed)

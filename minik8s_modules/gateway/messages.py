@@ -93,11 +93,11 @@ def parse(line: bytes) -> Request:
         BadMessage: it is none.
     """
     if not line.endswith(b"\n"):
-        raise BadMessage(f"a line without an end, {len(line)} bytes")
+        raise BadMessage(f"an unterminated line of {len(line)} bytes")
     try:
         message = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise BadMessage(f"no JSON: {error}") from error
+        raise BadMessage(f"not JSON: {error}") from error
     if not isinstance(message, dict):
         raise BadMessage("a message must be a JSON object")
     match message.get("op"):

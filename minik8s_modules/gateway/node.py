@@ -215,7 +215,7 @@ class NodeWatcher:
                     self._relist_if_wanted()
             except Exception:
                 answers = False
-                log.exception("%s: watching its life failed", self.name)
+                log.exception("%s: watching its liveness failed", self.name)
             jitter = 0.75 + 0.5 * self._random()
             self._clock.wait(self._poke, PING_S if answers else jitter * _RETRY.delay_s(max(1, self._failures)))
             self._poke.clear()

@@ -52,7 +52,7 @@ class PullInTurn:
             try:
                 return each.run()
             except PullFailed as error:
-                log.info("a credential was refused, trying the next: %s", error)
+                log.info("a credential was rejected; trying the next: %s", error)
         return self._tries[-1].run()
 
     def cancel(self) -> None:

@@ -62,7 +62,7 @@ class Client:
             self._lines.put_nowait(line)
         except queue.Full:
             if not self.closed.is_set():
-                log.warning("a client does not read; cutting it off")
+                log.warning("a client does not read; disconnecting it")
             self.close()
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -83,10 +83,10 @@ class Client:
                 while line := stream.readline(messages.LINE_LIMIT + 1):
                     self._on_request(messages.parse(line))
         except BadMessage as error:
-            log.warning("a client was cut off: %s", error)
+            log.warning("a client was disconnected: %s", error)
             self.send(messages.encode(messages.error(str(error))))
         except OSError as error:
-            log.debug("a client is gone: %s", error)
+            log.debug("a client has disconnected: %s", error)
         except Exception:
             log.exception("a client's request failed")
         finally:
@@ -100,7 +100,7 @@ class Client:
             while lines := self._waiting():
                 self._connection.sendall(b"".join(lines))
         except OSError as error:
-            log.debug("a client is gone: %s", error)
+            log.debug("a client has disconnected: %s", error)
         finally:
             self.close()
             self._connection.close()

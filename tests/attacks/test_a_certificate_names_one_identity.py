@@ -279,7 +279,7 @@ def test_the_api_server_lets_nobody_in_by_an_ambiguous_certificate(server: ApiSe
     client = server.authority.issue(f"two-{secrets.token_hex(4)}", "", subject=subject)
     answer = server.request("POST", WHO_AM_I, {}, client=client)
     assert answer.code == 401, answer.body
-    assert "a client certificate is refused: the subject" in server.log.read_text()
+    assert "refusing a client certificate: the subject" in server.log.read_text()
 
 
 def test_a_token_counts_beside_a_certificate_that_does_not(server: ApiServerProcess):

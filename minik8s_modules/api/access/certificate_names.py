@@ -53,5 +53,5 @@ def peer_names(certificate: Mapping[str, Any] | None) -> Names:
         ValueError: there is none, or as ``names_of``.
     """
     if not certificate:
-        raise ValueError("no certificate was shown")
+        raise ValueError("the client presented no certificate")
     return names_of(pair for rdn in certificate.get("subject", ()) for pair in rdn)

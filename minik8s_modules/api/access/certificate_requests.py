@@ -139,7 +139,7 @@ def _check_extension(extension: x509.Extension[x509.ExtensionType]) -> None:
                 if not str(each.value) or not str(each.value).isprintable():
                     raise ValueError(f"the subjectAltName {each.value!r} is empty, or cannot be printed")
         case x509.BasicConstraints(ca=True):
-            raise ValueError("a certificate of an authority is not given")
+            raise ValueError("a certificate authority cannot be requested")
         case value if not isinstance(value, _USUAL):
             raise ValueError(f"the extension {_called(extension.oid)} is not given")
 

@@ -48,18 +48,18 @@ _POD, _NODE, _LEASE = ("", "Pod"), ("", "Node"), ("coordination.k8s.io", "Lease"
 _REVISION = ("apps", "ControllerRevision")
 
 RULES: tuple[Rule, ...] = (
-    Rule(MIRROR, _POD, _MIRRORING, "creation", "whose containers exec, logs and status speak of (mirror_pods.py)"),
+    Rule(MIRROR, _POD, _MIRRORING, "creation", "whose containers exec, logs and status refer to (mirror_pods.py)"),
     Rule(HASH, _POD, _MIRRORING, "creation", "the manifest of a static pod"),
     Rule(SOURCE, _POD, _MIRRORING, "creation", "where a static pod comes from"),
     Rule(SEEN, _POD, _MIRRORING, "creation", "when a static pod was found"),
     # the plugin RuntimeClass writes it and keeps it, whatever a client sends
     Rule("minik8s.io/runtime-handler", _POD, frozenset(), "creation", "the runtime of a pod's containers"),
     Rule("minik8s.io/dialect", None, _ANYBODY, "always", "how the object's own manifest is read"),
-    Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a node that left this one stands in for"),
+    Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a removed node this one replaces"),
     Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
     Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made again"),
-    Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is emptied, or its pods are given up"),
-    Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the node is observed as a whole now"),
+    Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is being drained, or its pods are abandoned"),
+    Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the whole node is observed now"),
     Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),
     Rule("minik8s.io/stream-endpoint", _LEASE, _STREAMING, "always", "where API servers send streams"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
@@ -89,12 +89,12 @@ def _of_metadata(
         at = f"{field}.{marks}[{key}]"
         if rule is None:
             if there and key.startswith(DOMAIN) and party == "others":
-                yield f"{at}: the prefix {DOMAIN} is reserved, and this key is not known; use a prefix of your own"
+                yield f"{at}: the prefix {DOMAIN} is reserved, and this key is unknown; use a prefix of your own"
         elif rule.kind in {None, kind} and key not in _KEPT:
             if party not in rule.setters:
                 yield f"{at}: may be set by {_told(rule)} only"
             elif rule.when == "creation" and old is not None and not template:
-                yield f"{at}: may be set when the object is created only"
+                yield f"{at}: may be set only when the object is created"
 
 
 def _changed(new: JsonObject, old: JsonObject) -> Iterator[tuple[str, str, bool]]:

@@ -289,7 +289,7 @@ def bind(kind: Kind, pod: JsonObject, binding: JsonObject, now: datetime) -> Jso
     target = binding.get("target") or {}
     node = target.get("name")
     if not node or target.get("kind") not in {None, "", "Node"}:
-        raise BadRequest("a binding's target must be a Node with a name")
+        raise BadRequest("the target of a binding must be a named Node")
     asked = (binding.get("metadata") or {}).get("uid")
     check_preconditions(kind, pod, {"preconditions": {"uid": asked}} if asked else {})
     if is_deleting(pod):

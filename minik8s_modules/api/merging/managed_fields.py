@@ -99,7 +99,7 @@ def decode(entries: list[JsonObject]) -> Managers:
 def _canonical(fields: Any) -> Fields:
     """Return a set that a client wrote, with elements spelled as ours. Raises ValueError for what is no set."""
     if not isinstance(fields, dict):
-        raise ValueError("a set of fields is made of objects")  # noqa: TRY004 - one class for what entries have wrong
+        raise ValueError("a set of fields must consist of objects")  # noqa: TRY004 - one class for what entries have wrong
     return {_canonical_element(element): _canonical(node) for element, node in fields.items()}
 
 
@@ -108,10 +108,10 @@ def _canonical_element(element: str) -> str:
     if element == "." or mark in {"f:", "i:"}:
         return element
     if mark not in {"k:", "v:"}:
-        raise ValueError(f"{element!r} is no path element")
+        raise ValueError(f"{element!r} is not a path element")
     value = orjson.loads(text)
     if isinstance(value, dict) != (mark == "k:"):
-        raise ValueError(f"{element!r} is no path element")
+        raise ValueError(f"{element!r} is not a path element")
     return mark + orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 

@@ -75,7 +75,7 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
             raise StatusError(422, "Invalid", told) from error
     root: Any = document.get("")
     if not isinstance(root, dict):
-        raise StatusError(422, "Invalid", "the JSON patch leaves no object")
+        raise StatusError(422, "Invalid", "the JSON patch does not result in an object")
     return root
 
 
@@ -138,7 +138,7 @@ def _child(at: Any, step: str) -> Any:
         return at[step]
     if isinstance(at, list):
         return at[_index(at, step, len(at) - 1)]
-    raise _OperationError(f'"{step}" stands below a value that is neither object nor array')
+    raise _OperationError(f'"{step}" is below a value that is neither an object nor an array')
 
 
 _LONGEST_INDEX = 9  # digits; Python refuses to read numbers of more than 4,300
@@ -146,7 +146,7 @@ _LONGEST_INDEX = 9  # digits; Python refuses to read numbers of more than 4,300
 
 def _index(at: list[Any], step: str, last: int) -> int:
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0"):
-        raise _OperationError(f'"{step}" is no array index')
+        raise _OperationError(f'"{step}" is not an array index')
     if len(step) > _LONGEST_INDEX or int(step) > last:
         raise _OperationError(f"index {step} is outside the array of {len(at)}")
     return int(step)
@@ -171,7 +171,7 @@ def _put(document: JsonObject, pointer: str, value: Any) -> None:
     elif isinstance(at, list):
         at.insert(len(at) if last == "-" else _index(at, last, len(at)), value)
     else:
-        raise _OperationError(f'"{last}" stands below a value that is neither object nor array')
+        raise _OperationError(f'"{last}" is below a value that is neither an object nor an array')
 
 
 def _add(document: JsonObject, op: JsonObject) -> None:

@@ -47,10 +47,10 @@ def confinement(namespace: str, hosts: Sequence[str]) -> list[str]:
     where = f"in the pods of namespace {namespace} alone"
     short = [host for host in hosts if "." not in host]
     longer = [host for host in hosts if "." in host]
-    found = [f"host {host} answers {where}: a name of one label is each namespace's own" for host in short]
+    found = [f"host {host} answers {where}: a single-label name belongs to each namespace" for host in short]
     if longer:
         shown = f"hosts {', '.join(longer)} answer" if len(longer) > 1 else f"host {longer[0]} answers"
-        told = "no HostGrant gives more; an administrator of the cluster may:"
+        told = "no HostGrant allows more; a cluster administrator can create one:"
         found.append(f"{shown} {where}: {told} {_how_to_grant(namespace, longer)}")
     return found
 

@@ -200,7 +200,7 @@ class _Claims:
     def _route(self, obj: JsonObject, owner: str, kind: str, path: str, backend: JsonObject) -> list[Route]:
         service = backend.get("service")
         if service is None:
-            self._refuse(owner, NOT_SUPPORTED, f"path {path!r}: only services can be backends, no resources")
+            self._refuse(owner, NOT_SUPPORTED, f"path {path!r}: a backend must be a service, not a resource")
             return []
         port = service.get("port") or {}
         target = f"{objects.namespace(obj)}/{service.get('name')}"
@@ -217,7 +217,7 @@ class _Claims:
         else:
             for route in claim.routes:
                 if refusal := self._foreign(claim.host, claim.namespace, claim.grant, claim.owner):
-                    told = f"{_shown(claim.host)} path {route.path} is taken by {refusal.message}"
+                    told = f"{_shown(claim.host)} path {route.path} is in use by {refusal.message}"
                     self._refuse(claim.owner, refusal.reason, told)
                 else:
                     self._place(claim, route)
@@ -225,7 +225,7 @@ class _Claims:
     def _take_whole(self, claim: _Claim) -> None:
         host = claim.host
         if is_own(host):
-            self._refuse(claim.owner, INVALID_HOST, f"host {host} is one of the cluster's own names, or below one")
+            self._refuse(claim.owner, INVALID_HOST, f"host {host} is reserved for the cluster's own names")
             return
         if is_too_long(claim.namespace, host):
             told = f"host {host} is too long for the domain that its namespace's pods search"
@@ -268,7 +268,7 @@ class _Claims:
         places = self._places.setdefault(claim.host, {})
         place = (route.kind, route.path.rstrip("/") or "/") if route.kind == "Prefix" else (route.kind, route.path)
         if place in places:
-            told = f"{_shown(claim.host)} path {route.path} is taken by {places[place].owner}"
+            told = f"{_shown(claim.host)} path {route.path} is in use by {places[place].owner}"
             self._refuse(claim.owner, CONFLICT, told)
             return
         places[place] = route._replace(path=place[1])
@@ -297,11 +297,11 @@ class _Claims:
         owner, namespace, spec = owner_of("Ingress", obj), objects.namespace(obj), objects.spec(obj)
         for tls in spec.get("tls") or []:
             if not tls.get("secretName"):
-                self._refuse(owner, NO_CERTIFICATE, "spec.tls without a secretName: no certificate is served")
+                self._refuse(owner, NO_CERTIFICATE, "spec.tls has no secretName, so no certificate is served")
                 continue
             for host in [str(host).lower() for host in tls.get("hosts") or [] or _hosts_of(spec)]:
                 if host == ANY_HOST:
-                    self._refuse(owner, NO_CERTIFICATE, "a certificate is served for named hosts only")
+                    self._refuse(owner, NO_CERTIFICATE, "certificates are served only for named hosts")
                 else:
                     self._certify(host, owner, namespace, f"{namespace}/{tls['secretName']}")
 

@@ -40,6 +40,6 @@ def faults(pod: JsonObject) -> list[str]:
     rules = {
         "must set spec.nodeName if mirror pod annotation is set": bool(node),
         "must be the UID of a static pod: 32 hexadecimal digits": bool(_STATIC_UID.fullmatch(found)),
-        f"a static pod's name ends with its node's (-{node})": name(pod).endswith(f"-{node}"),
+        f"a static pod's name must end with its node's (-{node})": name(pod).endswith(f"-{node}"),
     }
     return [told for told, holds in rules.items() if not holds]

@@ -58,7 +58,7 @@ _SHARE = check.fields(("weight", check.not_negative), ("url", check.if_given(_pa
 def _chosen_alike(at: str, subsets: list[JsonObject]) -> list[Cause]:
     if len({subset.get("url") is None for subset in subsets}) == 1:
         return []
-    return [cause.invalid(at, subsets, "subsets are chosen by weight, or all of them by url")]
+    return [cause.invalid(at, subsets, "either all subsets are chosen by weight or all by url")]
 
 
 validate_virtual_service = check.of_spec(
@@ -125,7 +125,7 @@ def _metric(at: str, metric: JsonObject) -> list[Cause]:
     kind, field = _METRIC_TYPES[name]
     causes = check.mandatory(check.one_of(kind))(f"{at}.target.type", target.get("type"))
     if target.get(field) is None:
-        causes.append(cause.required(f"{at}.target.{field}", f"{name} is held at it"))
+        causes.append(cause.required(f"{at}.target.{field}", f"{name} is compared with it"))
     elif target[field] <= 0:
         causes.append(cause.invalid(f"{at}.target.{field}", target[field], "must be greater than 0"))
     upper, lower = target.get("upperThreshold"), target.get("lowerThreshold")

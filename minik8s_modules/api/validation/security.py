@@ -104,9 +104,7 @@ def strict_groups(pod: JsonObject) -> list[Cause]:
         each is not None or context.get("runAsUser") is not None for each in users
     ):
         return []
-    told = (
-        "not supported by minik8s without runAsUser and runAsGroup: Docker adds the groups that the image gives a user"
-    )
+    told = "not supported by minik8s without runAsUser and runAsGroup: Docker adds groups that the image gives the user"
     return [cause.forbidden("spec.securityContext.supplementalGroupsPolicy", told)]
 
 
@@ -127,6 +125,6 @@ def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause
         messages = syntax.ipv4(address)
         causes += cause.all_invalid(f"{field}.hostIP", address, messages)
         if not messages and ipaddress.IPv4Address(address).is_loopback and not host_network:
-            told = "not supported by minik8s: ports of the node lead to pods from its other addresses only"
+            told = "not supported by minik8s: host ports are forwarded only on other addresses of the node"
             causes.append(cause.forbidden(f"{field}.hostIP", told))
     return causes

@@ -42,7 +42,7 @@ def check_binding(write: Write) -> None:
         return
     key = kind.key(space, ref["name"])
     if write.backend.cache.get(key) is None:
-        why = f'{kind.resource} "{ref["name"]}" not found; who may not bind it can bind only roles that exist'
+        why = f'{kind.resource} "{ref["name"]}" not found; binding a missing role needs the verb bind'
         raise Forbidden(write.target.kind, name(new), why)
     _check_held(write, asker.access.rbac.role_rules(ref, space))
 

@@ -81,5 +81,5 @@ def _questions(other: User) -> Iterator[Attributes]:
 def _account(name: str) -> tuple[str, str]:
     namespace, _, account = name.removeprefix(ACCOUNT).partition(":")
     if not namespace or not account:
-        raise BadRequest(f'Impersonate-User: "{name}" names no service account; it is {ACCOUNT}NAMESPACE:NAME')
+        raise BadRequest(f'Impersonate-User: "{name}" is not a service account; write {ACCOUNT}NAMESPACE:NAME')
     return namespace, account

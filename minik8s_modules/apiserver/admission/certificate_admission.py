@@ -39,7 +39,7 @@ def subject(write: Write) -> None:
 
 
 def approval(write: Write) -> None:
-    """Refuse an approval, or a certificate, of who has no right to the signer."""
+    """Refuse an approval, or a certificate, of somebody without rights for the signer."""
     verb = {"approval": "approve", "status": "sign"}[write.target.subresource]
     old = write.old or {}
     if verb == "sign" and status(old).get("certificate") == status(write.new).get("certificate"):

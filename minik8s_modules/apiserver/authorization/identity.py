@@ -69,6 +69,6 @@ def user_of(certificate: Mapping[str, Any] | None) -> User | None:
     try:
         names = peer_names(certificate)
     except ValueError as error:
-        log.warning("a client certificate is refused: %s (serial number %s)", error, certificate.get("serialNumber"))
+        log.warning("refusing a client certificate: %s (serial number %s)", error, certificate.get("serialNumber"))
         return None
     return User(names.common_name, (*names.organizations, ALL_AUTHENTICATED))

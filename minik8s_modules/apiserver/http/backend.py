@@ -79,7 +79,7 @@ class Backend:
     def settle(self, revision: int) -> None:
         """Wait until reads show ``revision``; gives up with a log line, for the write has happened."""
         if not self.cache.wait_for(revision, SETTLE_S):
-            log.warning("the watch cache has not shown revision %d within %.0f s", revision, SETTLE_S)
+            log.warning("the watch cache has not reached revision %d within %.0f s", revision, SETTLE_S)
 
     def freshen(self, revision: int) -> None:
         """Wait until the cache shows at least ``revision``.
@@ -99,5 +99,5 @@ class Backend:
 def unavailable(error: Exception) -> StatusError:
     """Return the 503 for a store that does not answer."""
     return ServiceUnavailable(
-        f"the store cannot be reached, so nothing is known to have been done: {error}", {"retryAfterSeconds": 1}
+        f"the store cannot be reached, so the outcome is unknown: {error}", {"retryAfterSeconds": 1}
     )

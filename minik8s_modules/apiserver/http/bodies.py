@@ -58,7 +58,7 @@ def parse(body: bytes, media: str, values_allowed: int = size_limits.MAX_VALUES)
     """Return the value ``body`` holds.
 
     Raises:
-        BadRequest: it is no valid JSON, YAML or protobuf, or nested too deeply.
+        BadRequest: it is not valid JSON, YAML or protobuf, or nested too deeply.
         StatusError: 413: it has too many values, or is too much YAML.
         UnsupportedMediaType: ``media`` is none of them.
     """
@@ -86,7 +86,7 @@ def parse_json(body: bytes, values_allowed: int = size_limits.MAX_VALUES) -> Any
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadRequest(f"the request's body is no valid JSON: {error}") from error
+        raise BadRequest(f"the request's body is not valid JSON: {error}") from error
     size_limits.check(value, values_allowed)
     return value
 
@@ -100,7 +100,7 @@ def parse_yaml(body: bytes) -> Any:
             return yaml_bodies.load(body)  # {a: b} is YAML, too
         twice = duplicate_fields(body, JSON)
         if twice:
-            raise BadRequest(f"the request's body is no valid YAML: {', '.join(twice)}")
+            raise BadRequest(f"the request's body is not valid YAML: {', '.join(twice)}")
         return value
     return yaml_bodies.load(body)
 

@@ -139,7 +139,7 @@ class KeyFiles:
                     self._signer, self._verifiers = self._read()
                     self._stamp, self._generation = found, self._generation + 1
             except (OSError, ValueError, TypeError) as error:
-                log.warning("the keys of service-account tokens stay as they were: %s", error)
+                log.warning("keeping the former keys of service-account tokens: %s", error)
 
     def _read(self) -> tuple[SigningKey, tuple[VerifyingKey, ...]]:
         signer = read_signing_key(self._paths[0].read_bytes())

@@ -52,10 +52,10 @@ def load(body: bytes) -> Any:
     try:
         text = body.decode()
         if text.startswith("%TAG") or "\n%TAG" in text:  # libyaml compares each with all before it
-            raise _Refused("%TAG directives are not accepted; write tags out")
+            raise _Refused("%TAG directives are not accepted; write the tags in full")
         return _read(text)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise BadRequest(f"the request's body is no valid YAML: {' '.join(str(error).split())}") from error
+        raise BadRequest(f"the request's body is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 class _Refused(ValueError):
@@ -70,9 +70,9 @@ def _read(text: str) -> Any:
     builder = _Builder()
     for event in yaml.parse(text, yaml.CSafeLoader):
         if isinstance(event, yaml.DocumentStartEvent) and builder.documents:
-            raise _Refused("a second document begins here; send one at a time", event)
+            raise _Refused("a second document starts here; send one document per request", event)
         if isinstance(event, yaml.AliasEvent):
-            raise _Refused("aliases are not accepted; write the value out where it is used", event)
+            raise _Refused("aliases are not accepted; repeat the value where it is used", event)
         if isinstance(event, yaml.ScalarEvent):
             builder.put(_scalar(event), event)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -127,7 +127,7 @@ class _Builder:
 
 def _key(holder: dict[str, Any], value: Any, event: yaml.NodeEvent) -> str:
     if not isinstance(value, str):
-        raise _Refused(f"the key {getattr(event, 'value', 'of several values')} is no text; quote it", event)
+        raise _Refused(f"the key {getattr(event, 'value', 'of several values')} is not a string; quote it", event)
     if value in holder:
         raise _Refused(f"the key {value!r} is given twice", event)
     return value
@@ -145,7 +145,9 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
         if kind is None or type(found) is not kind:
             raise _Refused(f"the tag {event.tag} is not accepted for {event.value[:80]!r}", event)
     if isinstance(found, float) and not math.isfinite(found):
-        raise _Refused(f"{event.value[:80]} is no number that JSON can hold; quote it where a text is meant", event)
+        raise _Refused(
+            f"{event.value[:80]} is a number that JSON cannot represent; quote it if it is meant as text", event
+        )
     return found
 
 

@@ -56,11 +56,11 @@ def read_frame(head: bytes) -> Frame:
     """
     line = _REQUEST_LINE.match(head)
     if line is None:
-        raise BadRequest("the request does not begin with a line like GET /path HTTP/1.1")
+        raise BadRequest("the request does not start with a line like GET /path HTTP/1.1")
     if _half_a_break(head) or b"\0" in head:
         raise BadRequest("the request's head has a CR or LF outside of a line's end, or a NUL")
     if _FOLDED.search(head):
-        raise BadRequest("the request has a header that goes on in a second line")
+        raise BadRequest("the request has a header that continues on a second line")
     found: dict[bytes, bytes] = {}
     for name, gap, value in _TELLING.findall(head.lower()):
         key = name.replace(b"_", b"-")
@@ -96,7 +96,7 @@ def _length(found: dict[bytes, bytes], version: bytes) -> int | None:
 def _asks(found: dict[bytes, bytes], version: bytes) -> bool:
     expected = found.get(b"expect")
     if expected not in {None, b"100-continue"}:
-        raise StatusError(417, "ExpectationFailed", "the only expectation that is understood is 100-continue")
+        raise StatusError(417, "ExpectationFailed", "the only supported expectation is 100-continue")
     return expected is not None and version == b"1"
 
 
@@ -201,7 +201,7 @@ class _Chunks:
             self._size = size
             ending = bytes(buffer[size : size + 2])
             if not b"\r\n".startswith(ending):
-                raise BadRequest("a chunk of the request's body is not as long as it says, or there are trailers")
+                raise BadRequest("a chunk of the request's body does not have its declared length, or trailers follow")
             if len(ending) < len(b"\r\n"):
                 return None
             self._joined += buffer[:size]

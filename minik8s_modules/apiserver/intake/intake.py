@@ -376,7 +376,7 @@ class Intake:
         for connection in [each for each in self._by_descriptor.values() if each.deadline < now and not each.busy]:
             if connection.state is State.READING and connection.reader.held:
                 what, seconds = ("body", REQUEST_S) if connection.reader.frame else ("head", HEAD_S)
-                error = StatusError(408, "RequestTimeout", f"the request's {what} did not come within {seconds:g} s")
+                error = StatusError(408, "RequestTimeout", f"the request's {what} did not arrive within {seconds:g} s")
                 self._refuse(connection, error)
             else:
                 self._close(connection)

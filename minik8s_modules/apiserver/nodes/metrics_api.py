@@ -73,7 +73,7 @@ def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]
             nodes_of.setdefault(url, set()).add(objects.name(each.object))
     urls = sorted(nodes_of)
     if reach is None or not urls:
-        raise ServiceUnavailable("no gateway tells what nodes use: none has renewed a node's Lease")
+        raise ServiceUnavailable("no gateway reports usage: none has renewed a node's Lease")
     usage: dict[str, JsonObject] = {}
     failures: list[Exception] = []
 
@@ -82,12 +82,12 @@ def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]
             # of its own nodes only: one may be the gateway of a single node, which cannot speak for others
             usage.update({node: told for node, told in _asked(reach, url).items() if node in nodes_of[url]})
         except (OSError, ValueError) as error:
-            log.warning("gateway %s tells no metrics: %s", url, error)
+            log.warning("gateway %s reports no metrics: %s", url, error)
             failures.append(error)
 
     _together(ask, urls)
     if failures and not usage:
-        raise ServiceUnavailable(f"no gateway tells what nodes use: {failures[0]}")
+        raise ServiceUnavailable(f"no gateway reports usage: {failures[0]}")
     return usage
 
 
@@ -115,7 +115,7 @@ def _asked(reach: Gateways, url: str) -> dict[str, JsonObject]:
         raise ValueError(head.split(b"\r\n", 1)[0].decode("latin-1") or "no answer")
     found = orjson.loads(body)
     if not isinstance(found, dict):
-        raise ValueError("the answer is no object")  # noqa: TRY004 - what a gateway sent, not what a caller passed
+        raise ValueError("the answer is not an object")  # noqa: TRY004 - what a gateway sent, not what a caller passed
     return found
 
 

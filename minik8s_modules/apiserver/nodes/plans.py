@@ -131,7 +131,7 @@ def _unseen(backend: Backend, asked: Sequence[str], found: JsonObject) -> list[J
     nodes, _ = backend.cache.list(NODE.prefix)
     names = {name(node.object) for node in nodes}
     told = " ".join(each["text"] for each in found["messages"])
-    why = "was not looked at: it is in the inventory of no reconciler that answered"
+    why = "was not planned: no reconciler that answered has it in its inventory"
     return [
         {"text": f"node {node} {why}", "about": []}
         for node in sorted(names & set(asked) if asked else names)

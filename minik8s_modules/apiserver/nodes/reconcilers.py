@@ -103,7 +103,7 @@ def _usable(status: int, data: bytes) -> JsonObject:
         raise ValueError(f"its answer is larger than {_LARGEST_ANSWER} bytes")
     answer = orjson.loads(data)
     if not isinstance(answer, dict) or not isinstance(answer.get("nodes"), dict):
-        raise ValueError("its answer has no map of nodes")  # noqa: TRY004 - bad content, not a bad call
+        raise ValueError("its answer has no mapping of nodes")  # noqa: TRY004 - bad content, not a bad call
     return answer
 
 
@@ -141,7 +141,7 @@ def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonOb
     ]
     left_s = max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
     unknown = [each.node for each in alone if each.node not in told]
-    told_nothing = "no reconciler of the control plane says what would change there"
+    told_nothing = "no reconciler of the control plane answered what would change there"
     messages = [_note(f"node {node}: {told_nothing}") for node in unknown]
     return _merged([*answers, *_ask_each(reconcilers, second, left_s)], messages)
 

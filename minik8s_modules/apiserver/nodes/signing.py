@@ -44,4 +44,4 @@ class Signer:
             return self._key.sign(text, ec.ECDSA(hashes.SHA256()))
         if isinstance(self._key, rsa.RSAPrivateKey):
             return self._key.sign(text, padding.PKCS1v15(), hashes.SHA256())
-        raise ValueError("the key of reconciler_client is neither of an elliptic curve nor RSA")
+        raise ValueError("the key of reconciler_client is neither an elliptic-curve nor an RSA key")

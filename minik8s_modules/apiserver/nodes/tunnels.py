@@ -183,7 +183,7 @@ class Tunnels:
 
     def failure(self) -> str:
         """Return why no stream can work, "" when they can."""
-        return "" if self._thread.is_alive() else "the thread of streams has ended"
+        return "" if self._thread.is_alive() else "the streams thread has ended"
 
     def count(self) -> int:
         """Return the number of streams."""

@@ -66,11 +66,11 @@ def decode(body: bytes) -> JsonObject:
     if len(body) > MAX_PROTOBUF_BYTES:
         raise RequestEntityTooLarge(MAX_PROTOBUF_BYTES)
     if not body.startswith(_MAGIC):
-        raise BadRequest("the request's body does not begin as Kubernetes' protobuf does")
+        raise BadRequest("the request's body does not start with Kubernetes' protobuf prefix")
     try:
         return _envelope(body[len(_MAGIC) :])
     except (ValueError, IndexError, struct.error, OverflowError, TypeError) as error:
-        raise BadRequest(f"the request's body is no valid protobuf: {error}") from error
+        raise BadRequest(f"the request's body is not valid protobuf: {error}") from error
 
 
 def _envelope(data: bytes) -> JsonObject:
@@ -82,7 +82,7 @@ def _envelope(data: bytes) -> JsonObject:
     if kind == "DeleteOptions":
         name = "meta/v1.DeleteOptions"
     if name not in _table():
-        raise BadRequest(f'no protobuf form is known for kind "{kind}" of "{version}"; send JSON')
+        raise BadRequest(f'protobuf is not supported for kind "{kind}" of "{version}"; send JSON')
     return {"apiVersion": version, "kind": kind, **_message(name, _as_bytes(fields.get(2, b"")), _Place(0, count()))}
 
 
@@ -168,13 +168,13 @@ def _value(kind: str, wire: Wire, place: _Place) -> Any:
 
 def _as_bytes(wire: Wire) -> bytes:
     if isinstance(wire, int):
-        raise TypeError("a number stands where a text or message belongs")
+        raise TypeError("found a number where a string or message is expected")
     return wire
 
 
 def _integer(wire: Wire) -> int:
     if not isinstance(wire, int):
-        raise TypeError("a text stands where a number belongs")
+        raise TypeError("found a string where a number is expected")
     return wire - (1 << 64) if wire >= 1 << 63 else wire
 
 

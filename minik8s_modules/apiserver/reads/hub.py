@@ -257,7 +257,7 @@ class Hub:
             self._drop(watcher)
         elif not within or self._crowded(watcher):
             self._admission.rejected("bytes" if within else "bytes_per_user")
-            log.warning("a watch of %s by %s gave way: too much is kept for slow clients", *_named(watcher))
+            log.warning("a watch of %s by %s was dropped: too much is buffered for slow clients", *_named(watcher))
             self._drop(watcher)
         elif not watcher.writing and watcher.sock.fileno() in self._watchers:
             watcher.writing = True

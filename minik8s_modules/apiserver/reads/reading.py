@@ -142,7 +142,7 @@ def whole_number(arguments: Mapping[str, str], name: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 19):  # noqa: PLR2004 - fits into 63 bits
-        raise BadRequest(f'{name}: Invalid value: "{text}": must be a whole number that is not negative')
+        raise BadRequest(f'{name}: Invalid value: "{text}": must be a non-negative integer')
     return int(text)
 
 
@@ -166,7 +166,7 @@ def _decode(token: str, selection: Selection) -> _Position:
         fields = orjson.loads(base64.urlsafe_b64decode(token))
         revision, last_key = fields["rv"], fields["last"]
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise BadRequest("continue key is not valid: it is not one this server has given out") from error
+        raise BadRequest("continue key is not valid: this server did not issue it") from error
     usable = isinstance(revision, int) and revision > 0 and isinstance(last_key, str)
     if not usable or not last_key.startswith(selection.prefix):
         raise BadRequest("continue key is not valid: it belongs to another list")

@@ -108,7 +108,7 @@ class Presence:
                 self._take_away(self._own)
                 self._tell()
         except (TemporaryError, StatusError) as error:
-            log.info("the others have to find out that this server has ended: %s", error)
+            log.info("the other servers will have to notice that this server has ended: %s", error)
 
     def look(self) -> None:
         """Renew the own Lease when it is time, take silent ones away, put the endpoints right."""
@@ -121,7 +121,7 @@ class Presence:
         renewals = {name: str(objects.spec(item.object).get("renewTime")) for name, item in leases.items()}
         for name in self._roll.silent(renewals, now_s):
             if name != self._own:
-                log.warning("%s has not renewed its Lease for %d s: it is no endpoint any more", name, LIFE_S)
+                log.warning("%s has not renewed its Lease for %d s: it is no longer an endpoint", name, LIFE_S)
                 self._take_away(name)
         self._tell()
 
@@ -170,10 +170,14 @@ class Presence:
                 self.done, failures = True, 0
             except (TemporaryError, StatusError) as error:
                 failures += 1
-                log.log(logging.WARNING if self.done else logging.DEBUG, "presence has to wait: %s", error)
+                log.log(
+                    logging.WARNING if self.done else logging.DEBUG,
+                    "the presence Lease cannot be renewed yet: %s",
+                    error,
+                )
             except Exception:  # a loop's edge: the next round tries again
                 failures += 1
-                log.exception("presence could not be told")
+                log.exception("the presence Lease could not be written")
             self._stop.wait(RETRY.delay_s(failures) or LOOK_S)
 
 

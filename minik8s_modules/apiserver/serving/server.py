@@ -40,7 +40,7 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.tls import server_context
 
-# requests in flight get this long when the server stops; watches are ended at once
+# requests in flight get this long when the server stops; watches are ended immediately
 GRACE_S = 5
 # a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
 SWITCH_S = 0.001

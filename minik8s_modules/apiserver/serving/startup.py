@@ -90,10 +90,10 @@ class Startup:
                 self.done, failures = True, 0
             except TemporaryError as error:
                 failures += 1
-                log.warning("start-up objects have to wait: %s", error)
+                log.warning("start-up objects cannot be created yet: %s", error)
             except Exception:  # a loop's edge: the next round tries again
                 failures += 1
-                log.exception("start-up objects could not be made")
+                log.exception("start-up objects could not be created")
             self._stop.wait(RETRY.delay_s(failures) or INTERVAL_S)
 
     def ensure(self) -> None:
@@ -158,7 +158,7 @@ def _ignoring(error: type[StatusError], call: Callable[[], object]) -> None:
     try:
         call()
     except error:
-        log.debug("another server was faster", exc_info=True)
+        log.debug("another server was first", exc_info=True)
 
 
 def _options() -> Options:

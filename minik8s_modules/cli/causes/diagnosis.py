@@ -111,7 +111,7 @@ def workload_causes(
     troubled = [(objects.name(pod), cause) for pod in pods if (cause := cause_of(pod))]
     if troubled:
         name, cause = troubled[0]
-        several = f"{len(troubled)} of {len(pods)} pods are not as wished; " if len(pods) > 1 else ""
+        several = f"{len(troubled)} of {len(pods)} pods are not ready; " if len(pods) > 1 else ""
         yield f"{several}pod {name}: {cause}"
     if objects.spec(obj).get("paused"):
-        yield "the rollout is paused: changes of the template wait until it is resumed"
+        yield "the rollout is paused: template changes wait until it is resumed"

@@ -65,8 +65,8 @@ def route_causes(client: ApiClient, obj: JsonObject, events: Sequence[JsonObject
 def _foreign(obj: JsonObject) -> str:
     called = objects.spec(obj).get("ingressClassName") or objects.annotations(obj).get(CLASS_ANNOTATION)
     if called:
-        return f"its class {called} is another controller's: nothing here acts on it"
-    return "it names no class, and the default one is another controller's: nothing here acts on it"
+        return f"its class {called} belongs to another controller: minik8s does not act on it"
+    return "it names no class, and the default class belongs to another controller: minik8s does not act on it"
 
 
 def _certificates(client: ApiClient, routes: Routes, obj: JsonObject) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _of_secret(client: ApiClient, namespace: str, name: str) -> str:
     plain = [
         key for key, mark in (("tls.crt", b"CERTIFICATE"), ("tls.key", b"PRIVATE KEY")) if not _pem(data[key], mark)
     ]
-    return f"{' and '.join(plain)} of Secret {namespace}/{name} is no PEM" if plain else ""
+    return f"{' and '.join(plain)} of Secret {namespace}/{name} is not PEM" if plain else ""
 
 
 def _pem(text: str, mark: bytes) -> bool:

@@ -119,7 +119,7 @@ def service_cause(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
     ):
         return ""
     if not wanted:
-        return "it has no selector, and nobody has given it endpoints"
+        return "it has no selector, and no endpoints have been created for it"
     missing = list(absentees(service, found, cause_of))
     if not missing:
         labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))

@@ -115,7 +115,7 @@ class TokenController:
             pem = self._authorities()
             server = bootstrap_tokens.server_of(self._client.get(ENDPOINTS, "kubernetes", "default"))
         except (ConfigurationError, OSError, NotFound) as error:
-            log.debug("cluster-info has to wait: %s", error)
+            log.debug("cluster-info cannot be written yet: %s", error)
             return
         if pem and server and self._tokens.wait_synced(0):
             self._write(self._data(server, pem, self._tokens.list()))

@@ -58,18 +58,18 @@ def decide_newcomer(
     """
     called = f"token {token_id(request)}"
     if secret is None or not bootstrap_tokens.usable(secret, "authentication", now):
-        return Refuse("TokenExpired", f"{called} is gone or has expired; make another: minik8s token create")
+        return Refuse("TokenExpired", f"{called} is gone or has expired; create another: minik8s token create")
     owner = bootstrap_tokens.text_of(secret, USED_BY)
     if owner and owner != objects.uid(request):
         return Refuse(
-            "TokenUsed", f"{called} was used already, for one certificate; make another: minik8s token create"
+            "TokenUsed", f"{called} has already been used for its one certificate; create another: minik8s token create"
         )
     if owner:
         return Admit()
     ready = objects.condition(node or {}, "Ready") or {}
     if node is not None and ready.get("status") == "True":
         name = objects.name(node)
-        told = f"node {name} is in the cluster and alive; choose another name, or end that one first"
+        told = f"node {name} is in the cluster and alive; choose another name, or remove that node first"
         return Refuse("NodeIsAlive", told)
     return Claim(_with(secret, {USED_BY: objects.uid(request), USED_AT: rfc3339(now)}))
 

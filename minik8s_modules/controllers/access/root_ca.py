@@ -80,7 +80,7 @@ class RootCa:
         try:
             pem = self._read().decode()
         except (ConfigurationError, OSError, UnicodeDecodeError) as error:
-            log.warning("the authorities cannot be read, the known ones stay: %s", error)
+            log.warning("the authorities cannot be read; keeping the known ones: %s", error)
             return False
         changed, self._pem = pem != self._pem, pem
         return changed

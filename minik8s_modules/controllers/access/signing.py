@@ -65,7 +65,7 @@ def load_authority(certificates: bytes, key: bytes) -> Authority:
     """
     loaded = serialization.load_pem_private_key(key, None)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise ValueError(f"an authority's key is of EC or RSA, not {type(loaded).__name__}")  # noqa: TRY004
+        raise ValueError(f"an authority's key must be EC or RSA, not {type(loaded).__name__}")  # noqa: TRY004
     public = loaded.public_key()
     for certificate in x509.load_pem_x509_certificates(certificates):
         if certificate.public_key() == public:

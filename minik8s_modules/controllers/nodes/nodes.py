@@ -60,7 +60,7 @@ def _unknown(kind: str, known: Mapping[str, Any] | None, now: str) -> JsonObject
         "type": kind,
         "status": "Unknown",
         "reason": "NodeStatusNeverUpdated" if never else "NodeStatusUnknown",
-        "message": "The node's status was never posted." if never else "The node's lease is not renewed any more.",
+        "message": "The node's status was never posted." if never else "The node's lease is no longer renewed.",
         "lastTransitionTime": now,
     }
 

@@ -80,7 +80,7 @@ def _claimed(claim: JsonObject, cidr: str, node: str) -> list[Step]:
         return _in_phase(claim, ASSIGNED, "")
     if not objects.status(claim).get("phase"):
         return [Delete(POD_CIDR, claim)]  # of two that were claimed at a time, the Node has the other one
-    told = f"node {node} has another range now; containers with addresses of this one may still run on its machine"
+    told = f"node {node} has another range now; containers with addresses from this range may still run on its machine"
     return _in_phase(claim, QUARANTINED, told)
 
 

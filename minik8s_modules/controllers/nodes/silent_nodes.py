@@ -58,7 +58,7 @@ def _unready(pod: JsonObject, now: datetime) -> Patch:
         "type": _READY,
         "status": "False",
         "reason": "NodeNotReady",
-        "message": "Nothing is heard of the pod's node.",
+        "message": "Nothing has been heard from the pod's node.",
         "lastTransitionTime": rfc3339(now),
     }
     others = without_condition(objects.status(pod).get("conditions") or [], _READY)

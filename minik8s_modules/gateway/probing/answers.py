@@ -51,7 +51,7 @@ class Answers:
             NobodyReads: there is nobody to read it.
         """
         if self._channel is None:
-            raise NobodyReads("nobody reads answers to probes now: minik8s-streams is not connected")
+            raise NobodyReads("answers to probes cannot be read: minik8s-streams is not connected")
         told = {
             "kind": check.kind,
             "tls": check.action.get("scheme") == "https",
@@ -67,7 +67,7 @@ class Answers:
             async with asyncio.timeout(timeout_s + _LATE_S):
                 return _cause(await back.receive())
         except (OSError, BadPacket, TimeoutError) as error:
-            raise NobodyReads(f"what was answered to a probe is not told: {error}") from error
+            raise NobodyReads(f"the answer to a probe could not be obtained: {error}") from error
         finally:
             theirs.close()
             back.close()
@@ -77,7 +77,7 @@ class Answers:
         try:
             await channel.receive()
         except BadPacket as error:
-            log.warning("minik8s-streams cannot be understood: %s", error)
+            log.warning("minik8s-streams sent something invalid: %s", error)
         if self._channel is channel:
             self._channel = None
         channel.close()

@@ -98,7 +98,7 @@ def _action(kind: str, given: Any) -> Any:
         return float(given)
     port = int(given["port"])
     if not 0 < port < 1 << 16:
-        raise BadCheck(f"{port} is no port")
+        raise BadCheck(f"{port} is not a port")
     found = {"host": str(given["host"]), "port": port}
     if kind == "grpc":
         found["service"] = str(given.get("service") or "")

@@ -193,7 +193,7 @@ class PodChecks:
                 changed = asyncio.create_task(self._changed.wait())
                 await asyncio.wait({run, changed}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
-            outcome = run.result() if run.done() else Outcome(good=False, message="it did not end within its time")
+            outcome = run.result() if run.done() else Outcome(good=False, message="it did not end in time")
         finally:
             run.cancel()
         took_s = round(loop.time() - began, 3)
@@ -205,4 +205,4 @@ async def _logged(work: Callable[[str], Coroutine[Any, Any, None]], name: str) -
     try:
         await work(name)
     except Exception:
-        log.exception("check %s ended by a defect", name)
+        log.exception("check %s failed unexpectedly", name)

@@ -129,7 +129,7 @@ async def _safely(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:
-        log.exception("probing: a declaration could not be taken over")
+        log.exception("probing: a declaration could not be applied")
 
 
 def checked(node: str, pod: str, results: dict[str, Result]) -> JsonObject:

@@ -28,7 +28,7 @@ async def converse(channel: Channel, opening: Open) -> None:
         for way in done:
             way.result()
     except (OSError, BadPacket, asyncio.QueueFull) as error:
-        log.debug("a conversation ended: %s", error)
+        log.debug("a connection for a stream ended: %s", error)
     finally:
         for way in ways:
             way.cancel()

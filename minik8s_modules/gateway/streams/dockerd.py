@@ -111,7 +111,7 @@ async def _accepted(connection: socket.socket) -> Opened:
         data = await loop.sock_recv(connection, _PIECE_BYTES)
         head += data
         if not data or len(head) > _HEAD_BYTES:
-            raise EOFError("the head of its answer has no end")
+            raise EOFError("the head of its answer is incomplete")
         end = head.find(b"\r\n\r\n")
     opened = Opened(connection, head[end + 4 :])
     status = int(head.split(b" ", 2)[1])

@@ -101,7 +101,7 @@ class HandingServer:
             log.warning("process %d of user %d was refused at %s: it is for user %d", pid, uid, self._path, self._uid)
             return False
         if len(self._conversations) >= MOST:
-            log.warning("%s: %d conversations already; another one is refused", self._path, MOST)
+            log.warning("%s: %d connections are open already; refusing another", self._path, MOST)
             return False
         return True
 
@@ -127,7 +127,7 @@ class HandingServer:
         """Return what is asked for, when an API server asks."""
         told = [message.get(key) for key in ("line", "signed", "certificate")]
         if len(message) != len(told) or not all(isinstance(each, str) for each in told):
-            raise BadRequest("a request has the line, signature and certificate of an API server's, and nothing else")
+            raise BadRequest("a request must consist of line, signature and certificate")
         line, signed, certificate = map(str, told)
         self._signatures.check(line, signed, certificate)
         return await self._opened(parse_line(line))

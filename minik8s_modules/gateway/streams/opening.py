@@ -169,4 +169,4 @@ async def _exit_code(docker: Dockerd, path: str) -> int:
         if not seen["Running"] and seen["ExitCode"] is not None:
             return int(seen["ExitCode"])
         await asyncio.sleep(_EXIT_PAUSE_S)
-    raise Minik8sError("the command's output ended, but Docker does not tell how the command did")
+    raise Minik8sError("the command's output ended, but Docker does not report its exit code")

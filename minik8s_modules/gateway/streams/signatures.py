@@ -64,13 +64,13 @@ class Signatures:
             _verify(signer, base64.b64decode(signature, validate=True), signed_text(line, at_s, nonce))
         except (*_UNREADABLE, InvalidSignature) as error:
             raise _refusal(
-                f"no API server has signed the request: {str(error) or 'the signature is another one'}"
+                f"the request is not signed by an API server: {str(error) or 'the signature does not match'}"
             ) from error
         self._check_new(at_s, nonce)
 
     def _check_signer(self, signer: x509.Certificate, now: datetime) -> None:
         if not any(_issued(signer, authority) for authority in self._authorities):
-            raise ValueError("the certificate is of another authority")
+            raise ValueError("the certificate was issued by another authority")
         subject = ((_NAMES.get(each.oid, each.oid.dotted_string), str(each.value)) for each in signer.subject)
         name = names_of(subject).common_name
         if name != CALLER:
@@ -79,7 +79,7 @@ class Signatures:
             raise ValueError("the certificate has expired, or is not valid yet")
         usages = signer.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
-            raise ValueError("the certificate is not a client's")
+            raise ValueError("the certificate is not a client certificate")
 
     def _check_new(self, at_s: int, nonce: str) -> None:
         now_s = self._clock.now().timestamp()
@@ -90,7 +90,7 @@ class Signatures:
             while self._seen and next(iter(self._seen.values())) < now_s:
                 del self._seen[next(iter(self._seen))]
             if nonce in self._seen:
-                raise _refusal("the request was served already; it is signed for one time")
+                raise _refusal("the request has already been served; a signature is valid once")
             self._seen[nonce] = now_s + 2 * WINDOW_S
 
 
@@ -114,4 +114,4 @@ def _verify(signer: x509.Certificate, signature: bytes, text: bytes) -> None:
     elif isinstance(key, rsa.RSAPublicKey):
         key.verify(signature, text, padding.PKCS1v15(), hashes.SHA256())
     else:
-        raise ValueError("the certificate's key is neither of an elliptic curve nor RSA")  # noqa: TRY004 - one answer
+        raise ValueError("the certificate's key is neither an elliptic-curve nor an RSA key")  # noqa: TRY004 - one answer

@@ -110,7 +110,7 @@ def trusted_authorities(
         return found
     if token is None or not bootstrap_tokens.is_signed(kubeconfig, data.get(f"{SIGNATURE_KEY}{token.id}", ""), token):
         told = f"the cluster at {server} does not know the token (it is wrong, used, or has expired)"
-        raise ConfigurationError(f"{told}; make another: minik8s token create --print-join-command")
+        raise ConfigurationError(f"{told}; create another: minik8s token create --print-join-command")
     log.warning(
         "the token alone verifies the cluster, so anybody who knows the token could impersonate it; give --ca-hash"
     )
@@ -202,7 +202,7 @@ def _patiently(call: Callable[[], JsonObject], clock: Clock, stop: threading.Eve
             return call()
         except Unauthorized as error:
             told = "the cluster does not take the token: it is wrong, was used, or has expired"
-            raise ConfigurationError(f"{told}; make another: minik8s token create --print-join-command") from error
+            raise ConfigurationError(f"{told}; create another: minik8s token create --print-join-command") from error
         except (Forbidden, NotFound) as error:
             raise ConfigurationError(f"the cluster refuses the request: {error}") from error
         except AlreadyExists:

@@ -100,7 +100,7 @@ def _own_settings(path: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(_text(path))
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is no valid YAML: {error}") from error
+        raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(f"{path} must hold a mapping: keys of reconciler.yml that differ on this machine")
     check_own(found, path)

@@ -69,7 +69,7 @@ def parse_node_file(text: str, where: str) -> NodeFile:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{where} is no valid YAML: {error}") from error
+        raise ConfigurationError(f"{where} is not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise ConfigurationError(f"{where} must hold a Node: apiVersion, kind, metadata")
     for found, wanted in (("apiVersion", "v1"), ("kind", "Node")):

@@ -62,7 +62,7 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
         refused = cluster.kubectl("-n", other, "apply", "-f", str(file), "--dry-run=server", check=False)
     finally:
         cluster.drop_namespace(other)
-    assert f"host {host} path / is taken by Ingress {namespace}/web" in refused.stderr
+    assert f"host {host} path / is in use by Ingress {namespace}/web" in refused.stderr
 
     cluster.kubectl("-n", namespace, "scale", "deployment/web", "--replicas=0")
     cluster.until(lambda: "has no endpoints" in _get(host)[1], 60)

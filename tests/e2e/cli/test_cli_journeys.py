@@ -135,7 +135,7 @@ def test_a_context_is_followed_before_and_after_the_command(cli: Cli):
 def test_what_a_file_would_change_is_asked_by_plan_as_well_as_by_apply(cli: Cli):
     for words in (("plan", "-f", "-"), ("apply", "--plan", "-f", "-")):
         done = cli(*words, stdin=cli.pod("x"), code=1)
-        assert "no node was looked at" in done.out, done
+        assert "no node was planned" in done.out, done
 
 
 def test_a_rollout_is_drawn_on_a_terminal_and_told_elsewhere(cli: Cli):

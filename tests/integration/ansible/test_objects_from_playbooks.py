@@ -88,7 +88,10 @@ def test_waiting_ends_with_the_condition_or_says_what_is_missing(cluster: Stream
     }
     cluster.pod("account", "sleep 3600")  # its namespace's service account
     too_late = play(book, {"definition": pod, "wait": True, "wait_timeout_s": 1}, check=False)[0]
-    assert "pods default/late is not as wanted after 1 s: condition Ready is Unknown, not True" in too_late["msg"]
+    assert (
+        "pods default/late is not in the declared state after 1 s: condition Ready is Unknown, not True"
+        in too_late["msg"]
+    )
 
     def become_ready() -> None:
         cluster.until(lambda: cluster.admin.get(POD, "late", "default"))

@@ -51,7 +51,7 @@ def test_ingresses_share_a_host_but_no_path(namespace: Namespace) -> None:
     assert _post(namespace, _ingress("beside", host, "/b")).code == 201
     answer = _post(namespace, _ingress("second", host, "/c", "/a/"))
     assert answer.code == 400
-    assert answer.json["message"] == f"host {host} path /a/ is taken by Ingress {namespace.name}/first"
+    assert answer.json["message"] == f"host {host} path /a/ is in use by Ingress {namespace.name}/first"
     answer = _post(namespace, _dns("third", host), "dns")
     assert answer.code == 400
     assert f"host {host} conflicts with existing host of Ingress {namespace.name}/" in answer.json["message"]
@@ -66,7 +66,7 @@ def test_an_older_object_cannot_take_a_place_by_an_update_and_keeps_what_it_has(
     answer = namespace.server.request("PATCH", f"{path}/old", moved, headers=MERGE)
     assert (answer.code, answer.json["message"]) == (
         400,
-        f"host {host} path / is taken by Ingress {namespace.name}/young",
+        f"host {host} path / is in use by Ingress {namespace.name}/young",
     )
     labelled = {"metadata": {"labels": {"a": "b"}}}
     assert namespace.server.request("PATCH", f"{path}/old", labelled, headers=MERGE).code == 200

@@ -117,7 +117,7 @@ def test_a_foreign_device_of_the_bridges_name_is_an_error_and_stays(node: TestNo
     command("ip", "link", "add", node.bridge, "type", "veth")
     try:
         result = node.run("network", node.network())
-        assert "is no bridge" in result["errors"]["pod-network"]["message"]
+        assert "is not a bridge" in result["errors"]["pod-network"]["message"]
         assert node.bridge in command("ip", "-br", "link")
     finally:
         command("ip", "link", "del", node.bridge)
@@ -127,7 +127,7 @@ def test_a_foreign_device_of_the_bridges_name_is_an_error_and_stays(node: TestNo
     ("change", "word"),
     [
         ({"driver": "flannel"}, "known are"),
-        ({"bridge": "br; rm -rf /"}, "no device name"),
+        ({"bridge": "br; rm -rf /"}, "not a device name"),
         ({"gateway": "10.1.1.1"}, "is not in"),
         ({"cidr": "nonsense"}, "nonsense"),
         ({"mtu": 100}, "at least"),

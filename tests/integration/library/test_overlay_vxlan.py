@@ -205,4 +205,4 @@ def test_what_does_not_fit_is_told(machines: list[Machine]) -> None:
     one.run(one.entries())
     one.inside("ip", "route", "add", "10.77.2.0/24", "via", "192.0.2.2")
     taken = one.run(one.entries(two))["errors"]["pod-network"]
-    assert "a route to 10.77.2.0/24 exists that is not ours" in taken["message"]
+    assert "a route to 10.77.2.0/24 exists that minik8s did not make" in taken["message"]

@@ -163,12 +163,12 @@ def test_without_a_server_the_section_says_so(machine: Machine):
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({"names": [["100.0.0.7", "a\nb"]]}, "no DNS name"),
-        ({"names": [["100.0.0.7", "a } b"]]}, "no DNS name"),
-        ({"records": [["web", "A", "100.0.0.7\n"]]}, "no IPv4 address"),
-        ({"records": [["web\0", "A", "100.0.0.7"]]}, "no DNS name"),
+        ({"names": [["100.0.0.7", "a\nb"]]}, "not a DNS name"),
+        ({"names": [["100.0.0.7", "a } b"]]}, "not a DNS name"),
+        ({"records": [["web", "A", "100.0.0.7\n"]]}, "not an IPv4 address"),
+        ({"records": [["web\0", "A", "100.0.0.7"]]}, "not a DNS name"),
         ({"records": [["web", "TXT", '"x"']]}, "A|CNAME|SRV"),
-        ({"pointers": [["1.2.3.4", "$INCLUDE"]]}, "no DNS name"),
+        ({"pointers": [["1.2.3.4", "$INCLUDE"]]}, "not a DNS name"),
     ],
 )
 def test_what_is_no_name_stays_out_of_every_file(machine: Machine, entry: dict[str, Any], told: str):

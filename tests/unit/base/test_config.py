@@ -21,7 +21,7 @@ def test_a_key_that_nobody_looked_up_is_told_with_its_path():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("port: [", "is no valid YAML"),
+        ("port: [", "is not valid YAML"),
         ("- a", "must hold a mapping"),
         ("port: true", "port must be an integer, not True"),
         ("port: x", "port must be an integer, not str"),

@@ -46,7 +46,7 @@ def test_empty_groups_are_no_error():
     ("text", "message"),
     [
         ("- a", "must hold a mapping"),
-        ("all: [", "no valid YAML"),
+        ("all: [", "not valid YAML"),
         ("all: {hosts: [a]}", "hosts of group all must be a mapping"),
         ("all: {hosts: {a: [b]}}", "host a must be a mapping"),
     ],

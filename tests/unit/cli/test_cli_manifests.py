@@ -81,12 +81,12 @@ def test_plan_reads_the_same_objects_with_their_namespace(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("metadata: {name: x}\n", "document 1: kind not found"),
+        ("metadata: {name: x}\n", "document 1: no kind"),
         ("apiVersion: apps/v2\nkind: Deployment\n", "there is Deployment of apps/v1"),
         ("apiVersion: v1\nkind: Podd\n", "kind Podd of v1 is not served"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: x\n", "metadata is a mapping, not str"),
-        ("- a\n- b\n", "an object is a mapping, not list"),
-        ("a: [\n", "is no valid YAML"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: x\n", "metadata must be a mapping, not str"),
+        ("- a\n- b\n", "an object must be a mapping, not list"),
+        ("a: [\n", "is not valid YAML"),
         ("", "no objects in"),
     ],
 )
@@ -96,5 +96,5 @@ def test_what_plan_cannot_read_is_explained(tmp_path: Path, text: str, told: str
     with pytest.raises(UsageError, match=told) as raised:
         read_manifests([str(path)], "default")
     assert "m.yml" in str(raised.value)
-    with pytest.raises(UsageError, match="manifests are not fetched"):
+    with pytest.raises(UsageError, match="manifests are not downloaded"):
         read_manifests(["https://example.test/m.yml"], "default")

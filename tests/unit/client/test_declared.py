@@ -23,7 +23,7 @@ def config(name: Any, **more: Any) -> dict[str, Any]:
     ("documents", "told"),
     [
         ([], "d: there is no object in it"),
-        (["text"], "d, document 1: an object is a mapping, not str"),
+        (["text"], "d, document 1: an object must be a mapping, not str"),
         ([{"kind": "Pod"}], "say what it is"),
         ([{"kind": "Nothing", "apiVersion": "v9"}], "kind Nothing of v9 is not known"),
         ([config("a"), config("")], "document 2: ConfigMap needs metadata.name"),
@@ -45,7 +45,7 @@ def test_lists_are_read_one_by_one_and_namespaces_filled_in() -> None:
 
 
 def test_text_that_is_no_yaml_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="f is no valid YAML"):
+    with pytest.raises(ConfigurationError, match="f is not valid YAML"):
         declared.read("a: [", "default", "f")
     found = declared.read(f"{json.dumps(config('a'))}\n---\n---\n{json.dumps(config('b'))}\n", "default", "f")
     assert [each.name for each in found] == ["a", "b"]

@@ -85,7 +85,7 @@ def test_a_cut_connection_is_no_success() -> None:
     pair = accepted()
     pair.session.receive(b"")
     assert pair.session.ended
-    with pytest.raises(ApiUnreachable, match="before its program ended"):
+    with pytest.raises(ApiUnreachable, match="before its program did"):
         pair.session.exit_code()
 
 

@@ -48,7 +48,7 @@ def test_a_kubeconfig_may_name_files_or_carry_data(tmp_path, authority):
         ),
         (lambda d: d["clusters"][0]["cluster"].update({"server": "ftp://x"}), "https://"),
         (lambda d: d["users"][0]["user"].update({"client-key": "missing.key"}), "cannot read client-key"),
-        (lambda d: d["users"][0]["user"].update({"client-key-data": "%%"}), "no base64"),
+        (lambda d: d["users"][0]["user"].update({"client-key-data": "%%"}), "not base64"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path, authority, change, message):
@@ -61,7 +61,7 @@ def test_what_cannot_be_used_is_named(tmp_path, authority, change, message):
         load_kubeconfig(path)
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "no valid YAML"), ("- a", "mapping")])
+@pytest.mark.parametrize(("text", "message"), [("a: [", "not valid YAML"), ("- a", "mapping")])
 def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path, text, message):
     path = tmp_path / "config"
     path.write_text(text)

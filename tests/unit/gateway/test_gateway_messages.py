@@ -31,14 +31,14 @@ def test_requests(line, request_):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{\n", "no JSON"),
+        (b"{\n", "not JSON"),
         (b"[]\n", "JSON object"),
         (b'{"op":"reboot"}\n', "unknown op 'reboot'"),
         (b'{"op":"relist"}\n', "relist: node must be a non-empty string"),
         (b'{"op":"pull","id":7,"node":"n","image":"a"}\n', "image|id must be a non-empty string"),
         (b'{"op":"pull","id":"7","node":"n","image":"a","auth":{"password":7}}\n', "auth must be null"),
-        (b'{"op":"relist","node":"n"}', "a line without an end"),
-        (b"\xff\n", "no JSON"),
+        (b'{"op":"relist","node":"n"}', "an unterminated line"),
+        (b"\xff\n", "not JSON"),
     ],
 )
 def test_what_is_no_request_is_refused_with_its_reason(line, message):

@@ -51,7 +51,7 @@ def _acquire(lock: Any, how: int) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise PassFault(
-                    f"{lock.name} was held by another run for {WAIT_S:g} s; run again when it has ended"
+                    f"{lock.name} was held by another run for {WAIT_S:g} s; run this again once it has ended"
                 ) from None
             time.sleep(POLL_S)
         else:

@@ -72,7 +72,7 @@ def unseal(key: bytes, sealed: bytes) -> bytes:
     """
     hidden, mac = sealed[:-MAC_BYTES], sealed[-MAC_BYTES:]
     if not hmac.compare_digest(mac, hmac.new(_derive(key, "authenticate"), hidden, "sha256").digest()):
-        raise KeyFault("SealBroken", "the sealed secrets do not fit this node's key; they must be sent again")
+        raise KeyFault("SealBroken", "the sealed secrets do not match this node's key and must be sent again")
     if hidden.startswith(MARK):
         return _openssl(key, hidden[len(MARK) :], "-d")
     return _openssl(key, hidden, "-d", rounds=10_000)

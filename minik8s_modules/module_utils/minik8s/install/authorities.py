@@ -78,16 +78,16 @@ def _switch(found: Found) -> list[Step]:
         raise TooEarly("the new authority is not trusted yet; prepare first")
     others = tuple(each for each in found.trusted if each != found.waiting)
     steps = [Step("write", (found.waiting, *others), "the new authority comes first")]
-    take = [Step("take", (), "the new authority signs"), Step("remove", (), "nothing waits any more")]
+    take = [Step("take", (), "the new authority signs"), Step("remove", (), "no authority is waiting any more")]
     return take if found.trusted[:1] == (found.waiting,) else steps + take
 
 
 def _finish(found: Found) -> list[Step]:
     if stage(found) == "preparing":
         raise TooEarly("the new authority does not sign yet; switch first")
-    steps = [Step("remove", (), "nothing waits any more")] if found.waiting else []
+    steps = [Step("remove", (), "no authority is waiting any more")] if found.waiting else []
     if stage(found) == "switched":
-        steps.append(Step("write", found.trusted[:1], "the old authority is trusted no more"))
+        steps.append(Step("write", found.trusted[:1], "the old authority is no longer trusted"))
     return steps
 
 

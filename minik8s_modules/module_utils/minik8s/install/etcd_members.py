@@ -45,7 +45,7 @@ def members_of(answer: dict[str, Any]) -> list[Member]:
 def plan_only(members: Sequence[Member], own_id: str, own_peer: str, declared: Sequence[str]) -> list[Step]:
     """Return the steps after which the member ``own_id`` has ``own_peer``, and no other has an undeclared one."""
     steps = [
-        Step("remove", each.id, ",".join(each.peers), "it is not declared any more")
+        Step("remove", each.id, ",".join(each.peers), "it is no longer declared")
         for each in members
         if each.id != own_id and not set(each.peers) & set(declared)
     ]
@@ -62,7 +62,7 @@ def plan_joining(members: Sequence[Member], peer: str) -> list[Step]:
     """Return the steps after which a member with ``peer``, whose machine has no data yet, may be started."""
     found = [each for each in members if peer in each.peers]
     # one that has been started has a name; without its data it must not come back as the same member
-    lost = [Step("remove", each.id, peer, "its data are lost") for each in found if each.name]
+    lost = [Step("remove", each.id, peer, "its data is lost") for each in found if each.name]
     if found and not lost:
         return []
     return [*lost, Step("add", "", peer, "it joins")]
@@ -77,7 +77,7 @@ def plan_voting(members: Sequence[Member], peer: str) -> list[Step]:
     found = [each for each in members if peer in each.peers]
     if not found:
         raise NoSuchMember(f"no member has the peer URL {peer}")
-    return [Step("promote", each.id, peer, "it has all data") for each in found if each.learner]
+    return [Step("promote", each.id, peer, "it has all the data") for each in found if each.learner]
 
 
 def initial_cluster(members: Sequence[Member], name: str, peer: str) -> str:

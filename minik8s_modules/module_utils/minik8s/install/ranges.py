@@ -38,13 +38,13 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
     found: list[str] = []
     if wanted.node_name and (len(wanted.node_name) > _NAME_LENGTH or not _NAME.match(wanted.node_name)):
         found.append(
-            f"{wanted.node_name!r} is no name for a node: take lower-case letters, digits, '-' and '.', "
+            f"{wanted.node_name!r} is not a valid node name: use lower-case letters, digits, '-' and '.', "
             f"at most {_NAME_LENGTH}, in the inventory"
         )
     given = {"minik8s_cluster_cidr": wanted.cluster_cidr, "minik8s_service_cidr": wanted.service_cidr}
     networks = {name: _network(text) for name, text in given.items() if text}
     found.extend(
-        f"{name}: {given[name]} is no IPv4 network: write its first address and its length, as in 10.244.0.0/16"
+        f"{name}: {given[name]} is not an IPv4 network: write its address and prefix length, such as 10.244.0.0/16"
         for name, network in networks.items()
         if network is None
     )

@@ -73,11 +73,11 @@ def problems(machine: Machine, needed: Needed) -> list[str]:
         found.append(f"/var/lib has {machine.free_mb} MB left: {needed.disk_mb} MB are needed")
     found.extend(_shared_problems(machine, needed))
     found.extend(
-        f"port {port} is taken by {machine.listeners[port] or 'another process'}: stop that, or move it"
+        f"port {port} is in use by {machine.listeners[port] or 'another process'}: stop that program, or move it"
         for port in needed.ports
         if port in machine.listeners and OURS not in machine.listeners[port]
     )
-    found.extend(f"the kernel lacks {feature}: boot one that has it" for feature in machine.missing)
+    found.extend(f"the kernel has no {feature}: boot a kernel that has it" for feature in machine.missing)
     return found
 
 
@@ -87,7 +87,7 @@ def _shared_problems(machine: Machine, needed: Needed) -> Iterator[str]:
     if needed.time_s and abs(apart_s) > CLOCKS_APART_S:
         what = "ahead of" if apart_s > 0 else "behind"
         told = f"its clock is {abs(apart_s):.0f} s {what} the one of the machine that installs"
-        yield f"{told}: certificates need clocks that agree, run chrony or systemd-timesyncd"
+        yield f"{told}: certificates need synchronized clocks; run chrony or systemd-timesyncd"
     if needed.host_key and not machine.host_key:
         yield f"there is no {HOST_KEY}, which the control plane pins: make it with `ssh-keygen -A`"
 

@@ -165,8 +165,8 @@ def _upstreams(config: Mapping[str, Any] | None, own: str) -> list[str]:
 
 def _silence(config: Mapping[str, Any]) -> str:
     return (
-        f"nothing serves names at {config['listen']}:{config['port']}; is the program minik8s-dns running? "
-        "Its log tells why not; pods on this node resolve nothing until it does"
+        f"no DNS server answers at {config['listen']}:{config['port']}; is the program minik8s-dns running? "
+        "Its log has the reason; until it does, pods on this node cannot resolve names"
     )
 
 

@@ -58,7 +58,7 @@ def _check_config(entry: Mapping[str, Any]) -> None:
     check_fields(SERVER, entry, CONFIG)
     check_address(f"{SERVER}.listen", entry["listen"])
     if not 0 < entry["port"] <= LAST_PORT:
-        raise KeyFault("InvalidEntry", f"{SERVER}.port {entry['port']!r} is no port (1 to {LAST_PORT})")
+        raise KeyFault("InvalidEntry", f"{SERVER}.port {entry['port']!r} is not a port (1 to {LAST_PORT})")
     _check_name(f"{SERVER}.domain", entry["domain"])
     for server in entry["forward"]:
         check_address(f"{SERVER}.forward", server)
@@ -87,15 +87,15 @@ def _check_texts(where: str, row: Any, width: int) -> None:
 
 def _check_name(where: str, value: Any) -> None:
     if not isinstance(value, str) or len(value) > LONGEST or not _NAME.fullmatch(value):
-        raise KeyFault("InvalidEntry", f"{where}: {value!r:.80} is no DNS name")
+        raise KeyFault("InvalidEntry", f"{where}: {value!r:.80} is not a DNS name")
 
 
 def check_address(where: str, value: Any) -> None:
-    """Raise KeyFault (InvalidEntry) for what is no IPv4 address."""
+    """Raise KeyFault (InvalidEntry) for what is not an IPv4 address."""
     try:
         socket.inet_pton(socket.AF_INET, value)
     except (OSError, TypeError, ValueError):
-        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} is no IPv4 address") from None
+        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} is not an IPv4 address") from None
 
 
 def reverse_name(address: str) -> str:

@@ -97,7 +97,7 @@ class Ingress:
         """Return the steps: files, then one reload."""
         plan = Plan()
         for key, why in observed.refused.items():
-            plan.errors[key] = KeyFault("RefusedByNginx", f"{why}; what was in force before stays")
+            plan.errors[key] = KeyFault("RefusedByNginx", f"{why}; the former configuration stays in force")
         if observed.tree and observed.wanted and not observed.prepared:  # the first file brings it all along
             plan.opening.append(Step("prepare", SERVER, "directories"))
             plan.differs(SERVER, {"directories": "incomplete"}, {"directories": "complete"})
@@ -142,9 +142,7 @@ class Ingress:
         return {key: None if key in observed.refused else {"state": "present"} for key in entries}
 
 
-_SILENCE = (
-    "nginx does not run on this node; is the program minik8s-nginx running? Its log tells why not (a port taken?)"
-)
+_SILENCE = "nginx does not run on this node; is the program minik8s-nginx running? see its log (a port in use?)"
 
 
 def _declared(entries: Entries) -> Tree:

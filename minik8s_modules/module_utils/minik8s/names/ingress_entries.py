@@ -25,17 +25,17 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         check_fields(key, entry, CONFIG)
         for name in CONFIG:
             if not 0 < entry[name] <= LAST_PORT:
-                raise KeyFault("InvalidEntry", f"{key}.{name} {entry[name]!r} is no port (1 to {LAST_PORT})")
+                raise KeyFault("InvalidEntry", f"{key}.{name} {entry[name]!r} is not a port (1 to {LAST_PORT})")
         return
     if key != ANY and (len(key) > LONGEST or not _HOST.fullmatch(key)):
-        raise KeyFault("InvalidEntry", f"{key!r:.80} is no host name")
+        raise KeyFault("InvalidEntry", f"{key!r:.80} is not a host name")
     check_fields(key, entry, ENTRY)
     if "\0" in entry["config"]:
         raise KeyFault("InvalidEntry", f"{key}.config holds a NUL")
     for secret, digest in entry["secrets"].items():
         split_key(secret)
         if not re.fullmatch(r"[0-9a-f]+", str(digest)):
-            raise KeyFault("InvalidEntry", f"{key}.secrets: {digest!r:.80} is no HMAC")
+            raise KeyFault("InvalidEntry", f"{key}.secrets: {digest!r:.80} is not an HMAC")
 
 
 def file_of(key: str) -> str:

@@ -152,7 +152,7 @@ def _test(stage: str, program: str) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=CHECK_S, check=False)
     except subprocess.TimeoutExpired:
-        return f"{program} -t gave no answer in {CHECK_S:.0f} s"
+        return f"{program} -t did not answer within {CHECK_S:.0f} s"
     except OSError as error:
         return f"{program} -t: {error}"
     if done.returncode == 0:

@@ -132,7 +132,7 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
     """
     pid = inspect["State"]["Pid"]
     if not pid:
-        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was being set up")
     with Netlink() as outside, Netlink(netns_of(pid)) as inside:
         bridge = outside.link(entry["bridge"])
         if bridge is None:
@@ -200,7 +200,7 @@ def _make_link(
         outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns, mac=mac_of(entry["ip"]))
         host = outside.link(name)
         if host is None:
-            raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+            raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was being set up")
     if (host.master, host.up, host.mtu, host.alias) != (bridge.ifindex, True, entry["mtu"], alias):
         context.checkpoint("set link")
         outside.set_link(host.ifindex, up=True, mtu=entry["mtu"], master=bridge.ifindex, alias=alias)

@@ -71,7 +71,7 @@ def find_network(folder: str) -> Network:
             return parse_network(name, (read_bytes(os.path.join(folder, name)) or b"").decode("utf-8", "replace"))
         except ValueError as error:
             wrong.append(f"{name}: {error}")
-    told = "; ".join(wrong) or f"no file ends in {', '.join(ENDINGS)}"
+    told = "; ".join(wrong) or f"no file name ends in {', '.join(ENDINGS)}"
     raise KeyFault("NetworkNotReady", f"No valid networks found in {folder}: {told}")
 
 
@@ -83,15 +83,15 @@ def parse_network(file: str, text: str) -> Network:
     """
     found = json.loads(text)
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004  (text that is not right, as of json.loads)
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  (text that is not right, as of json.loads)
     plugins = found.get("plugins") if file.endswith(".conflist") else [found]
     if not isinstance(plugins, list) or not plugins or not all(isinstance(one, dict) for one in plugins):
-        raise ValueError("plugins is no list of at least one object")
+        raise ValueError("plugins must be a list of at least one object")
     for at, one in enumerate(plugins):
         if not isinstance(one.get("type"), str) or not _NAME.fullmatch(one["type"]):
-            raise ValueError(f"plugin {at} has no type that is a program's name (is it a list? that ends in .conflist)")
+            raise ValueError(f"plugin {at} has no type that names a program (is it a list? that ends in .conflist)")
         if not isinstance(one.get("capabilities") or {}, dict):
-            raise ValueError(f"capabilities of plugin {at} are no object")  # noqa: TRY004  (as above)
+            raise ValueError(f"capabilities of plugin {at} must be an object")  # noqa: TRY004  (as above)
     name, version = found.get("name"), found.get("cniVersion") or "0.2.0"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"its name is {name!r}; it starts with a letter or digit, then also has _ . -")
@@ -140,7 +140,7 @@ def add(network: Network, folders: Sequence[str], call: Call) -> dict[str, Any]:
         answer = _run("ADD", paths[plugin["type"]], folders, call, _input(network, plugin, call, result))
         result = answer or result
     if not isinstance(result, dict):
-        raise KeyFault("NetworkNotReady", f"network {network.name!r} gave no result")
+        raise KeyFault("NetworkNotReady", f"network {network.name!r} returned no result")
     return result
 
 
@@ -228,7 +228,7 @@ def _run(command: str, path: str, folders: Sequence[str], call: Call, given: Map
     try:
         return json.loads(text) if text.strip() else None
     except ValueError:
-        raise KeyFault("NetworkNotReady", f"{told} answered no JSON: {text[:SHOWN]}") from None
+        raise KeyFault("NetworkNotReady", f"{told} did not answer JSON: {text[:SHOWN]}") from None
 
 
 def _cause(done: Done) -> str:

@@ -142,7 +142,9 @@ class Netlink:
                 found = self._ask(what, "dump", **about)
                 if not any(each["header"]["flags"] & DUMP_INTERRUPTED for each in found):
                     return found
-        raise PassFault(f"the kernel's {what}s changed during each of {DUMP_TRIES} readings; a later pass will do")
+        raise PassFault(
+            f"the kernel's {what}s changed during each of {DUMP_TRIES} readings; a later pass will try again"
+        )
 
     def links(self) -> dict[str, Link]:
         """Return the devices of the namespace by name."""

@@ -61,7 +61,7 @@ class Network:
             raise KeyFault("InvalidEntry", f"{key}.driver is {entry['driver']!r}; known are {sorted(DRIVERS)}")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", entry["bridge"]) or len(entry["bridge"]) > NAME_LIMIT:
             raise KeyFault(
-                "InvalidEntry", f"{key}.bridge {entry['bridge']!r} is no device name of up to {NAME_LIMIT} letters"
+                "InvalidEntry", f"{key}.bridge {entry['bridge']!r} is not a device name of up to {NAME_LIMIT} letters"
             )
         if entry["mtu"] < LEAST_MTU:
             raise KeyFault("InvalidEntry", f"{key}.mtu is {entry['mtu']}; at least {LEAST_MTU} is needed")
@@ -180,7 +180,7 @@ def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: Observed, node:
     found, declared = driver.found(node, entry, observed), driver.declared(node, entry, observed)
     link = observed.links.get(entry["bridge"])
     if link is not None and link.kind == "bridge" and link.alias != alias_of(node):
-        found["bridge"] += " without our mark"
+        found["bridge"] += " without the mark of minik8s"
     wrong = [aspect for aspect in declared if found[aspect] != declared[aspect]]
     for aspect in wrong:
         plan.steps.append(Step("mend", KEY, f"{aspect}: {declared[aspect]}", (aspect, entry)))

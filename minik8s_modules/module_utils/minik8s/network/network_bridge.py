@@ -135,7 +135,7 @@ def check_range(where: str, entry: Mapping[str, Any]) -> None:
 def _bridge(netlink: Netlink, name: str) -> Link:
     link = netlink.link(name)
     if link is None or link.kind != "bridge":
-        seen = f"exists and is no bridge but {link.kind or 'physical'}" if link else "does not exist"
+        seen = f"exists and is not a bridge but {link.kind or 'physical'}" if link else "does not exist"
         raise KeyFault("NetworkNotReady", f"device {name} {seen}")
     return link
 

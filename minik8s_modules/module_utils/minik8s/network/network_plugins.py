@@ -82,7 +82,7 @@ class CniNetwork(PluginDriver):
         check_texts(f"{where}.cni.bin_dirs", given["bin_dirs"])
         for folder in (given["conf_dir"], *given["bin_dirs"]):
             if not os.path.isabs(folder) or ":" in folder:
-                raise KeyFault("InvalidEntry", f"{where}.cni: {folder!r} is no absolute path without a colon")
+                raise KeyFault("InvalidEntry", f"{where}.cni: {folder!r} is not an absolute path without a colon")
 
     def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what is wrong, {} for nothing."""

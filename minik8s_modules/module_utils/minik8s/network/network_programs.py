@@ -28,7 +28,7 @@ def call(
     """Run a program with ``text`` as its input and return what it printed; ``told`` names the call in messages.
 
     Raises:
-        KeyFault: NetworkNotReady, it cannot be run, gave no answer in ``timeout_s`` seconds, or failed.
+        KeyFault: NetworkNotReady, it cannot be run, did not answer within ``timeout_s`` seconds, or failed.
     """
     try:
         done = subprocess.run(
@@ -36,7 +36,7 @@ def call(
             timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise KeyFault("NetworkNotReady", f"{told} gave no answer in {timeout_s:.0f} s and was killed") from None
+        raise KeyFault("NetworkNotReady", f"{told} did not answer within {timeout_s:.0f} s and was killed") from None
     except OSError as error:
         raise KeyFault("NetworkNotReady", f"{told} cannot be run: {error}") from error
     if done.returncode != 0:

@@ -74,7 +74,7 @@ class VxlanDriver(BridgeDriver):
         assert overlay is not None  # noqa: S101  check_fields refused it
         device = overlay["device"]
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", device) or len(device) > NAME_LIMIT or device == entry["bridge"]:
-            raise KeyFault("InvalidEntry", f"{where}.device {device!r} is no device name, or the bridge's")
+            raise KeyFault("InvalidEntry", f"{where}.device {device!r} is not a device name, or the bridge's")
         for name, most in (("vni", MOST_VNI), ("port", MOST_PORT)):
             if not 0 < overlay[name] <= most:
                 raise KeyFault("InvalidEntry", f"{where}.{name} is {overlay[name]}; it is between 1 and {most}")
@@ -253,7 +253,7 @@ def _mend_end(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlin
 def _seen(entry: Mapping[str, Any], netlink: OverlayNetlink) -> tuple[int, list[Way], Underlay]:
     link = netlink.link(entry["overlay"]["device"])
     if link is None or link.kind != "vxlan":
-        raise KeyFault("NetworkNotReady", f"device {entry['overlay']['device']} is no overlay (yet)")
+        raise KeyFault("NetworkNotReady", f"device {entry['overlay']['device']} is not an overlay (yet)")
     underlay = _underlay(entry, Observed(netlink.links(), netlink.addresses(), "", {}, None))
     return link.ifindex, ways(entry, underlay), underlay
 
@@ -297,7 +297,9 @@ def _mend_routes(context: Context, entry: Mapping[str, Any], netlink: OverlayNet
             context.checkpoint("delete route")
             netlink.delete_overlay_route(route)
         elif route.destination in wanted:
-            raise KeyFault("NetworkNotReady", f"a route to {route.destination} exists that is not ours; remove it")
+            raise KeyFault(
+                "NetworkNotReady", f"a route to {route.destination} exists that minik8s did not make; remove it"
+            )
     for route in wanted.values():
         context.checkpoint("add route")
         netlink.set_overlay_route(route)

@@ -137,7 +137,7 @@ class WeaveDriver:
                 raise KeyFault("NetworkNotReady", f"weave attach gave {ip}, but {told}")
             inside.set_default_route(near[0], indexes[1])
             outer = outside.link_at(pod_end.peer) if pod_end and pod_end.peer else None
-            if outer and device and outer.master == device.ifindex:  # with Open vSwitch it is no port of a bridge
+            if outer and device and outer.master == device.ifindex:  # with Open vSwitch it is not a port of a bridge
                 context.checkpoint("hairpin")
                 send_back(outer.name)
         return record._replace(address=f"{ip}/{own[0].prefix_length}")
@@ -181,7 +181,7 @@ def check(where: str, plugin: Any) -> None:
         check_texts(f"{where}.bin_dirs", plugin["bin_dirs"])
         for folder in (plugin["conf_dir"], *plugin["bin_dirs"]):
             if not os.path.isabs(folder) or ":" in folder:
-                raise KeyFault("InvalidEntry", f"{where}: {folder!r} is no absolute path without a colon")
+                raise KeyFault("InvalidEntry", f"{where}: {folder!r} is not an absolute path without a colon")
 
 
 def driver_of(inspect: Inspect) -> str:
@@ -261,7 +261,7 @@ def attach(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any
     """
     pid, container = inspect["State"]["Pid"], inspect["Id"]
     if not pid:
-        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was made")
+        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was being set up")
     before = load(context.state_dir, key)
     driver = DRIVERS[entry["plugin"]["driver"]]
     record = Record(dict(entry["plugin"]), dict(entry["pod"]), container, notes=driver.begin(entry["plugin"], entry))

@@ -274,7 +274,7 @@ def _resolve(context: Context, uid: str, mount: Mapping[str, Any], bound: str) -
     source = os.path.realpath(os.path.join(real_root, mount["sub_path"]))
     if source != real_root and not source.startswith(real_root.rstrip("/") + "/"):
         raise KeyFault(
-            "CreateContainerConfigError", f"subPath {mount['sub_path']!r} leads out of volume {mount['volume']!r}"
+            "CreateContainerConfigError", f"subPath {mount['sub_path']!r} points outside of volume {mount['volume']!r}"
         )
     return Mount(source, mount["target"], read_only, real_root, bound if source != real_root else "")
 

@@ -210,7 +210,7 @@ class Sandboxes:
             raise KeyFault("CreatePodSandboxError", f"starting the pause container of {key}: {error}") from error
         inspect = context.docker.inspect(container)
         if inspect is None or not inspect["State"]["Pid"]:
-            raise KeyFault("SandboxGone", f"the pause container of {key} ended at once")
+            raise KeyFault("SandboxGone", f"the pause container of {key} ended immediately")
         parts.limits(context, inspect, key, entry)
         if entry["plugin"] is not None:
             self._plug(context, Step("plug", key, "", (inspect, entry)))

@@ -71,7 +71,7 @@ def _walked(root: str, parts: list[str]) -> int:
         held = following
         if stat.S_ISLNK(os.fstat(held).st_mode):
             os.close(held)
-            raise KeyFault("CreateContainerConfigError", f"{part!r} below {root} has just become a link")
+            raise KeyFault("CreateContainerConfigError", f"{part!r} below {root} has become a symbolic link")
     return held
 
 

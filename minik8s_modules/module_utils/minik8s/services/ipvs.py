@@ -231,7 +231,9 @@ class Ipvs:
     def _make_device(self) -> None:
         link = device(self._route, DEVICE)
         if link is not None:
-            raise KeyFault("NetworkNotReady", f"device {DEVICE} exists and is no dummy but {link.kind or 'physical'}")
+            raise KeyFault(
+                "NetworkNotReady", f"device {DEVICE} exists and is not a dummy device but {link.kind or 'physical'}"
+            )
         body = LINK.pack(0, 0, 0, 0, 0) + text(NAME, DEVICE) + nested(LINK_INFO, text(KIND, "dummy"))
         self._rtnetlink(f"create {DEVICE}", NEW_LINK, CREATE | EXCLUSIVE, body)
 

@@ -73,12 +73,12 @@ def _check_address(where: str, value: Any) -> None:
     try:
         socket.inet_pton(socket.AF_INET, value)
     except (OSError, TypeError, ValueError):
-        raise KeyFault("InvalidEntry", f"{where} {value!r} is no IPv4 address") from None
+        raise KeyFault("InvalidEntry", f"{where} {value!r} is not an IPv4 address") from None
 
 
 def _check_port(where: str, value: Any) -> None:
     if type(value) is not int or not 0 < value <= LAST_PORT:
-        raise KeyFault("InvalidEntry", f"{where} {value!r} is no port (1 to {LAST_PORT})")
+        raise KeyFault("InvalidEntry", f"{where} {value!r} is not a port (1 to {LAST_PORT})")
 
 
 def _check_endpoints(where: str, endpoints: Any) -> None:

@@ -109,7 +109,7 @@ def test_a_node_that_no_reconciler_has_is_told_in_the_drift(backend: Backend, op
     status = plans.answer(backend, RecordedReconcilers(answers), {"spec": {}}, options)["status"]
     assert status["messages"] == [
         "node n2 does not answer",
-        "node n3 was not looked at: it is in the inventory of no reconciler that answered",
+        "node n3 was not planned: no reconciler that answered has it in its inventory",
     ]
 
 
@@ -224,5 +224,5 @@ def test_without_the_control_planes_reconciler_a_node_of_its_own_cannot_be_told(
     _lease(backend, options, ALONE)
     reconcilers = RecordedReconcilers()
     status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
-    assert status["messages"] == ["node n1: no reconciler of the control plane says what would change there"]
+    assert status["messages"] == ["node n1: no reconciler of the control plane answered what would change there"]
     assert reconcilers.questions == {}

@@ -237,7 +237,11 @@ def an_ingress(api: FakeApi, name: str, host: str, service: str = "web", **spec:
         ("gone", {}, "ServiceNotFound: path /: there is no Service default/gone"),
         ("web", {}, "Service default/web has no endpoints (nginx answers 503): no pod of namespace default has the"),
         ("web", {"ingressClassName": "haproxy"}, "IngressClassNotFound: there is no IngressClass haproxy"),
-        ("web", {"ingressClassName": "other"}, "its class other is another controller's: nothing here acts on it"),
+        (
+            "web",
+            {"ingressClassName": "other"},
+            "its class other belongs to another controller: minik8s does not act on it",
+        ),
         (
             "web",
             {"tls": [{"hosts": ["a.test"], "secretName": "absent"}]},
@@ -251,7 +255,7 @@ def an_ingress(api: FakeApi, name: str, host: str, service: str = "web", **spec:
         (
             "web",
             {"tls": [{"hosts": ["a.test"], "secretName": "wrong"}]},
-            "no certificate for a.test: tls.crt of Secret default/wrong is no PEM",
+            "no certificate for a.test: tls.crt of Secret default/wrong is not PEM",
         ),
     ],
 )
@@ -273,7 +277,7 @@ def test_why_a_second_object_has_not_its_host(api: FakeApi, capsys: pytest.Captu
     an_ingress(api, "i", "a.test")
     an_ingress(api, "second", "a.test")
     _, shown = run(api, capsys, "why", "ingress", "second", "-n", "default")
-    assert "HostConflict: host a.test path / is taken by Ingress default/i" in shown
+    assert "HostConflict: host a.test path / is in use by Ingress default/i" in shown
     paths = [{"path": "/x", "backend": {"service": {"name": "web", "port": 81}}}]
     named = {"name": "d", "creationTimestamp": "2026-11-20T00:00:00Z", **META}
     api.create(DNS, {"metadata": named, "spec": {"rules": [{"host": "b.test", "paths": paths}]}})

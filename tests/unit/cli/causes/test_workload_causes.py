@@ -27,7 +27,7 @@ BROKEN = pod(
 
 def test_the_pods_say_why_a_deployment_is_not_available():
     told = find_cause(workload(UNAVAILABLE), [], no_node, [pod("web-b"), BROKEN])
-    assert told == "1 of 2 pods are not as wished; pod web-a: container app: ErrImagePull: no"
+    assert told == "1 of 2 pods are not ready; pod web-a: container app: ErrImagePull: no"
     assert find_cause(workload(UNAVAILABLE), [], no_node, [BROKEN]) == "pod web-a: container app: ErrImagePull: no"
 
 

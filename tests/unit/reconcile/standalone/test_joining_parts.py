@@ -69,7 +69,7 @@ def test_an_authority_is_believed_by_its_hash_or_by_the_tokens_signature(tmp_pat
     believe = joining.trusted_authorities
     assert believe(info(own + other), TOKEN, [pin_of(own)], SERVER) == own
     assert believe(info(own, TOKEN), TOKEN, [], SERVER) == own
-    with pytest.raises(ConfigurationError, match="another cluster, or somebody stands in between"):
+    with pytest.raises(ConfigurationError, match="another cluster, or somebody intercepts"):
         believe(info(other, TOKEN), TOKEN, [pin_of(own)], SERVER)
     for data in (info(own), info(own, TOKEN._replace(secret="f" * 16)), info(own, BootstrapToken("ghijkl", "f" * 16))):
         with pytest.raises(ConfigurationError, match="does not know the token"):

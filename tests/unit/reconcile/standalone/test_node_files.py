@@ -41,7 +41,7 @@ def test_the_originals_file_declares_labels_and_an_address():
     ("text", "told"),
     [
         ("[]", "must hold a Node"),
-        ("a: [", "no valid YAML"),
+        ("a: [", "not valid YAML"),
         ("{kind: Node}", "apiVersion must be v1"),
         ("{apiVersion: v1, kind: Pod}", "kind must be Node"),
         ("{apiVersion: v1, kind: Node, data: {}}", "data would do nothing"),
