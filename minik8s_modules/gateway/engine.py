@@ -28,6 +28,7 @@ from urllib3.exceptions import HTTPError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.errors import DockerUnavailable, PullCancelled, PullFailed
 from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import UnixConnection
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 
 API_VERSION = "1.40"  # the version the node's modules speak: Docker 19.03 to 29
@@ -86,19 +87,6 @@ class EventStream:
         return DockerEvent(message["Action"], str(actor.get("ID") or ""), time_ns)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket whose socket is at hand before the answer's headers are."""
-
-    def __init__(self, path: str, timeout_s: float | None = None) -> None:
-        super().__init__("docker", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 class Pull:
     """One pull under way; ``run`` in one thread, ``cancel`` from any.
 
@@ -108,7 +96,7 @@ class Pull:
 
     def __init__(self, engine: Engine, socket_path: str, image: str, auth: Mapping[str, str] | None) -> None:
         self._engine = engine
-        self._connection = _UnixConnection(socket_path)
+        self._connection = UnixConnection(socket_path)
         self._image = image
         self._auth = auth
         self._lock = threading.Lock()
@@ -181,7 +169,7 @@ class Engine:
         Raises:
             DockerUnavailable: it does not, within 5 s.
         """
-        connection = _UnixConnection(self._socket_path, PING_TIMEOUT_S)
+        connection = UnixConnection(self._socket_path, PING_TIMEOUT_S)
         try:
             connection.request("GET", "/_ping")
             status = connection.getresponse().status

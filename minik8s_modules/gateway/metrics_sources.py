@@ -10,7 +10,6 @@ import contextlib
 import http.client
 import logging
 import re
-import socket
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -24,6 +23,7 @@ from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk, Machine, Marks, Reading, Usage, machine_of
 from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.docker import UnixConnection
 
 log = logging.getLogger(__name__)
 
@@ -45,27 +45,15 @@ class Files(Protocol):
         """Return the file system that holds ``path``; raises NodeUnreachable."""
 
 
-class _Http(http.client.HTTPConnection):
-    """HTTP over a unix socket, or over TCP to this machine where the address is a port."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__("127.0.0.1", timeout=TIMEOUT_S)
-        self._address = address
-
-    def connect(self) -> None:
-        if self._address.isdecimal():
-            self.sock = socket.create_connection(("127.0.0.1", int(self._address)), TIMEOUT_S)
-            return
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(TIMEOUT_S)
-        self.sock.connect(self._address)
-
-
 class Http:
-    """GETs of JSON on one connection, opened again when it broke; for one thread."""
+    """GETs of JSON over a unix socket, or from a port of this machine; opened again when it broke; for one thread."""
 
     def __init__(self, address: str) -> None:
-        self._connection = _Http(address)
+        self._connection = (
+            http.client.HTTPConnection("127.0.0.1", int(address), timeout=TIMEOUT_S)
+            if address.isdecimal()
+            else UnixConnection(address, TIMEOUT_S)
+        )
 
     def get(self, path: str) -> Any:
         """Return the JSON of the answer, None for "not found".

@@ -26,13 +26,15 @@ _NAMES = {NameOID.COMMON_NAME: COMMON_NAME, NameOID.ORGANIZATION_NAME: ORGANIZAT
 # what programs put into requests by habit; a certificate has those of the object's usages
 _USUAL = (x509.KeyUsage, x509.ExtendedKeyUsage, x509.BasicConstraints)
 _CALLED = dict(zip((each.oid for each in _USUAL), ("keyUsage", "extendedKeyUsage", "basicConstraints"), strict=True))
-# what reading raises, early or late: the library reads when it is asked
-_UNREADABLE = (
+
+# what reading a certificate or a request raises, early or late: the library reads when it is asked
+UNREADABLE = (
     ValueError,  # of base64, too
     TypeError,
     UnsupportedAlgorithm,
     x509.InvalidVersion,
     x509.DuplicateExtension,
+    x509.ExtensionNotFound,
     x509.UnsupportedGeneralNameType,
 )
 
@@ -64,7 +66,7 @@ def load(request: str) -> x509.CertificateSigningRequest:
     """
     try:
         return x509.load_pem_x509_csr(base64.b64decode(request, validate=True))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ValueError(f"unable to parse csr: {error}") from error
 
 
@@ -79,7 +81,7 @@ def parse(request: str) -> Request:
         is_signed, key = found.is_signature_valid, found.public_key()
         attributes = [each.oid for each in found.attributes]
         subject, extensions = found.subject, found.extensions
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ValueError(f"unable to parse csr: {error}") from error
     if not is_signed:
         raise ValueError("unable to verify the signature of the csr")

@@ -12,12 +12,13 @@ from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minik8s_modules.api.access.certificate_names import COMMON_NAME, names_of
+from minik8s_modules.api.access.certificate_requests import UNREADABLE
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
@@ -27,15 +28,6 @@ CALLER = "system:minik8s:apiserver"
 # clocks of two machines may differ by so much (Kerberos' classic value); a nonce is remembered for twice the time
 WINDOW_S = 300.0
 _NAMES = {NameOID.COMMON_NAME: COMMON_NAME}
-# what reading a certificate raises, early or late: the library reads when it is asked
-_UNREADABLE = (
-    ValueError,  # of base64, too
-    TypeError,
-    UnsupportedAlgorithm,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.ExtensionNotFound,
-)
 
 
 class Signatures:
@@ -62,7 +54,7 @@ class Signatures:
             signer = x509.load_der_x509_certificate(base64.b64decode(certificate, validate=True))
             self._check_signer(signer, self._clock.now())
             _verify(signer, base64.b64decode(signature, validate=True), signed_text(line, at_s, nonce))
-        except (*_UNREADABLE, InvalidSignature) as error:
+        except (*UNREADABLE, InvalidSignature) as error:
             raise _refusal(
                 f"the request is not signed by an API server: {str(error) or 'the signature does not match'}"
             ) from error
@@ -101,7 +93,7 @@ def _refusal(told: str) -> StatusError:
 def _issued(signer: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         signer.verify_directly_issued_by(authority)
-    except (*_UNREADABLE, InvalidSignature):
+    except (*UNREADABLE, InvalidSignature):
         return False
     return True
 

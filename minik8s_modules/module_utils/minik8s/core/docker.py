@@ -33,12 +33,15 @@ class _Payload(NamedTuple):
     kind: str = "application/json"
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket, whose socket is at hand before the answer's headers are."""
+
+    def __init__(self, path: str, timeout_s: float | None = None) -> None:
         super().__init__("docker", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
+        """Connect; HTTPConnection calls it."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -56,7 +59,7 @@ class Docker:
 
     def __init__(self, path: str = "/var/run/docker.sock", timeout_s: float = TIMEOUT_S) -> None:
         self.path, self._timeout_s = path, timeout_s
-        self._idle: list[_UnixConnection] = []
+        self._idle: list[UnixConnection] = []
 
     def close(self) -> None:
         """Close the connections that are open; a later call opens new ones."""
@@ -104,14 +107,14 @@ class Docker:
         except (OSError, http.client.HTTPException) as error:
             raise DockerError(0, f"docker does not answer on {self.path}: {error}") from error
 
-    def _take(self) -> _UnixConnection:
+    def _take(self) -> UnixConnection:
         try:
             return self._idle.pop()
         except IndexError:
-            return _UnixConnection(self.path, self._timeout_s)
+            return UnixConnection(self.path, self._timeout_s)
 
     def _once(
-        self, connection: _UnixConnection, method: str, target: str, payload: _Payload | None
+        self, connection: UnixConnection, method: str, target: str, payload: _Payload | None
     ) -> tuple[int, bytes]:
         data, headers = (payload.data, {"Content-Type": payload.kind}) if payload else (None, {})
         try:

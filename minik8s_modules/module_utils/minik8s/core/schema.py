@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -67,3 +68,11 @@ def check_texts(where: str, value: Any, width: int = 0) -> None:
 
 
 POD: Schema = {"uid": Field((TEXT,)), "name": Field((TEXT,)), "namespace": Field((TEXT,))}
+
+
+def check_address(where: str, value: Any) -> None:
+    """Raise KeyFault (InvalidEntry) for what is no IPv4 address."""
+    try:
+        socket.inet_pton(socket.AF_INET, value)
+    except (OSError, TypeError, ValueError):
+        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} is no IPv4 address") from None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 from collections.abc import Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
-from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_fields, require_object
+from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_address, check_fields, require_object
 
 SERVER = "server"
 CONFIG: Schema = {
@@ -88,14 +87,6 @@ def _check_texts(where: str, row: Any, width: int) -> None:
 def _check_name(where: str, value: Any) -> None:
     if not isinstance(value, str) or len(value) > LONGEST or not _NAME.fullmatch(value):
         raise KeyFault("InvalidEntry", f"{where}: {value!r:.80} is not a DNS name")
-
-
-def check_address(where: str, value: Any) -> None:
-    """Raise KeyFault (InvalidEntry) for what is not an IPv4 address."""
-    try:
-        socket.inet_pton(socket.AF_INET, value)
-    except (OSError, TypeError, ValueError):
-        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} is not an IPv4 address") from None
 
 
 def reverse_name(address: str) -> str:

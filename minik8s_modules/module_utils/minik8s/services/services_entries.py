@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
-from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_fields, require_object
+from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_address, check_fields, require_object
 
 DATAPLANE = "dataplane"
 CONFIG: Schema = {
@@ -44,7 +43,7 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     check_fields(key, entry, ENTRY)
     if entry["protocol"] not in ("TCP", "UDP"):
         raise KeyFault("InvalidEntry", f"{key}.protocol is {entry['protocol']!r}; TCP and UDP are served")
-    _check_address(f"{key}.address", entry["address"])
+    check_address(f"{key}.address", entry["address"])
     _check_port(f"{key}.port", entry["port"])
     if entry.get("node_port"):
         _check_port(f"{key}.node_port", entry["node_port"])
@@ -63,17 +62,10 @@ def _check_config(entry: Mapping[str, Any]) -> None:
             ipaddress.IPv4Network(entry[name])
         except ValueError as error:
             raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name}: {error}") from None
-    _check_address(f"{DATAPLANE}.gateway", entry["gateway"])
+    check_address(f"{DATAPLANE}.gateway", entry["gateway"])
     for name in ("table", "bridge"):
         if not entry[name].replace("-", "").replace("_", "").isalnum() or not entry[name].isascii():
             raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name} {entry[name]!r} may have letters, digits, - and _ only")
-
-
-def _check_address(where: str, value: Any) -> None:
-    try:
-        socket.inet_pton(socket.AF_INET, value)
-    except (OSError, TypeError, ValueError):
-        raise KeyFault("InvalidEntry", f"{where} {value!r} is not an IPv4 address") from None
 
 
 def _check_port(where: str, value: Any) -> None:
@@ -85,5 +77,5 @@ def _check_endpoints(where: str, endpoints: Any) -> None:
     for each in endpoints:
         if not isinstance(each, (list, tuple)) or len(each) != 2:  # noqa: PLR2004 - address, port
             raise KeyFault("InvalidEntry", f"{where} must hold [address, port] pairs; found {each!r:.80}")
-        _check_address(where, each[0])
+        check_address(where, each[0])
         _check_port(where, each[1])
