@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
-from minik8s_modules.api.kinds import NODE, POD, POD_ADDRESS, Kind
-from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.pods.mirror_pods import node_uid, static_uid
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.housekeeping.housekeeping import Housekeeper
-from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors, seen_pod, seen_pods
+from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors
 from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policies
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static
+from minik8s_modules.reconcile.loop.copies import Copies, pod_selector
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.ingress_events import NameTeller
 from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
@@ -34,14 +34,12 @@ from minik8s_modules.reconcile.loop.tokens import TokenBook
 from minik8s_modules.reconcile.network.networks import machines
 from minik8s_modules.reconcile.nodes.household import Household
 from minik8s_modules.reconcile.nodes.registration import Registrar
-from minik8s_modules.reconcile.planning.plan import Checks, Planner
-from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
-from minik8s_modules.reconcile.planning.simulated_services import Cluster
+from minik8s_modules.reconcile.planning.answering import Plans
+from minik8s_modules.reconcile.planning.plan import Checks
 from minik8s_modules.reconcile.planning.simulation import Question
-from minik8s_modules.reconcile.planning.standalone_plans import Told, read_foretold
 from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
-from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Runner
+from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Purpose, Runner
 from minik8s_modules.reconcile.values.values import Named, Settings, is_meshed
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -73,7 +71,11 @@ class Outside(NamedTuple):
 
 
 class ShardService:
-    """Runs the nodes ``names`` with ``token``."""
+    """Runs the nodes ``names`` with ``token``.
+
+    The parts refer to each other: copies and feeds tell the loop what changed, the loop decides and writes through the
+    writer, and outcomes of the runner go to whoever asked for the item (``Outcome.purpose``).
+    """
 
     def __init__(
         self,
@@ -86,40 +88,78 @@ class ShardService:
         policies: Policies = NO_POLICIES,
     ) -> None:
         api, clock = outside.api, outside.clock
-        self._outside = outside
-        self._settings = settings
         self._names = tuple(names)
-        self._overlaid = is_meshed(settings)
-        self._static = StaticPods()
-        self._pods = Informer(api, POD, field_selector=_selector(self._names), indexes=_POD_INDEXES)
-        self._nodes = Informer(api, NODE)
-        self._addresses = Informer(api, POD_ADDRESS)
-        self._services = ServiceFeed(api, settings, self._on_services)
-        self._named = NamesFeed(api, self._services, settings, self._on_services, self._cache)
+        static = StaticPods()
+        self._copies = Copies(api, self._names, static)
+        self._make_feeds(api, settings, clock)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
-        self._service_teller = ServiceTeller(self._recorder, self._services.service, self._node)
-        self._name_teller = NameTeller(self._recorder, self._services.service, self._named.owners, self._node)
-        self._writer = StatusWriter(MirrorApi(api, self._static, self._told), self._view, self._release, clock)
-        self._registrar = Registrar(
-            api, self._node, self._alive, settings.cluster_cidr, clock, policies.reserved, settings.declared
+        self._writer = StatusWriter(
+            MirrorApi(api, static, self._copies.stored),
+            lambda uid: self.loop.view(uid),  # noqa: PLW0108 - the loop is made below
+            lambda uid: self.loop.release_address(uid),  # noqa: PLW0108
+            clock,
         )
-        self._references = ReferencedObjects(self._cache, self._on_references, by_name=settings.own_node)
-        self._tokens = TokenBook(api, self._on_references, clock)
+        self._registrar = Registrar(
+            api,
+            self._copies.node,
+            lambda name: self.loop.alive(name),  # noqa: PLW0108
+            settings.cluster_cidr,
+            clock,
+            policies.reserved,
+            settings.declared,
+        )
         self.runner = outside.make_runner(self._on_outcome)
-        self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
-        shard = Shard(
+        self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108
+        self.shard = self._make_shard(AddressBook(api, clock), settings)
+        self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced)
+        mirrors = Mirrors(api, static, self._copies.stored, self._copies.bound_to, self.loop.look_again, clock)
+        self._housekeeper = Housekeeper(
+            self._names, self._world(mirrors), lambda: self.runner, token, policies, full_every_s, clock
+        )
+        self._make_outcome_takers(token)
+        self._plans = Plans(
+            api,
+            self.loop,
+            self._checks,
+            self._services,
+            self._named,
+            self.shard.addresses,
+            settings,
+            clock,
+            lambda: self._names,
+        )
+
+    def _make_feeds(self, api: Any, settings: Settings, clock: Clock) -> None:
+        """Make what tells which Services, names, ConfigMaps, Secrets and tokens concern the nodes."""
+
+        def cache(kind: Kind, namespace: str, name: str) -> Informer:
+            return Informer(api, kind, namespace, exactly(metadata__name=name) if name else "")
+
+        def on_services() -> None:
+            self.loop.kick()
+
+        def on_references(uids: frozenset[str]) -> None:
+            self.loop.on_references(uids)
+
+        self._services = ServiceFeed(api, settings, on_services)
+        self._named = NamesFeed(api, self._services, settings, on_services, cache)
+        self._references = ReferencedObjects(cache, on_references, by_name=settings.own_node)
+        self._tokens = TokenBook(api, on_references, clock)
+
+    def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
+        copies, services, named, overlaid = self._copies, self._services, self._named, is_meshed(settings)
+
+        def everywhere() -> Named:
+            found = named.of()
+            return found._replace(machines=machines(copies.nodes.list())) if overlaid else found
+
+        return Shard(
             Objects(
-                self._pod,
-                self._pods_of,
-                self._node,
-                self._synced,
-                self._services.entries,
-                self._services.links,
-                self._everywhere,
+                copies.pod, copies.pods_of, copies.node, self._synced, services.entries, services.links, everywhere
             ),
             self._references,
             self._tokens,
-            AddressBook(api, clock),
+            addresses,
             self.runner,
             self._link,
             self._writer,
@@ -127,78 +167,56 @@ class ShardService:
             self._recorder,
             settings,
         )
-        self.shard = shard
-        self.loop = Reconciler(shard, self._names, token, clock, full_every_s, on_fenced)
-        self._checks = Checks(self.runner, token)
-        self._mirrors = Mirrors(api, self._static, self._told, self._told_of, self.loop.look_again, clock)
-        self._household = self._make_household(token, policies, full_every_s)
 
-    def _make_household(
-        self, token: tuple[int, int], policies: Policies, observe_s: Callable[[], float]
-    ) -> Housekeeper:
-        world = Household(
+    def _world(self, mirrors: Mirrors) -> Household:
+        return Household(
             self._synced,
             self.loop.containers,
-            self._pods_of,
-            self._node,
+            self._copies.pods_of,
+            self._copies.node,
             self._recorder,
             self._writer,
             self._registrar,
-            self._mirrors.take,
-            self._mirrors.keep,
+            mirrors.take,
+            mirrors.keep,
         )
-        clock = self._outside.clock
-        return Housekeeper(self._names, world, lambda: self.runner, token, policies, observe_s, clock)
+
+    def _make_outcome_takers(self, token: tuple[int, int]) -> None:
+        service, node = self._services.service, self._copies.node
+        self._checks = Checks(self.runner, token)
+        told = (
+            ServiceTeller(self._recorder, service, node),
+            NameTeller(self._recorder, service, self._named.owners, node),
+        )
+        self._takers: dict[Purpose, tuple[OnOutcome, ...]] = {
+            "check": (self._checks.on_outcome,),
+            "housekeeping": (self._housekeeper.on_outcome,),
+            "reconcile": (*(each.on_outcome for each in told), self.loop.on_outcome),
+        }
 
     def plan(self, question: Question) -> JsonObject:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
-        if self._settings.own_node:
-            return self._plan_as_told(question)
-        question = with_content(question, self._outside.api)
-        cluster = listed(self._outside.api, question, self._names)._replace(
-            services=tuple(self._services.services()),
-            slices=lambda key: self._services.slices(Key(*key.split("/", 1))),
-            taken=self.shard.addresses.taken(),
-            address_of=self.shard.addresses.of,
-            imagined=self._named.imagined,
-        )
-        return self._planner(self._outside.api).answer(question, cluster)
-
-    def _plan_as_told(self, question: Question) -> JsonObject:
-        """Answer for a node with a reconciler of its own; standalone_plans.py tells what of the cluster it was told."""
-        own = Cluster((), (), self._names, imagined=self._named.imagined)
-        if question.foretold is not None:
-            told = read_foretold(question.foretold)
-            return self._planner(Told(told.sources, self._outside.api)).answer(question, own, told)
-        if question.operations:
-            raise ValueError("a node with a reconciler of its own is told what a plan comes to (foretold)")
-        return self._planner(self._outside.api).answer(question, own)
-
-    def _planner(self, reader: Getter) -> Planner:
-        hosts = self._named.holders
-        return Planner(self.loop, reader, self._checks, self._settings, self._outside.clock, hosts)
+        return self._plans.answer(question)
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""
-        informers = (
-            (self._nodes, self.loop.on_node),
-            (self._addresses, self.loop.on_address),
-            (self._pods, self._on_pod),
-        )
-        for informer, handler in informers:
-            informer.add_handler(handler)
-        self._recorder.start()
-        self._writer.start()
-        self._registrar.start()
-        self._tokens.start()
-        self.runner.start()
-        for informer, _ in informers:
-            informer.start()
-        self._named.start()
-        self._services.start()
-        self.loop.start()
-        self._link.start()
-        self._household.start()
+        self._copies.nodes.add_handler(self.loop.on_node)
+        self._copies.addresses.add_handler(self.loop.on_address)
+        self._copies.pods.add_handler(self._on_pod)
+        for part in (
+            self._recorder,
+            self._writer,
+            self._registrar,
+            self._tokens,
+            self.runner,
+            self._copies,
+            self._named,
+            self._services,
+            self.loop,
+            self._link,
+            self._housekeeper,
+        ):
+            part.start()
         threading.Thread(target=self._kick_when_synced, name="synced", daemon=True).start()
 
     def use(self, names: Iterable[str]) -> bool:
@@ -207,109 +225,51 @@ class ShardService:
         One node's pods are another watch than those of many.
         """
         wanted = tuple(names)
-        if _selector(wanted) != _selector(self._names):
+        if pod_selector(wanted) != pod_selector(self._names):
             return False
         self._names = wanted
         self.loop.use(wanted)
-        self._household.use(wanted)
+        self._housekeeper.use(wanted)
         return True
 
     def stop(self) -> None:
         """Stop in the order of the data: no new items, no new facts, then write what is known."""
-        self._household.stop()
-        self.loop.stop()
-        self._link.stop()
-        self.runner.stop()
-        self._registrar.stop()
-        self._writer.stop()
-        for informer in (self._pods, self._nodes, self._addresses):
-            informer.stop()
-        self._services.stop()
-        self._named.stop()
-        self._references.stop()
-        self._tokens.stop()
-        self._recorder.stop()
+        for part in (
+            self._housekeeper,
+            self.loop,
+            self._link,
+            self.runner,
+            self._registrar,
+            self._writer,
+            self._copies,
+            self._services,
+            self._named,
+            self._references,
+            self._tokens,
+            self._recorder,
+        ):
+            part.stop()
+
+    def _synced(self) -> bool:
+        return self._copies.synced() and self._services.wait_synced(0) and self._named.wait_synced(0)
 
     def _kick_when_synced(self) -> None:
-        for informer in (self._nodes, self._addresses, self._pods):
-            while not informer.wait_synced(1.0):
-                log.debug("waiting for the first list")
+        self._copies.wait_synced()
         while not (self._services.wait_synced(1.0) and self._named.wait_synced(1.0)):
             log.debug("waiting for the first list of services, names and paths")
         self.loop.kick()
 
-    # late binding: the parts refer to each other
-
-    def _view(self, uid: str) -> Any:
-        return self.loop.view(uid)
-
-    def _release(self, uid: str) -> None:
-        self.loop.release_address(uid)
-
-    def _alive(self, name: str) -> bool | None:
-        return self.loop.alive(name)
-
     def _on_outcome(self, outcome: Outcome) -> None:
-        if not self._checks.take(outcome) and not self._household.take(outcome):
-            self._service_teller.on_outcome(outcome)
-            self._name_teller.on_outcome(outcome)
-            self.loop.on_outcome(outcome)
+        for take in self._takers[outcome.purpose]:
+            take(outcome)
 
     def _on_gateway(self, message: JsonObject) -> None:
-        if not self._household.on_gateway(message):
+        if not self._housekeeper.on_gateway(message):
             self.loop.on_gateway(message)
-
-    def _on_gateway_up(self, up: bool) -> None:  # noqa: FBT001 - the link's callback
-        self.loop.on_gateway_up(up)
 
     def _on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
         self._services.on_pod(old, new)
         self.loop.on_pod(as_static(old) if old else None, as_static(new) if new else None)
         mirror = new or old
         if mirror is not None and static_uid(mirror) and (new is None or objects.is_deleting(new)):
-            self._household.keep_mirrors(str(objects.spec(mirror).get("nodeName") or ""))
-
-    def _on_references(self, uids: frozenset[str]) -> None:
-        self.loop.on_references(uids)
-
-    # reads of the local copies
-
-    def _on_services(self) -> None:
-        self.loop.kick()
-
-    def _cache(self, kind: Kind, namespace: str, name: str) -> Informer:
-        return Informer(self._outside.api, kind, namespace, exactly(metadata__name=name) if name else "")
-
-    def _pod(self, uid: str) -> JsonObject | None:
-        return seen_pod(uid, self._pods.by_index("uid", uid), self._static)
-
-    def _pods_of(self, node: str) -> list[JsonObject]:
-        return seen_pods(node, self._told_of(node), self._static)
-
-    def _told(self, namespace: str, name: str) -> JsonObject | None:
-        return self._pods.get(namespace, name)
-
-    def _told_of(self, node: str) -> list[JsonObject]:
-        return self._pods.by_index("node", node)
-
-    def _node(self, name: str) -> JsonObject | None:
-        return self._nodes.get("", name)
-
-    def _everywhere(self) -> Named:
-        found = self._named.of()
-        return found._replace(machines=machines(self._nodes.list())) if self._overlaid else found
-
-    def _synced(self) -> bool:
-        mine = all(informer.wait_synced(0) for informer in (self._pods, self._nodes, self._addresses))
-        return mine and self._services.wait_synced(0) and self._named.wait_synced(0)
-
-
-_POD_INDEXES: dict[str, Callable[[JsonObject], str]] = {
-    "uid": node_uid,
-    "node": lambda pod: str(objects.spec(pod).get("nodeName") or ""),
-}
-
-
-def _selector(names: tuple[str, ...]) -> str:
-    """Return the field selector of the shard's pods; selectors know no sets, so many nodes mean all bound pods."""
-    return exactly(spec__nodeName=names[0]) if len(names) == 1 else "spec.nodeName!="
+            self._housekeeper.keep_mirrors(str(objects.spec(mirror).get("nodeName") or ""))

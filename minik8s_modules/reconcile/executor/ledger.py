@@ -183,7 +183,7 @@ class Ledger:
         item = entry.item
         self._entries.pop(item.id, None)
         self._forget(entry)
-        return Outcome(item.id, item.node, status, entry.results, message)
+        return Outcome(item.id, item.node, status, entry.results, message, item.purpose)
 
     def _forget(self, entry: Entry) -> None:
         host = self._hosts.get(entry.item.node)

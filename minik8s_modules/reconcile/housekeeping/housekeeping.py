@@ -151,14 +151,11 @@ class Housekeeper:
                 self._world.images(state.name, found)
         return op in {"stats", "image-list"}
 
-    def take(self, outcome: Outcome) -> bool:
-        """Take over an outcome; return whether it was of an item of ours."""
-        if "-keep" not in outcome.id:
-            return False
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Take over the outcome of an item of housekeeping."""
         with self._lock:
             self._outcomes.append(outcome)
         self._wake.set()
-        return True
 
     def keep_mirrors(self, node: str) -> None:
         """Look at a node's mirror pods soon."""
@@ -183,7 +180,7 @@ class Housekeeper:
         for node in mirrorless & self._nodes.keys():
             self._world.keep_mirrors(node)
         for outcome in outcomes:
-            self._on_outcome(outcome)
+            self._take_back(outcome)
         for state in [*self._nodes.values()]:
             if self._stop.is_set():
                 return
@@ -214,7 +211,8 @@ class Housekeeper:
         state.asked[section] = item_id
         token = {"token": list(self._token)} if section == GARBAGE else {}
         request = {section: SectionRequest(options | token)}
-        self._runner().submit(WorkItem(item_id, state.name, False, self._token if token else (), request))  # noqa: FBT003
+        item = WorkItem(item_id, state.name, False, self._token if token else (), request, "housekeeping")  # noqa: FBT003
+        self._runner().submit(item)
 
     # pressure and eviction
 
@@ -342,7 +340,7 @@ class Housekeeper:
 
     # what came back
 
-    def _on_outcome(self, outcome: Outcome) -> None:
+    def _take_back(self, outcome: Outcome) -> None:
         state = self._nodes.get(outcome.node)
         section = next((name for name, one in state.asked.items() if one == outcome.id), "") if state else ""
         if state is None or not section:

@@ -93,22 +93,20 @@ class Checks:
             self._waiting[item_id] = (done, answers)
         token = {"token": list(self._token)}
         sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
-        self._runner.submit(WorkItem(item_id, node, True, self._token, sections))  # noqa: FBT003
+        self._runner.submit(WorkItem(item_id, node, True, self._token, sections, "check"))  # noqa: FBT003
         if not done.wait(timeout_s):
             self._runner.cancel(item_id)
         with self._lock:
             del self._waiting[item_id]
         return answers[0] if answers else Outcome(item_id, node, "cancelled", {}, f"no answer in {timeout_s:.0f} s")
 
-    def take(self, outcome: Outcome) -> bool:
-        """Take over an outcome; return whether it was of a check."""
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Take over the outcome of a check; it may come after nobody waits for it any more."""
         with self._lock:
             waiting = self._waiting.get(outcome.id)
-        if waiting is None:
-            return "-plan" in outcome.id
-        waiting[1].append(outcome)
-        waiting[0].set()
-        return True
+        if waiting is not None:
+            waiting[1].append(outcome)
+            waiting[0].set()
 
 
 class Prospect(NamedTuple):

@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from minik8s_modules.api.objects import JsonObject
 
+Purpose = Literal["reconcile", "check", "housekeeping"]
+"""Who asked for an item, and so who is given its outcome: the loop, a plan, or housekeeping."""
+
 OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
 SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services", "dns", "ingress")
@@ -33,6 +36,7 @@ class WorkItem(NamedTuple):
     check: bool
     token: tuple[int, int] | tuple[()]
     sections: Mapping[str, SectionRequest]
+    purpose: Purpose = "reconcile"
 
 
 class Outcome(NamedTuple):
@@ -43,6 +47,8 @@ class Outcome(NamedTuple):
     status: OutcomeStatus
     sections: Mapping[str, JsonObject]
     message: str
+    purpose: Purpose = "reconcile"
+    """That of the item."""
 
 
 OnOutcome = Callable[[Outcome], None]

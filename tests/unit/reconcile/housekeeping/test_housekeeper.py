@@ -96,7 +96,8 @@ class _Kept:
 
     def answer(self, result: JsonObject, status: Any = "ok", at: int = -1) -> None:
         item = self.world.items[at]
-        assert self.keeper.take(Outcome(item.id, "n1", status, {next(iter(item.sections)): result}, ""))
+        assert item.purpose == "housekeeping"
+        self.keeper.on_outcome(Outcome(item.id, "n1", status, {next(iter(item.sections)): result}, "", item.purpose))
         self.keeper.look()
 
 
@@ -195,10 +196,9 @@ def test_a_folder_that_cannot_be_read_is_read_again_and_its_pods_stay():
     assert kept.asked() == ["static_pods"]
 
 
-def test_messages_and_items_of_others_are_left_alone():
+def test_messages_for_others_are_left_alone():
     kept = _Kept()
     assert not kept.keeper.on_gateway({"op": "state", "node": "n1"})
-    assert not kept.keeper.take(Outcome("n1-2-7", "n1", "ok", {}, ""))
     kept.keeper.keep_mirrors("n1")
     kept.keeper.keep_mirrors("elsewhere")
     kept.keeper.look()

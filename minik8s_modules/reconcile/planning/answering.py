@@ -1,0 +1,62 @@
+"""Plans of a running shard: the question is completed with what this shard knows, and a ``Planner`` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.client.interface import Getter
+from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
+from minik8s_modules.reconcile.loop.services_feed import ServiceFeed
+from minik8s_modules.reconcile.planning.plan import Checks, Planner, Present
+from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
+from minik8s_modules.reconcile.planning.simulated_services import Cluster
+from minik8s_modules.reconcile.planning.simulation import Question
+from minik8s_modules.reconcile.planning.standalone_plans import Told, read_foretold
+from minik8s_modules.reconcile.values.addresses import AddressBook
+from minik8s_modules.reconcile.values.values import Settings
+
+
+class Plans(NamedTuple):
+    """The parts of a shard that an answer reads."""
+
+    api: Any
+    """An ``ApiClient``."""
+    present: Present
+    checks: Checks
+    services: ServiceFeed
+    named: NamesFeed
+    addresses: AddressBook
+    settings: Settings
+    clock: Clock
+    names: Callable[[], tuple[str, ...]]
+    """The shard's nodes now."""
+
+    def answer(self, question: Question) -> JsonObject:
+        """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
+        if self.settings.own_node:
+            return self._answer_as_told(question)
+        question = with_content(question, self.api)
+        cluster = listed(self.api, question, self.names())._replace(
+            services=tuple(self.services.services()),
+            slices=lambda key: self.services.slices(Key(*key.split("/", 1))),
+            taken=self.addresses.taken(),
+            address_of=self.addresses.of,
+            imagined=self.named.imagined,
+        )
+        return self._planner(self.api).answer(question, cluster)
+
+    def _answer_as_told(self, question: Question) -> JsonObject:
+        """Answer for a node with a reconciler of its own; standalone_plans.py tells what of the cluster it was told."""
+        own = Cluster((), (), self.names(), imagined=self.named.imagined)
+        if question.foretold is not None:
+            told = read_foretold(question.foretold)
+            return self._planner(Told(told.sources, self.api)).answer(question, own, told)
+        if question.operations:
+            raise ValueError("a node with a reconciler of its own is told what a plan comes to (foretold)")
+        return self._planner(self.api).answer(question, own)
+
+    def _planner(self, reader: Getter) -> Planner:
+        return Planner(self.present, reader, self.checks, self.settings, self.clock, self.named.holders)
