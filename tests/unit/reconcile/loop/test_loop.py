@@ -506,7 +506,7 @@ def test_a_node_without_free_addresses_says_so_until_one_is_released():
         made.create("two")
         text = "Failed to create pod sandbox: no free address in 10.9.0.0/30, the podCIDR of node n1"
         until(lambda: f"FailedCreatePodSandBox: {text}" in made.events())
-        assert made.waiting("two") == "ContainerCreating"
+        until(lambda: made.waiting("two") == "ContainerCreating")
     finally:
         made.stop()
 
