@@ -10,7 +10,12 @@ description:
   - Creates and starts the containers of pods whose sandbox runs, compares them with what is declared (image, command,
     environment, limits, mounts) and heals what differs. Containers that are not declared are removed.
   - It never waits. A stop sends the signal and returns the grace period as RV(due).
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.containers
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

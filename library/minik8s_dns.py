@@ -12,7 +12,12 @@ description:
   - Gives the server's address to C(lo) where the node does not have it yet.
   - With C(host_resolver) in the entry C(server), the node's resolv.conf asks that server; the former one is kept and
     comes back when this is no longer declared.
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.dns
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

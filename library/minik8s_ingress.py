@@ -11,7 +11,12 @@ description:
   - Files are staged and checked by C(nginx -t) first. A host that nginx refuses keeps its last good file, the others
     change; a running nginx then takes the files over without dropping a connection.
   - Only the instance of the role C(nginx) with its own directory is concerned, no other nginx of the machine.
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.ingress
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

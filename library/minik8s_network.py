@@ -16,7 +16,12 @@ description:
     take part in Weave Net and connects it to the declared peers. Peers that somebody else connected are left alone.
     Pods are attached by M(minik8s_sandboxes), which calls these programs.
   - Removes all of that, except forwarding itself, when the network is no longer declared.
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.network
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

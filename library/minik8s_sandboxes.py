@@ -13,7 +13,12 @@ description:
     is kept in C(state_dir) until it is detached, and detached with the configuration it was attached with.
   - Writes the pod's /etc/hosts and /etc/resolv.conf, limits the pod's cgroup, and leads ports of the node to the pod.
   - Containers and links of another node's name are never touched.
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.sandboxes
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

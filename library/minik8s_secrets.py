@@ -14,7 +14,12 @@ options:
   blob:
     description: 'Values of the secrets, as base64 of JSON C({"<namespace>/<name>": {"<key>": "<base64>"}}).'
     type: str
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.secrets
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

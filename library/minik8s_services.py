@@ -13,7 +13,12 @@ description:
     masquerading) and the device C(minik8s-dummy) with every service address.
   - Connections over UDP to endpoints that are gone are forgotten.
   - Rules, tables, virtual servers and routes of others are neither listed nor touched.
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.services
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

@@ -10,7 +10,12 @@ description:
   - Makes emptyDir, configMap, downwardAPI, secret and projected volumes, checks hostPath volumes, and deletes what is
     not declared any more, once no container of its pod runs. A hostPath is never deleted.
   - A size limit is enforced here for an emptyDir with medium V(Memory) only; pods that write more to disk are evicted.
-extends_documentation_fragment: [minik8s_node.section, minik8s_node.state, minik8s_node.run, minik8s_node.docker]
+extends_documentation_fragment:
+  - minik8s_node.section
+  - minik8s_entries.volumes
+  - minik8s_node.state
+  - minik8s_node.run
+  - minik8s_node.docker
 author: minik8s
 """
 

@@ -1,8 +1,8 @@
 """What several modules of library/ say of themselves in the same words; ansible-doc puts it into each one's page.
 
-``minik8s_node.section`` are options and attributes of a section of the node's document; ``.state``, ``.run`` and
-``.docker`` tell where a module finds what is kept. The argument specs that go with them are ``shell.ARGUMENTS`` and
-``paths.PLACES`` in ``module_utils/minik8s``.
+``minik8s_node.section`` are options and attributes of a section of the node's document, without the entries
+(minik8s_entries.py); ``.state``, ``.run`` and ``.docker`` tell where a module finds what is kept. The argument specs
+that go with them are ``shell.ARGUMENTS`` and ``paths.PLACES`` in ``module_utils/minik8s``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,9 @@ options:
     type: str
     choices: [full, delta]
     default: full
-  entries:
-    description: The whole declared set, by key. Required with O(mode=full).
-    type: dict
   base:
     description: Digest of the set a delta builds on. Another one on the node answers RV(base_mismatch).
     type: str
-  upsert:
-    description: Entries a delta adds or replaces, by key.
-    type: dict
   delete:
     description: Keys a delta removes.
     type: list

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.loop.section_changes import Confirmed
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.pods.service_links import Links, no_links
-from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Named, PodDecision, Tokens
+from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named, PodDecision, Tokens
 
 
 class Basis(NamedTuple):
@@ -23,7 +24,7 @@ class Basis(NamedTuple):
     images: frozenset[str]
     busy: bool
     """Whether an item is under way: what the node will have confirmed after it is not known yet."""
-    services: Mapping[str, JsonObject] = {}
+    services: Entries = MappingProxyType({})
     """The section ``services``."""
     named: Named = NOTHING_NAMED
     """Names and paths."""

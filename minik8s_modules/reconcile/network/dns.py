@@ -18,11 +18,12 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.cluster_names import name_within, short_name
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.dns import DnsEntry, DnsServerEntry
 from minik8s_modules.module_utils.minik8s.names.dns_entries import SERVER
 from minik8s_modules.reconcile.values.values import DnsSettings, Entries
 
 
-def server_entry(settings: DnsSettings, domain: str) -> JsonObject:
+def server_entry(settings: DnsSettings, domain: str) -> DnsServerEntry:
     """Return the entry ``server``."""
     return {
         "listen": settings.listen,
@@ -38,7 +39,7 @@ def service_key(service: JsonObject) -> str:
     return f"service/{objects.namespace(service)}/{objects.name(service)}"
 
 
-def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> JsonObject:
+def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> DnsEntry:
     """Return the records of one Service, without its short name; {} when it has no name to tell (yet)."""
     declared = objects.spec(service)
     base = f"{objects.name(service)}.{objects.namespace(service)}.svc"
@@ -58,7 +59,7 @@ def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> JsonObje
     return {"records": records, "pointers": [[address, base]]}
 
 
-def _external(base: str, target: str) -> JsonObject:
+def _external(base: str, target: str) -> DnsEntry:
     try:
         ipaddress.IPv4Address(target)
     except ValueError:
@@ -70,7 +71,7 @@ def _protocol(port: JsonObject) -> str:
     return str(port.get("protocol") or "TCP").lower()
 
 
-def _headless(base: str, slices: Iterable[JsonObject]) -> JsonObject:
+def _headless(base: str, slices: Iterable[JsonObject]) -> DnsEntry:
     """Return the records of a headless Service's ready endpoints (slices call all ready where it wants them all)."""
     hosts: dict[str, str] = {}
     served: set[tuple[str, str, int, str]] = set()
@@ -91,7 +92,7 @@ def _headless(base: str, slices: Iterable[JsonObject]) -> JsonObject:
     return {"records": records, "pointers": [[address, host] for address, host in ordered]} if records else {}
 
 
-def host_entry(host: str, namespace: str, address: str) -> JsonObject:
+def host_entry(host: str, namespace: str, address: str) -> DnsEntry:
     """Return the entry of a host that the node's own nginx answers for; in one namespace, unless that is ""."""
     if not namespace:
         return {"names": [[address, host]]}
@@ -101,15 +102,15 @@ def host_entry(host: str, namespace: str, address: str) -> JsonObject:
 class NameBook:
     """All names of the cluster; not thread-safe. ``entries()`` returns the same mapping until something changes."""
 
-    def __init__(self, server: JsonObject | None) -> None:
+    def __init__(self, server: DnsServerEntry | None) -> None:
         self._server = server
-        self._services: dict[str, JsonObject] = {}
+        self._services: dict[str, DnsEntry] = {}
         self._bare: dict[str, set[str]] = {}
         self._short: frozenset[str] = frozenset()
-        self._hosts: dict[str, JsonObject] = {}
+        self._hosts: dict[str, DnsEntry] = {}
         self._made: Entries | None = None
 
-    def put_service(self, key: str, entry: JsonObject) -> None:
+    def put_service(self, key: str, entry: DnsEntry) -> None:
         """Take over the records of the Service ``<namespace>/<name>`` ({}: none)."""
         if self._services.get(key, {}) == entry:
             return
@@ -150,7 +151,7 @@ class NameBook:
             self._made = {SERVER: self._server, **services, **self._hosts}
         return self._made
 
-    def _with_bare(self, key: str, entry: JsonObject) -> JsonObject:
+    def _with_bare(self, key: str, entry: DnsEntry) -> DnsEntry:
         namespace, _, name = key.partition("/")
         holders = (each for each in self._bare[name] if each.partition("/")[0] in self._short)
         if min(holders, key=_precedence, default="") != key:

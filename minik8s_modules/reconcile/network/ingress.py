@@ -17,9 +17,10 @@ import jinja2
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.ingress_routes import ANY_HOST, Route, Routes, port_of
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.ingress import IngressEntry, IngressServerEntry
 from minik8s_modules.module_utils.minik8s.names.ingress_entries import SERVER
 from minik8s_modules.reconcile.network.services import service_ports
-from minik8s_modules.reconcile.values.values import Entries, IngressSettings
+from minik8s_modules.reconcile.values.values import Entries, Entry, IngressSettings
 
 TEMPLATE = "ingress_host.conf.j2"
 CERTIFICATE, PRIVATE_KEY = "tls.crt", "tls.key"
@@ -78,7 +79,7 @@ class Renderer:
         text = Path(settings.templates, TEMPLATE).read_text("utf-8")
         self._template = environment.from_string(text)
 
-    def server(self) -> JsonObject:
+    def server(self) -> IngressServerEntry:
         """Return the entry ``server``."""
         return {"http_port": self._settings.http_port, "https_port": self._settings.https_port}
 
@@ -130,10 +131,11 @@ def ingress_entries(
     routes: Routes, backends: Mapping[Route, Backend], secrets: Mapping[str, str], renderer: Renderer
 ) -> Entries:
     """Return the section; ``secrets`` are the HMACs of the certificates at hand, by ``<namespace>/<name>``."""
-    entries: dict[str, JsonObject] = {SERVER: renderer.server()}
+    entries: dict[str, Entry] = {SERVER: renderer.server()}
     for host, places in routes.hosts.items():
         secret = routes.tls.get(host, "")
         known = {secret: secrets[secret]} if secret in secrets else {}
         text = renderer.host(host, places, backends, secret if known else "")
-        entries[host] = {"config": text, "secrets": known}
+        entry: IngressEntry = {"config": text, "secrets": known}
+        entries[host] = entry
     return entries

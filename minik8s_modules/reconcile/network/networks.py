@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry, Peer
 from minik8s_modules.reconcile.values.values import Settings
 
 KEY = "pod-network"
 
 
-def machines(nodes: Iterable[JsonObject]) -> dict[str, JsonObject]:
+def machines(nodes: Iterable[JsonObject]) -> dict[str, Peer]:
     """Return range and address by node; those that lack one of them, or have another's range, are left out."""
-    found: dict[str, JsonObject] = {}
+    found: dict[str, Peer] = {}
     ranges: set[str] = set()
     for node in sorted(nodes, key=objects.name):
         cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
@@ -28,7 +29,7 @@ def machines(nodes: Iterable[JsonObject]) -> dict[str, JsonObject]:
     return found
 
 
-def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) -> dict[str, NetworkEntry]:
     """Return the entries: none before the node has a podCIDR, and for an overlay an address."""
     cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
     overlay = settings.overlay
@@ -36,7 +37,7 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Js
         return _of_plugin(node, settings, known)
     if not cidr or (overlay.device and not address):
         return {}
-    network = {
+    network: NetworkEntry = {
         "driver": "vxlan" if overlay.device else "bridge",
         "bridge": settings.bridge,
         "cidr": cidr,
@@ -47,19 +48,32 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Js
     if overlay.device:
         # names that are all one machine, as in tests, reach each other without a tunnel
         peers = {name: way for name, way in known.items() if name != objects.name(node) and way["address"] != address}
-        network["overlay"] = {**overlay._asdict(), "address": address, "peers": peers}
+        network["overlay"] = {
+            "device": overlay.device,
+            "vni": overlay.vni,
+            "port": overlay.port,
+            "direct": overlay.direct,
+            "address": address,
+            "peers": peers,
+        }
     return {KEY: network}
 
 
-def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) -> dict[str, NetworkEntry]:
     plugin, address = settings.plugin, _internal(node)
-    network = {"bridge": settings.bridge, "cluster_cidr": settings.cluster_cidr, "mtu": settings.mtu}
+    network: NetworkEntry = {
+        "driver": plugin.driver,
+        "bridge": settings.bridge,
+        "cluster_cidr": settings.cluster_cidr,
+        "mtu": settings.mtu,
+    }
     if plugin.driver == "cni":
-        part: JsonObject = {"conf_dir": plugin.conf_dir, "bin_dirs": list(plugin.bin_dirs)}
+        network["cni"] = {"conf_dir": plugin.conf_dir, "bin_dirs": list(plugin.bin_dirs)}
     else:
         # Weave's peers are machines: a range of ours says nothing about them
-        part = {"command": plugin.command, "peers": sorted({way["address"] for way in known.values()} - {address})}
-    return {KEY: {"driver": plugin.driver, **network, plugin.driver: part}}
+        peers = sorted({way["address"] for way in known.values()} - {address})
+        network["weave"] = {"command": plugin.command, "peers": peers}
+    return {KEY: network}
 
 
 def _internal(node: JsonObject) -> str:

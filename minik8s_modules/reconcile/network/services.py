@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -35,7 +36,7 @@ class _Endpoint(NamedTuple):
 class ServicePort(NamedTuple):
     """One port of a Service: its entry, and where traffic policies make nodes differ."""
 
-    entry: JsonObject
+    entry: ServiceEntry
     """With the endpoints of the whole cluster."""
     internal: Mapping[str, list[_Place]] | None
     """The endpoints of each node for internalTrafficPolicy Local, None for Cluster."""
@@ -47,15 +48,15 @@ class ServicePort(NamedTuple):
         """Whether every node has the same entry."""
         return self.internal is None and self.external is None
 
-    def on(self, node: str) -> JsonObject:
+    def on(self, node: str) -> ServiceEntry:
         """Return the entry of one node."""
         entry = self.entry
         if self.internal is not None:
-            entry = {**entry, "endpoints": _listed(self.internal.get(node, []))}
+            entry = entry | {"endpoints": _listed(self.internal.get(node, []))}
         if self.external is not None:
-            entry = {**entry, "node_endpoints": _listed(self.external.get(node, [])), "keep_source": True}
+            entry = entry | {"node_endpoints": _listed(self.external.get(node, [])), "keep_source": True}
         elif self.internal is not None and entry.get("node_port"):
-            entry = {**entry, "node_endpoints": self.entry["endpoints"]}
+            entry = entry | {"node_endpoints": self.entry["endpoints"]}
         return entry
 
 
@@ -102,7 +103,7 @@ def _ended(endpoint: JsonObject, leaving: Container[str]) -> JsonObject:
 
 
 def _service_port(declared: JsonObject, address: str, port: JsonObject, endpoints: list[_Endpoint]) -> ServicePort:
-    entry: JsonObject = {
+    entry: ServiceEntry = {
         "protocol": port.get("protocol") or "TCP",
         "address": address,
         "port": port["port"],
@@ -167,7 +168,7 @@ def _listed(places: Iterable[_Place]) -> list[list[Any]]:
     return [list(place) for place in places]
 
 
-def dataplane_entry(node: JsonObject, settings: Settings) -> JsonObject | None:
+def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | None:
     """Return the entry that says how a node realizes services, None before it has a podCIDR."""
     cidr = objects.spec(node).get("podCIDR")
     if not cidr:
@@ -207,9 +208,9 @@ class ServiceBook:
 
     def __init__(self) -> None:
         self._ports: dict[str, dict[str, ServicePort]] = {}
-        self._alike: dict[str, JsonObject] = {}
+        self._alike: dict[str, ServiceEntry] = {}
         self._differing: dict[str, ServicePort] = {}
-        self._made: dict[str, tuple[JsonObject | None, Entries]] = {}
+        self._made: dict[str, tuple[DataplaneEntry | None, Entries]] = {}
 
     def put(self, service: str, ports: Mapping[str, ServicePort]) -> bool:
         """Take over the ports of a Service ``<namespace>/<name>`` ({}: none); return whether anything changed."""
@@ -239,7 +240,7 @@ class ServiceBook:
         """Return the Services that have ports."""
         return set(self._ports)
 
-    def entries(self, node: str, dataplane: JsonObject | None) -> Entries:
+    def entries(self, node: str, dataplane: DataplaneEntry | None) -> Entries:
         """Return the section of one node; {} for a node without a dataplane."""
         if dataplane is None:
             return {}

@@ -47,7 +47,7 @@ from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.observed import NOTHING
 from minik8s_modules.reconcile.storage.projections import token_needs
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
-from minik8s_modules.reconcile.values.values import Named, PodDecision, PodInputs, PullState, Settings, Tokens
+from minik8s_modules.reconcile.values.values import Entry, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
 ANSWER_S = 30.0
@@ -265,7 +265,7 @@ class Planner:
     def _effect(self, prospect: Prospect, future: Future) -> dict[str, Request]:
         """Return what would be sent beyond what the node confirmed, for what changes alone."""
         basis, decisions = prospect.basis, prospect.decisions
-        wanted: dict[str, dict[str, JsonObject]] = {
+        wanted: dict[str, dict[str, Entry]] = {
             section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
         }
         before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)

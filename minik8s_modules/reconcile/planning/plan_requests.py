@@ -18,10 +18,10 @@ from minik8s_modules.reconcile.planning.simulation import Hypothesis
 from minik8s_modules.reconcile.values.images import default_policy, normalized, present
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.values.sealing import blob, values_of
-from minik8s_modules.reconcile.values.values import PodDecision
+from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
 
 
-def deltas(known: Mapping[str, Confirmed | None], wanted: Mapping[str, Mapping[str, JsonObject]]) -> dict[str, Request]:
+def deltas(known: Mapping[str, Confirmed | None], wanted: NodeDocument) -> dict[str, Request]:
     """Return what leads from what a node has confirmed to ``wanted``; sections that stay are left out."""
     requests = {}
     for section in SECTIONS:

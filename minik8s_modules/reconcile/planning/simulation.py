@@ -21,7 +21,7 @@ from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
-from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, PodInputs
+from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision, PodInputs
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
 
@@ -220,7 +220,7 @@ def _bound(
 
 def settled(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> tuple[NodeDocument, PodDecision]:
     """Return all the pod wants until it runs, as if each init container ended well at once, and its last decision."""
-    document: dict[str, dict[str, JsonObject]] = {}
+    document: dict[str, dict[str, Entry]] = {}
     while True:
         decision = decide_pod(pod, seen, inputs, now)
         for section, entries in decision.entries.items():

@@ -6,8 +6,16 @@ decided in containers.py and stopping.py.
 
 from __future__ import annotations
 
+from typing import cast
+
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.containers import (
+    ContainerEntry,
+    ContainerType,
+    RestartPolicy,
+    TerminationMessage,
+)
 from minik8s_modules.reconcile.pods.pod_context import (
     CREATING,
     DIALECT,
@@ -75,36 +83,31 @@ def declare(context: PodContext, container: JsonObject, kind: str, attempt: int,
     pod, name = context.pod, container["name"]
     try:
         variables = environment(pod, container, context.inputs)
-        entry = _entry(context, container, kind, attempt) | _configured(pod, container, variables)
-        entry |= _among_processes_of(container, entry)
+        entry = _configured(_entry(context, container, kind, attempt), pod, container, variables)
     except ConfigurationMissing as error:
         event = PodEvent("Warning", "Failed", f"Error: {error}", f"config/{name}/{error}", name)
         waiting = Waiting("CreateContainerConfigError", str(error))
         return Step(kept(context, container, kind), waiting=waiting, events=(event,))
     if variables.links and not made:
         entry["links"] = variables.links
+    if target := container.get("targetContainerName"):  # a debugging container sees the target's processes
+        entry["security"]["pid"] = f"container/{target}"
     sealed = Sealed({own_secret(pod, name): dict(variables.made)} if variables.made else {})
     return Step(entry, references=variables.references, sealed=sealed)
 
 
-def _among_processes_of(container: JsonObject, entry: JsonObject) -> JsonObject:
-    """Return the part of the entry that puts a debugging container into the target's process namespace."""
-    target = container.get("targetContainerName")
-    return {"security": {**entry.get("security", {}), "pid": f"container/{target}"}} if target else {}
-
-
-def kept(context: PodContext, container: JsonObject, kind: str) -> JsonObject | None:
+def kept(context: PodContext, container: JsonObject, kind: str) -> ContainerEntry | None:
     """Return the entry that leaves the newest attempt as it is, None where there is none."""
     last = context.seen.last(container["name"])
     return _entry(context, container, kind, last.attempt) | {"state": "kept"} if last else None
 
 
-def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) -> JsonObject:
+def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) -> ContainerEntry:
     original = (objects.dig(context.pod, "metadata", "annotations") or {}).get(DIALECT) == "original"
     return {
         "pod": pod_identity(context.pod),
         "name": container["name"],
-        "type": "init" if kind == SIDECAR else kind,
+        "type": cast("ContainerType", "init" if kind == SIDECAR else kind),
         "attempt": attempt,
         "sandbox_attempt": context.sandbox_attempt,
         "state": "running",
@@ -132,19 +135,22 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
     }
 
 
-def _message(container: JsonObject) -> JsonObject | None:
+def _message(container: JsonObject) -> TerminationMessage | None:
     path = container.get("terminationMessagePath")
     return {"path": path, "policy": container.get("terminationMessagePolicy") or "File"} if path else None
 
 
-def _policy(pod: JsonObject, kind: str) -> str:
+def _policy(pod: JsonObject, kind: str) -> RestartPolicy:
     """Return what becomes of the container when it exits while nobody attends the node."""
     if kind == SIDECAR:
         return "Always"
-    return str(objects.spec(pod).get("restartPolicy") or "Always") if kind == "app" else "Never"
+    return objects.spec(pod).get("restartPolicy") or "Always" if kind == "app" else "Never"
 
 
-def _configured(pod: JsonObject, container: JsonObject, variables: Environment) -> JsonObject:
+def _configured(
+    entry: ContainerEntry, pod: JsonObject, container: JsonObject, variables: Environment
+) -> ContainerEntry:
+    """Return the entry with what variables have a part in."""
     original = (objects.dig(pod, "metadata", "annotations") or {}).get(DIALECT) == "original"
     command = expand_arguments("command", container.get("command"), variables.variables)
     arguments = expand_arguments("args", container.get("args"), variables.variables)
@@ -152,7 +158,7 @@ def _configured(pod: JsonObject, container: JsonObject, variables: Environment) 
         # there `command` is Docker's CMD: arguments to the image's own entry point
         joined = [*(command or []), *(arguments or [])]
         command, arguments = None, joined or None
-    return {
+    return entry | {
         "entrypoint": command,
         "cmd": arguments,
         "env": variables.plain,

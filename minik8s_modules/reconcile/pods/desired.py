@@ -13,6 +13,7 @@ from datetime import datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.reconcile.network.networks import network_entries
 from minik8s_modules.reconcile.pods.container_entries import failed_mount_event, kept
 from minik8s_modules.reconcile.pods.containers import decide_container
@@ -29,6 +30,7 @@ from minik8s_modules.reconcile.values.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.values.values import (
     NOTHING_NAMED,
     Entries,
+    Entry,
     Named,
     NodeDocument,
     PodDecision,
@@ -231,7 +233,7 @@ def _events(pod: JsonObject, sandbox: Sandbox, steps: Steps, made: Volumes) -> t
     return (*sandbox.events, *mounts, *(event for step in steps.values() for event in step.events))
 
 
-def _secret_entries(references: frozenset[str], sealed: Sealed, inputs: PodInputs) -> dict[str, JsonObject]:
+def _secret_entries(references: frozenset[str], sealed: Sealed, inputs: PodInputs) -> dict[str, SecretEntry]:
     key = inputs.settings.hmac_key
     known = {one: values_of(inputs.secrets[one]) for one in references if one in inputs.secrets}
     return {one: secret_entry(key, one, values) for one, values in sorted((known | sealed).items())}
@@ -245,8 +247,8 @@ def assemble(
     named: Named = NOTHING_NAMED,
 ) -> NodeDocument:
     """Return the document of a node whose pods want ``decisions``; whole sections are kept as they are."""
-    document: dict[str, dict[str, JsonObject]] = {section: {} for section in SECTIONS}
-    document["network"] = network_entries(node, settings, named.machines)
+    document: dict[str, dict[str, Entry]] = {section: {} for section in SECTIONS}
+    document["network"].update(network_entries(node, settings, named.machines))
     for decision in (*decisions, named.certificates):
         for section, entries in decision.entries.items():
             document[section].update(entries)

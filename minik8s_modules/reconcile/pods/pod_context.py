@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.containers import ContainerEntry
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.values import Health, PodEvent, PodInputs, Sealed, Waiting
 
@@ -46,7 +47,7 @@ class PodContext(NamedTuple):
 class Step(NamedTuple):
     """What one container wants; ``finished`` means that it will not run again."""
 
-    entry: JsonObject | None = None
+    entry: ContainerEntry | None = None
     waiting: Waiting | None = None
     wake_at: datetime | None = None
     pull: str = ""

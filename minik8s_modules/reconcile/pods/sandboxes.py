@@ -10,12 +10,19 @@ from __future__ import annotations
 import ipaddress
 import json
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.cluster_names import HOSTS, SERVICES
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import CONTAINER_RESTART
+from minik8s_modules.module_utils.minik8s.entries.identity import PodIdentity
+from minik8s_modules.module_utils.minik8s.entries.sandboxes import (
+    SandboxDns,
+    SandboxEntry,
+    SandboxNetwork,
+    SandboxOptions,
+)
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.security import sysctls
 from minik8s_modules.reconcile.values import resources
@@ -34,7 +41,7 @@ _DEFAULT_NDOTS = "ndots:5"
 class Sandbox(NamedTuple):
     """``usable``: containers may be declared in it; those created before ``since`` belong to an earlier one."""
 
-    entry: JsonObject | None
+    entry: SandboxEntry | None
     attempt: int = 0
     usable: bool = False
     since: datetime | None = None
@@ -149,7 +156,7 @@ def address(seen: ObservedPod, inputs: PodInputs) -> str:
     return inputs.address or (current.ip if current is not None and current.alive else "")
 
 
-def sandbox_entry(pod: JsonObject, attempt: int, seen: ObservedPod, inputs: PodInputs) -> JsonObject:
+def sandbox_entry(pod: JsonObject, attempt: int, seen: ObservedPod, inputs: PodInputs) -> SandboxEntry:
     """Return the entry of the ``sandboxes`` section."""
     spec = objects.spec(pod)
     host_network = bool(spec.get("hostNetwork"))
@@ -162,13 +169,14 @@ def sandbox_entry(pod: JsonObject, attempt: int, seen: ObservedPod, inputs: PodI
         "dns": _dns(pod, inputs.settings),
         **_network(seen, inputs, host_network=host_network),
         **_parts(pod, inputs, host_network=host_network),
+        "cgroup": resources.pod_cgroup(pod, inputs.settings.pod_pids_limit),
     }
 
 
-def _parts(pod: JsonObject, inputs: PodInputs, *, host_network: bool) -> JsonObject:
+def _parts(pod: JsonObject, inputs: PodInputs, *, host_network: bool) -> SandboxOptions:
     """Return the fields a sandbox may have beside its network; left out where they say nothing."""
     spec = objects.spec(pod)
-    fields: JsonObject = {
+    fields: SandboxOptions = {
         "fqdn": "" if host_network else _fqdn(pod, inputs.settings),
         "host_aliases": [[str(one["ip"]), *(one.get("hostnames") or [])] for one in spec.get("hostAliases") or []],
         "host_pid": bool(spec.get("hostPID")),
@@ -178,12 +186,10 @@ def _parts(pod: JsonObject, inputs: PodInputs, *, host_network: bool) -> JsonObj
         "host_ports": [] if host_network else resources.host_ports(pod),
         "runtime": objects.annotations(pod).get(RUNTIME_HANDLER, ""),
     }
-    return {name: value for name, value in fields.items() if value} | {
-        "cgroup": resources.pod_cgroup(pod, inputs.settings.pod_pids_limit)
-    }
+    return cast("SandboxOptions", {name: value for name, value in fields.items() if value})
 
 
-def pod_identity(pod: JsonObject) -> JsonObject:
+def pod_identity(pod: JsonObject) -> PodIdentity:
     """Return the ``pod`` part of entries."""
     return {"uid": objects.uid(pod), "name": objects.name(pod), "namespace": objects.namespace(pod)}
 
@@ -208,26 +214,26 @@ def _fqdn(pod: JsonObject, settings: Settings) -> str:
     return f"{_hostname(pod)}.{subdomain}.{domain}" if subdomain else ""
 
 
-def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> JsonObject:
+def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> SandboxNetwork:
     settings = inputs.settings
     cidr = objects.spec(inputs.node).get("podCIDR")
-    bridge = {"bridge": settings.bridge, "mtu": settings.mtu}
     if not host_network and settings.plugin.driver:
-        nothing = {"ip": "", "prefix_length": 0, "gateway": "", "bridge": "", "mtu": 0}
-        return {**nothing, "plugin": settings.plugin.entry()}
+        plugin = settings.plugin.entry()
+        return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": "", "mtu": 0, "plugin": plugin}
     if host_network or not cidr:
-        return {"ip": "", "prefix_length": 0, "gateway": "", **bridge}
+        return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": settings.bridge, "mtu": settings.mtu}
     network = ipaddress.IPv4Network(cidr)
     gateway = str(network.network_address + 1)
     return {
         "ip": address(seen, inputs),
         "prefix_length": network.prefixlen,
         "gateway": gateway,
-        **bridge,
+        "bridge": settings.bridge,
+        "mtu": settings.mtu,
     }
 
 
-def _dns(pod: JsonObject, settings: Settings) -> JsonObject:
+def _dns(pod: JsonObject, settings: Settings) -> SandboxDns:
     spec = objects.spec(pod)
     given = spec.get("dnsConfig") or {}
     policy = spec.get("dnsPolicy") or "ClusterFirst"
@@ -242,14 +248,14 @@ def _dns(pod: JsonObject, settings: Settings) -> JsonObject:
     searches = [own, f"{SERVICES}.{domain}", domain, hosts] if cluster else []
     named = {str(option.get("name")) for option in given.get("options") or []}
     options = [_DEFAULT_NDOTS] if cluster and "ndots" not in named else []
-    return {
+    dns: SandboxDns = {
         "nameservers": list(
             dict.fromkeys([*(settings.cluster_dns if cluster else ()), *(given.get("nameservers") or [])])
         ),
         "searches": list(dict.fromkeys([*searches, *(given.get("searches") or [])])),
         "options": options + [_option(option) for option in given.get("options") or []],
-        **({} if cluster or policy == "None" else {"node": True}),
     }
+    return dns if cluster or policy == "None" else dns | {"node": True}
 
 
 def _option(option: JsonObject) -> str:

@@ -6,11 +6,12 @@ node (module_utils ``security.py``). Source: pkg/securitycontext/util.go, pkg/ku
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sysctls import is_safe
+from minik8s_modules.module_utils.minik8s.entries.containers import Security
 
 _SELINUX = ("user", "role", "type", "level")
 
@@ -49,13 +50,13 @@ def user(pod: JsonObject, container: JsonObject) -> str | None:
     return str(number) if group is None else f"{number}:{group}"
 
 
-def security(pod: JsonObject, container: JsonObject) -> JsonObject:
+def security(pod: JsonObject, container: JsonObject) -> Security:
     """Return the entry's ``security``: only what differs from what every container has."""
     spec, context = objects.spec(pod), effective(pod, container)
     capabilities = context.get("capabilities") or {}
     shared = spec.get("securityContext") or {}
     groups = [*(shared.get("supplementalGroups") or []), shared.get("fsGroup")]
-    declared: JsonObject = {
+    declared: Security = {
         "cap_add": capabilities.get("add") or [],
         "cap_drop": capabilities.get("drop") or [],
         "no_new_privileges": context.get("allowPrivilegeEscalation") is False,
@@ -69,7 +70,7 @@ def security(pod: JsonObject, container: JsonObject) -> JsonObject:
         "pid": "host" if spec.get("hostPID") else "pod" if spec.get("shareProcessNamespace") else "",
         "ipc": "host" if spec.get("hostIPC") else "",
     }
-    found = {name: value for name, value in declared.items() if value}
+    found = cast("Security", {name: value for name, value in declared.items() if value})
     if context.get("runAsUser") is None and context.get("runAsGroup") is not None:
         found["group"] = int(context["runAsGroup"])
     return found

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import to_bytes
+from minik8s_modules.module_utils.minik8s.entries.containers import MountEntry
+from minik8s_modules.module_utils.minik8s.entries.volumes import (
+    ProjectedFile,
+    ProjectedVolume,
+    SecretFile,
+    VolumeEntry,
+    VolumeFile,
+)
 from minik8s_modules.reconcile.storage import projections
 from minik8s_modules.reconcile.storage.projections import DEFAULT_MODE, Row, Secret
 from minik8s_modules.reconcile.values import resources
@@ -24,7 +32,7 @@ from minik8s_modules.reconcile.values.values import PodInputs, Sealed
 class Volumes(NamedTuple):
     """``entries`` by volume name, the Secrets they need, why others cannot be made, and the values made here."""
 
-    entries: Mapping[str, JsonObject]
+    entries: Mapping[str, VolumeEntry]
     references: frozenset[str]
     errors: Mapping[str, str]
     sealed: Sealed = Sealed()
@@ -32,7 +40,7 @@ class Volumes(NamedTuple):
 
 def volumes(pod: JsonObject, inputs: PodInputs) -> Volumes:
     """Return the pod's volumes; errors are worded as kubelet's FailedMount."""
-    entries: dict[str, JsonObject] = {}
+    entries: dict[str, VolumeEntry] = {}
     errors: dict[str, str] = {}
     sealed = Sealed()
     for volume in objects.spec(pod).get("volumes") or []:
@@ -43,10 +51,14 @@ def volumes(pod: JsonObject, inputs: PodInputs) -> Volumes:
         else:
             entries[volume["name"]] = entry
             sealed.update(made)
-    named = {
-        reference for entry in entries.values() for reference in (entry.get("secret"), *(entry.get("hmacs") or ()))
-    }
+    named = {reference for entry in entries.values() for reference in _references(entry)}
     return Volumes(entries, frozenset(one for one in named if one and one not in sealed), errors, sealed)
+
+
+def _references(entry: VolumeEntry) -> Iterable[str]:
+    if entry["kind"] == "secret":
+        return (entry["secret"],)
+    return entry["hmacs"] if entry["kind"] == "projected" else ()
 
 
 def failed_mount(volume: str, why: str) -> str:
@@ -54,27 +66,29 @@ def failed_mount(volume: str, why: str) -> str:
     return f'MountVolume.SetUp failed for volume "{volume}" : {why}'
 
 
-def _entry(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> tuple[JsonObject, Sealed]:
+def _entry(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> tuple[VolumeEntry, Sealed]:
     for kind, make in _KINDS.items():
         if volume.get(kind) is not None:
             entry, sealed = make(pod, volume, inputs)
             group = objects.dig(pod, "spec", "securityContext", "fsGroup")
-            owned = {} if group is None or kind == "hostPath" else {"fs_group": int(group)}
-            return {"kind": kind, **entry, **owned}, sealed
+            if group is not None and entry["kind"] != "hostPath":
+                entry["fs_group"] = int(group)
+            return entry, sealed
     kinds = ", ".join(sorted(set(volume) - {"name"})) or "no source"
     raise ConfigurationMissing(f"volumes of this kind are not supported: {kinds}; use {', '.join(_KINDS)}")
 
 
-_Made = tuple[JsonObject, Sealed]
+_Made = tuple[VolumeEntry, Sealed]
 
 
 def _empty_dir(pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
     source = volume["emptyDir"]
-    medium, limit = source.get("medium") or "", source.get("sizeLimit")
+    medium: Literal["", "Memory"] = source.get("medium") or ""
+    limit = source.get("sizeLimit")
     sizes = [] if limit is None else [to_bytes(limit)]
     if medium == "Memory" and (memory := _memory_limit(pod)):
         sizes.append(memory)  # what is in memory counts against the pod's (SizeMemoryBackedVolumes)
-    return {"medium": medium, "size_bytes": min(sizes, default=None)}, Sealed()
+    return {"kind": "emptyDir", "medium": medium, "size_bytes": min(sizes, default=None)}, Sealed()
 
 
 def _memory_limit(pod: JsonObject) -> int:
@@ -85,17 +99,19 @@ def _memory_limit(pod: JsonObject) -> int:
 
 def _host_path(_pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
     source = volume["hostPath"]
-    return {"path": source.get("path") or "", "type": source.get("type") or ""}, Sealed()
+    return {"kind": "hostPath", "path": source.get("path") or "", "type": source.get("type") or ""}, Sealed()
 
 
 def _config_map(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
     source = volume["configMap"]
-    return {"files": _clear(projections.config_map_rows(pod, source, inputs, _default_mode(source)))}, Sealed()
+    rows = projections.config_map_rows(pod, source, inputs, _default_mode(source))
+    return {"kind": "configMap", "files": _clear(rows)}, Sealed()
 
 
 def _downward(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
     source = volume["downwardAPI"]
-    return {"files": _clear(projections.downward_rows(pod, source, inputs, _default_mode(source)))}, Sealed()
+    rows = projections.downward_rows(pod, source, inputs, _default_mode(source))
+    return {"kind": "downwardAPI", "files": _clear(rows)}, Sealed()
 
 
 def _default_mode(source: JsonObject) -> int:
@@ -103,7 +119,7 @@ def _default_mode(source: JsonObject) -> int:
     return DEFAULT_MODE if given is None else int(given)
 
 
-def _clear(rows: Iterable[Row]) -> JsonObject:
+def _clear(rows: Iterable[Row]) -> dict[str, VolumeFile]:
     """Return the files whose content documents may show."""
     return {
         row.path: {"data": base64.b64encode(row.content).decode(), "mode": row.mode}
@@ -118,9 +134,11 @@ def _secret(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
     rows = projections.secret_rows(pod, source, name, inputs, _default_mode(source))
     reference = f"{objects.namespace(pod)}/{name}"
     found = inputs.secrets.get(reference)
-    items = {row.path: {"key": row.content.key, "mode": row.mode} for row in rows if isinstance(row.content, Secret)}
+    items: dict[str, SecretFile] = {
+        row.path: {"key": row.content.key, "mode": row.mode} for row in rows if isinstance(row.content, Secret)
+    }
     hmac = secret_hmac(inputs.settings.hmac_key, reference, values_of(found or {}))
-    return {"secret": "" if found is None else reference, "hmac": hmac, "items": items}, Sealed()
+    return {"kind": "secret", "secret": "" if found is None else reference, "hmac": hmac, "items": items}, Sealed()
 
 
 def _projected(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
@@ -132,7 +150,8 @@ def _projected(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
             sealed.setdefault(content.reference, {})[content.key] = content.value
     values = {one.reference: sealed.get(one.reference) or _values(inputs, one.reference) for _, one in secrets}
     key = inputs.settings.hmac_key
-    entry = {
+    entry: ProjectedVolume = {
+        "kind": "projected",
         "files": _clear(rows.values()),
         "items": {row.path: _item(row, content) for row, content in secrets},
         "hmacs": {reference: secret_hmac(key, reference, found) for reference, found in sorted(values.items())},
@@ -144,9 +163,9 @@ def _values(inputs: PodInputs, reference: str) -> dict[str, bytes]:
     return values_of(inputs.secrets.get(reference) or {})
 
 
-def _item(row: Row, content: Secret) -> JsonObject:
-    owner = {} if row.uid is None else {"uid": row.uid}
-    return {"secret": content.reference, "key": content.key, "mode": row.mode, **owner}
+def _item(row: Row, content: Secret) -> ProjectedFile:
+    item: ProjectedFile = {"secret": content.reference, "key": content.key, "mode": row.mode}
+    return item if row.uid is None else item | {"uid": row.uid}
 
 
 def _projected_rows(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> Iterable[Row]:
@@ -173,7 +192,7 @@ _KINDS: dict[str, _Maker] = {
 }
 
 
-def mounts(pod: JsonObject, container: JsonObject, variables: Mapping[str, Value]) -> list[JsonObject]:
+def mounts(pod: JsonObject, container: JsonObject, variables: Mapping[str, Value]) -> list[MountEntry]:
     """Return the container's mounts as its entry carries them.
 
     Raises:
@@ -183,19 +202,20 @@ def mounts(pod: JsonObject, container: JsonObject, variables: Mapping[str, Value
     return [_mount(declared, mount, variables) for mount in container.get("volumeMounts") or []]
 
 
-def _mount(declared: Mapping[str, JsonObject], mount: JsonObject, variables: Mapping[str, Value]) -> JsonObject:
+def _mount(declared: Mapping[str, JsonObject], mount: JsonObject, variables: Mapping[str, Value]) -> MountEntry:
     volume = declared.get(mount["name"])
     if volume is None:
         raise ConfigurationMissing(f'volume mount "{mount["name"]}" names a volume the pod does not declare')
     sub_path = expand(mount["subPathExpr"], variables) if mount.get("subPathExpr") else mount.get("subPath") or ""
     if isinstance(sub_path, SecretValue):
         raise ConfigurationMissing(f'subPathExpr of volume mount "{mount["name"]}" takes in the value of a Secret')
-    return {
+    entry: MountEntry = {
         "volume": mount["name"],
         "kind": next((kind for kind in _KINDS if volume.get(kind) is not None), ""),
         "target": mount["mountPath"],
         "read_only": bool(mount.get("readOnly")),
         "sub_path": sub_path,
         "host_path": objects.dig(volume, "hostPath", "path") or "",
-        **({"host_type": kind} if (kind := objects.dig(volume, "hostPath", "type")) else {}),
     }
+    kind = objects.dig(volume, "hostPath", "type")
+    return entry | {"host_type": kind} if kind else entry

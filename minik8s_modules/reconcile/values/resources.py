@@ -13,6 +13,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resources import pod_amounts, pod_requests
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
+from minik8s_modules.module_utils.minik8s.entries.sandboxes import HostPort, PodCgroup
 
 _MIN_SHARES, _MAX_SHARES, _SHARES_PER_CPU = 2, 262144, 1024
 _QUOTA_PERIOD_US, _MIN_QUOTA_US = 100_000, 1_000
@@ -40,7 +41,7 @@ def memory_bytes(container: JsonObject) -> int:
     return to_bytes(_amount(container, "limits", "memory"))
 
 
-def pod_cgroup(pod: JsonObject, pids: int) -> JsonObject:
+def pod_cgroup(pod: JsonObject, pids: int) -> PodCgroup:
     """Return the limits of the pod's own cgroup (kubelet's ResourceConfigForPod); 0 is none.
 
     The shares are of all requests; a limit is there only where every container has one. An init container counts where
@@ -88,7 +89,7 @@ def oom_score_adj(pod: JsonObject, container: JsonObject, node: JsonObject) -> i
     return max(_WORST_SCORE + _GUARANTEED_SCORE, min(score, _WORST_SCORE - 1))
 
 
-def host_ports(pod: JsonObject) -> list[JsonObject]:
+def host_ports(pod: JsonObject) -> list[HostPort]:
     """Return the ports of the node that lead to the pod, as its sandbox's entry has them."""
     return [
         {

@@ -13,6 +13,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
+
 
 def values_of(secret: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the decoded data of a Secret object; a value that is no base64 reads as empty."""
@@ -37,7 +39,7 @@ def secret_hmac(key: bytes, reference: str, values: Mapping[str, bytes]) -> str:
     return hmac.new(key, f"{reference}\0{''.join(lines)}".encode(), hashlib.sha256).hexdigest()
 
 
-def secret_entry(key: bytes, reference: str, values: Mapping[str, bytes]) -> dict[str, Any]:
+def secret_entry(key: bytes, reference: str, values: Mapping[str, bytes]) -> SecretEntry:
     """Return the entry of the ``secrets`` section."""
     return {"hmac": secret_hmac(key, reference, values), "keys": sorted(values)}
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.network import Peer
+from minik8s_modules.module_utils.minik8s.entries.sandboxes import CniPlugin, WeavePlugin
 from minik8s_modules.reconcile.values.node_file import Declared
 
-Entries = Mapping[str, JsonObject]
+Entry = Mapping[str, Any]
+"""An entry of any section; what each may hold: ``module_utils/minik8s/entries``."""
+Entries = Mapping[str, Entry]
 NodeDocument = Mapping[str, Entries]
 """``{section: {key: entry}}``, the sections of ``items.SECTIONS``."""
 
@@ -59,11 +63,11 @@ class PluginSettings(NamedTuple):
     bin_dirs: tuple[str, ...] = ()
     command: str = ""
 
-    def entry(self) -> JsonObject:
+    def entry(self) -> CniPlugin | WeavePlugin:
         """Return what a sandbox entry says of it."""
         if self.driver == "cni":
             return {"driver": "cni", "conf_dir": self.conf_dir, "bin_dirs": list(self.bin_dirs)}
-        return {"driver": self.driver, "command": self.command}
+        return {"driver": "weave", "command": self.command}
 
 
 class Settings(NamedTuple):
@@ -235,7 +239,7 @@ class Named(NamedTuple):
     dns: Entries = MappingProxyType({})
     ingress: Entries = MappingProxyType({})
     certificates: PodDecision = PodDecision({})
-    machines: Entries = MappingProxyType({})
+    machines: Mapping[str, Peer] = MappingProxyType({})
     """Range and address of each node, where pods are reached by an overlay."""
 
 

@@ -6,7 +6,7 @@ The bomb here is bounded: it wants 3,000 processes that sleep.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.pods import cgroups, pod_cgroup
@@ -35,8 +35,7 @@ class Group(NamedTuple):
 
 def limits(pids: int) -> dict[str, int]:
     """Return what the reconciler declares of a pod without requests."""
-    declared = resources.pod_cgroup(NO_POD, pids)
-    return {str(name): int(value) for name, value in declared.items()}
+    return cast("dict[str, int]", resources.pod_cgroup(NO_POD, pids))
 
 
 def start(node: TestNode, pods: list[dict[str, Any]], containers: list[dict[str, Any]]) -> dict[str, str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import json
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -53,12 +56,13 @@ def documentation(name: str) -> dict[str, Any]:
 
 
 def compare(told: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Compare documented options with accepted ones, suboptions with theirs."""
+    """Compare documented options with accepted ones, suboptions with theirs; those of entries are the section's."""
     assert set(told) == set(spec)
     for option, words in told.items():
         accepted = {key: value for key, value in spec[option].items() if key not in {"no_log", "options"}}
         assert {key: words[key] for key in words if key not in {"description", "suboptions"}} == accepted, option
-        compare(words.get("suboptions", {}), spec[option].get("options", {}))
+        if option != "entries":
+            compare(words.get("suboptions", {}), spec[option].get("options", {}))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -97,6 +101,65 @@ def test_the_returned_keys_of_a_pass_are_documented(tmp_path: Path) -> None:
     for name in SECTIONS:
         told = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
         assert set(told) == set(result) - {"changed", "diff"}
+
+
+def checker(name: str) -> Callable[[str, Any], None]:
+    """Return what a module's section checks an entry with."""
+    if name == "minik8s_services":  # has a pass of its own
+        services: Any = importlib.import_module("ansible.module_utils.minik8s.services.services_entries")
+        return cast("Callable[[str, Any], None]", services.check_entry)
+    module = importlib.import_module(f"ansible.modules.{name}")
+    section: Any = next(one for one in vars(module).values() if hasattr(one, "check_entry"))
+    return cast("Callable[[str, Any], None]", section().check_entry)
+
+
+def without_templates(entry: Any) -> Any:
+    """Return an entry of an example with nothing in place of each expression."""
+    return json.loads(re.sub(r"\{\{.*?\}\}", "", json.dumps(entry)))
+
+
+KEYS = {
+    "<pod uid>": "u",
+    "<pod uid>/<container>": "u/app",
+    "<pod uid>/<volume>": "u/data",
+    "<namespace>/<name>": "default/web",
+    "<namespace>/<service>:<port>": "default/web:80",
+    "service/<namespace>/<name>": "service/default/web",
+    "host/<host>": "host/example.com",
+    "<host>": "example.com",
+}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_fields_of_entries_that_are_told_are_those_a_section_takes(name: str) -> None:
+    check = checker(name)
+    for key, words in documentation(name)["options"]["entries"]["suboptions"].items():
+        fields = words["suboptions"]
+        kinds = fields["kind"]["choices"] if name == "minik8s_volumes" else [None]
+        known: set[str] = set()
+        for kind in kinds:
+            with pytest.raises(Exception, match="unknown fields") as refused:
+                check(KEYS.get(key, key), {"no such field": 1, **({"kind": kind} if kind else {})})
+            known.update(ast.literal_eval(str(refused.value).rpartition("known are ")[2]))
+        assert known == set(fields), key
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_field_of_an_entry_has_a_meaning(name: str) -> None:
+    def walk(options: dict[str, Any]) -> None:
+        for field, words in options.items():
+            assert all(len(text) > 2 for text in words["description"]), field
+            walk(words.get("suboptions", {}))
+
+    walk(documentation(name)["options"]["entries"]["suboptions"])
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_takes_the_entries_of_its_examples(name: str) -> None:
+    check = checker(name)
+    for task in yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").EXAMPLES):
+        for key, entry in task[name]["entries"].items():
+            check(key, without_templates(entry))
 
 
 def test_secret_values_are_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,21 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
-from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_address, check_fields, require_object
+from ..core.schema import check_address, check_fields, require_object, schema_of
+from ..entries.dns import DnsEntry, DnsServerEntry
 
 SERVER = "server"
-CONFIG: Schema = {
-    "listen": Field((TEXT,)),
-    "port": Field((WHOLE,)),
-    "domain": Field((TEXT,)),
-    "forward": Field((LIST,)),
-    "host_resolver": Field((FLAG,), required=False, default=False),
-}
-ENTRY: Schema = {
-    "records": Field((LIST,), required=False),
-    "pointers": Field((LIST,), required=False),
-    "names": Field((LIST,), required=False),
-}
+CONFIG = schema_of(DnsServerEntry)
+ENTRY = schema_of(DnsEntry)
 TYPES = ("A", "CNAME", "SRV")
 LAST_PORT, LONGEST = 65535, 253
 _NAME = re.compile(

@@ -8,12 +8,13 @@ from typing import Any
 
 from ..core.faults import KeyFault
 from ..core.paths import split_key
-from ..core.schema import OBJECT, TEXT, WHOLE, Field, Schema, check_fields, require_object
+from ..core.schema import check_fields, require_object, schema_of
+from ..entries.ingress import IngressEntry, IngressServerEntry
 
 SERVER, ANY = "_server", "_"
 """``_`` is the host of requests that name no other one; a host name has no underscore."""
-CONFIG: Schema = {"http_port": Field((WHOLE,)), "https_port": Field((WHOLE,))}
-ENTRY: Schema = {"config": Field((TEXT,)), "secrets": Field((OBJECT,))}
+CONFIG = schema_of(IngressServerEntry)
+ENTRY = schema_of(IngressEntry)
 LAST_PORT, LONGEST = 65535, 253
 _HOST = re.compile(r"(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 

@@ -15,8 +15,9 @@ from typing import Any
 from ..core.digests import Entries
 from ..core.documents import load_document
 from ..core.faults import KeyFault
-from ..core.schema import OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Plan, Scope, Step
+from ..entries.network import NetworkEntry
 from . import netfilter
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, Observed, alias_of
@@ -24,17 +25,7 @@ from .network_plugins import CniNetwork, WeaveNetwork, forget_all
 from .network_vxlan import VxlanDriver
 from .overlay_links import OverlayNetlink
 
-ENTRY: Schema = {
-    "driver": Field((TEXT,)),
-    "bridge": Field((TEXT,)),
-    "cidr": Field((TEXT,), required=False),
-    "gateway": Field((TEXT,), required=False),
-    "cluster_cidr": Field((TEXT,)),
-    "mtu": Field((WHOLE,)),
-    "overlay": Field((OBJECT,), required=False),
-    "cni": Field((OBJECT,), required=False),
-    "weave": Field((OBJECT,), required=False),
-}
+ENTRY = schema_of(NetworkEntry)
 NAME_LIMIT = 15  # IFNAMSIZ - 1
 LEAST_MTU = 576  # RFC 791: what every IPv4 host must take
 

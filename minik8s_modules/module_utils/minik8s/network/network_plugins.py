@@ -14,15 +14,16 @@ from typing import Any
 
 from ..core.documents import load_document
 from ..core.faults import KeyFault
-from ..core.schema import LIST, TEXT, Field, Schema, check_fields, check_texts
+from ..core.schema import Schema, check_fields, check_texts, schema_of
 from ..core.section import Context, Facets
+from ..entries.network import CniPart, WeavePart
 from . import cni, netfilter
 from .network_bridge import KEY, BridgeDriver, Observed
 from .weave import Weave, check_peer
 
 OF_BRIDGES = ("cidr", "gateway", "overlay")
-CNI: Schema = {"conf_dir": Field((TEXT,)), "bin_dirs": Field((LIST,))}
-WEAVE: Schema = {"command": Field((TEXT,)), "peers": Field((LIST,))}
+CNI = schema_of(CniPart)
+WEAVE = schema_of(WeavePart)
 
 
 class PluginDriver(BridgeDriver):

@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from ..core.faults import KeyFault
-from ..core.schema import FLAG, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Facets
+from ..entries.network import Overlay, Peer
 from .netlink import Address
 from .network_bridge import BridgeDriver, Observed, alias_of, check_range
 from .overlay_links import PROTOCOL, OverlayNetlink, OverlayRoute, Tunnel
@@ -26,15 +27,8 @@ from .overlay_links import PROTOCOL, OverlayNetlink, OverlayRoute, Tunnel
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
 MOST_VNI, MOST_PORT = 2**24 - 1, 2**16 - 1
 NAME_LIMIT = 15  # IFNAMSIZ - 1
-OVERLAY: Schema = {
-    "device": Field((TEXT,)),
-    "vni": Field((WHOLE,)),
-    "port": Field((WHOLE,)),
-    "address": Field((TEXT,)),
-    "direct": Field((FLAG,)),
-    "peers": Field((OBJECT,)),
-}
-PEER: Schema = {"cidr": Field((TEXT,)), "address": Field((TEXT,))}
+OVERLAY = schema_of(Overlay)
+PEER = schema_of(Peer)
 
 
 class Way(NamedTuple):

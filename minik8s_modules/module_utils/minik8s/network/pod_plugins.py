@@ -18,8 +18,9 @@ from ..core.digests import canonical
 from ..core.faults import KeyFault
 from ..core.files import read_json, remove_file, write_atomically
 from ..core.paths import attachment_path, attachments_dir
-from ..core.schema import LIST, TEXT, Field, Schema, check_fields, check_texts, require_object
+from ..core.schema import Schema, check_fields, check_texts, require_object, schema_of
 from ..core.section import Context
+from ..entries.sandboxes import CniPlugin, WeavePlugin
 from . import cni
 from .attachment import send_back
 from .netlink import Address, Netlink, netns_of
@@ -27,8 +28,8 @@ from .weave import DEVICE, INTERFACE, Weave
 
 Inspect = Mapping[str, Any]
 ETH0 = "eth0"
-CNI: Schema = {"driver": Field((TEXT,)), "conf_dir": Field((TEXT,)), "bin_dirs": Field((LIST,))}
-WEAVE: Schema = {"driver": Field((TEXT,)), "command": Field((TEXT,))}
+CNI = schema_of(CniPlugin)
+WEAVE = schema_of(WeavePlugin)
 
 
 class Record(NamedTuple):

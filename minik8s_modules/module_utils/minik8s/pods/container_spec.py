@@ -18,70 +18,19 @@ from ..core.digests import canonical
 from ..core.faults import KeyFault
 from ..core.messages import message_target
 from ..core.paths import component, relative, split_key, volume_path
-from ..core.schema import (
-    FLAG,
-    LIST,
-    NONE,
-    OBJECT,
-    POD,
-    TEXT,
-    WHOLE,
-    Field,
-    Schema,
-    check_fields,
-    check_texts,
-    with_defaults,
-)
+from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Facets
+from ..entries.containers import ContainerEntry, MountEntry, Stop, TerminationMessage
+from ..entries.identity import PodIdentity
 from ..volumes import hostpath
 from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
 from .security import OOM_SCORES, check_security, security_text, user_of
 
-ENTRY: Schema = {
-    "pod": Field((OBJECT,)),
-    "name": Field((TEXT,)),
-    "type": Field((TEXT,)),
-    "attempt": Field((WHOLE,)),
-    "sandbox_attempt": Field((WHOLE,)),
-    "state": Field((TEXT,)),
-    "stop": Field((OBJECT, NONE), required=False),
-    "image": Field((TEXT,)),
-    "entrypoint": Field((LIST, NONE), required=False),
-    "cmd": Field((LIST, NONE), required=False),
-    "env": Field((LIST,), required=False, default=()),
-    "links": Field((LIST,), required=False, default=()),
-    "secret_env": Field((LIST,), required=False, default=()),
-    "working_dir": Field((TEXT, NONE), required=False),
-    "user": Field((TEXT, NONE), required=False),
-    "privileged": Field((FLAG,), required=False, default=False),
-    "tty": Field((FLAG,), required=False, default=False),
-    "stdin": Field((FLAG,), required=False, default=False),
-    "stdin_once": Field((FLAG,), required=False, default=False),
-    "cpu_shares": Field((WHOLE,), required=False, default=2),
-    "cpu_quota_us": Field((WHOLE,), required=False, default=0),
-    "memory_bytes": Field((WHOLE,), required=False, default=0),
-    "oom_score_adj": Field((WHOLE,), required=False, default=0),
-    "restart_policy": Field((TEXT, NONE), required=False),
-    "mounts": Field((LIST,), required=False, default=()),
-    "message": Field((OBJECT, NONE), required=False),
-    "security": Field((OBJECT,), required=False, default={}),
-}
-MOUNT: Schema = {
-    "volume": Field((TEXT,)),
-    "kind": Field((TEXT,)),
-    "target": Field((TEXT,)),
-    "read_only": Field((FLAG,), required=False, default=False),
-    "sub_path": Field((TEXT,), required=False, default=""),
-    "host_path": Field((TEXT,), required=False, default=""),
-    "host_type": Field((TEXT,), required=False, default=""),
-}
-MESSAGE: Schema = {"path": Field((TEXT,)), "policy": Field((TEXT,))}
-STOP: Schema = {"grace_s": Field((WHOLE, float))}
-CHOICES = {
-    "type": ("app", "init", "ephemeral"),
-    "state": ("running", "kept"),
-    "restart_policy": (None, "Always", "OnFailure", "Never"),
-}
+POD = schema_of(PodIdentity)
+ENTRY = schema_of(ContainerEntry)
+MOUNT = schema_of(MountEntry)
+MESSAGE = schema_of(TerminationMessage)
+STOP = schema_of(Stop)
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 DEFAULT_CPU_SHARES = 1024  # what the kernel means by 0
 LIMIT_FACETS = frozenset({"cpu_shares", "cpu_quota_us", "memory_bytes"})
@@ -109,9 +58,6 @@ def normalized(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     check_fields(key, entry, ENTRY)
     check_fields(f"{key}.pod", entry["pod"], POD)
     full = with_defaults(entry, ENTRY)
-    for name, allowed in CHOICES.items():
-        if full[name] not in allowed:
-            raise KeyFault("InvalidEntry", f"{key}.{name} is {full[name]!r}; allowed are {allowed}")
     if key != f"{full['pod']['uid']}/{full['name']}":
         raise KeyFault("InvalidEntry", f"key {key} is not <pod uid>/<container name> of its entry")
     if full["oom_score_adj"] not in OOM_SCORES:

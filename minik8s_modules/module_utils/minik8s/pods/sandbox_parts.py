@@ -15,25 +15,15 @@ from ..core import labels
 from ..core.digests import Entries
 from ..core.docker import DockerError
 from ..core.faults import KeyFault
-from ..core.schema import LIST, TEXT, WHOLE, Field, Schema, check_fields, check_texts
+from ..core.schema import check_fields, check_texts, schema_of
 from ..core.section import Context, Facets, Scope
+from ..entries.sandboxes import HostPort, PodCgroup
 from ..network import pod_plugins
 from . import dns_host, host_ports, pod_cgroup, pod_files
 from .host_ports import Ports
 
-HOST_PORT: Schema = {
-    "ip": Field((TEXT,)),
-    "protocol": Field((TEXT,)),
-    "host_port": Field((WHOLE,)),
-    "port": Field((WHOLE,)),
-}
-CGROUP: Schema = {
-    "cpu_shares": Field((WHOLE,)),
-    "cpu_quota_us": Field((WHOLE,)),
-    "memory_bytes": Field((WHOLE,)),
-    "pids": Field((WHOLE,), required=False),
-}
-DNS: Schema = {"nameservers": Field((LIST,)), "searches": Field((LIST,)), "options": Field((LIST,))}
+HOST_PORT = schema_of(HostPort)
+CGROUP = schema_of(PodCgroup)
 PORTS_LOCK = threading.Lock()  # a change of the table is made from a look at it
 ANY_PORT = range(1, 65536)
 Inspect = Mapping[str, Any]

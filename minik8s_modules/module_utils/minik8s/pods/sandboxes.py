@@ -19,21 +19,10 @@ from ..core.digests import Entries
 from ..core.docker import NOT_FOUND, DockerError
 from ..core.faults import KeyFault
 from ..core.observations import observation_from_inspect
-from ..core.schema import (
-    FLAG,
-    LIST,
-    NONE,
-    OBJECT,
-    POD,
-    TEXT,
-    WHOLE,
-    Field,
-    Schema,
-    check_fields,
-    check_texts,
-    with_defaults,
-)
+from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Context, Plan, Scope, Step
+from ..entries.identity import PodIdentity
+from ..entries.sandboxes import SandboxDns, SandboxEntry
 from ..network import pod_plugins
 from ..network.attachment import (
     ALIAS,
@@ -51,30 +40,9 @@ from . import host_ports
 from . import sandbox_parts as parts
 from .sandbox_plan import LIVE, Observed, attempt_of, plan_removal, plan_sandbox
 
-ENTRY: Schema = {
-    "pod": Field((OBJECT,)),
-    "attempt": Field((WHOLE,)),
-    "image": Field((TEXT,)),
-    "hostname": Field((TEXT,)),
-    "host_network": Field((FLAG,)),
-    "ip": Field((TEXT,)),
-    "prefix_length": Field((WHOLE,)),
-    "gateway": Field((TEXT,)),
-    "bridge": Field((TEXT,)),
-    "mtu": Field((WHOLE,)),
-    "dns": Field((OBJECT,)),
-    "fqdn": Field((TEXT,), required=False, default=""),
-    "host_aliases": Field((LIST,), required=False, default=()),
-    "host_pid": Field((FLAG,), required=False, default=False),
-    "host_ipc": Field((FLAG,), required=False, default=False),
-    "share_pid": Field((FLAG,), required=False, default=False),
-    "sysctls": Field((LIST,), required=False, default=()),
-    "host_ports": Field((LIST,), required=False, default=()),
-    "cgroup": Field((OBJECT, NONE), required=False),
-    "runtime": Field((TEXT,), required=False, default=""),
-    "plugin": Field((OBJECT, NONE), required=False),
-}
-DNS: Schema = {**parts.DNS, "node": Field((FLAG,), required=False, default=False)}
+POD = schema_of(PodIdentity)
+ENTRY = schema_of(SandboxEntry)
+DNS = schema_of(SandboxDns)
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
 
@@ -127,7 +95,7 @@ class Sandboxes:
         check_fields(key, entry, ENTRY)
         check_fields(f"{key}.pod", entry["pod"], POD)
         check_fields(f"{key}.dns", entry["dns"], DNS)
-        for name in parts.DNS:
+        for name in ("nameservers", "searches", "options"):
             check_texts(f"{key}.dns.{name}", entry["dns"][name])
         if entry["pod"]["uid"] != key:
             raise KeyFault(

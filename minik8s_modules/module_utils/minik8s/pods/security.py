@@ -19,24 +19,11 @@ from ..core.digests import canonical
 from ..core.faults import KeyFault
 from ..core.files import read_bytes
 from ..core.paths import relative
-from ..core.schema import FLAG, LIST, NONE, TEXT, WHOLE, Field, Schema, check_fields, check_texts, with_defaults
+from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Context
+from ..entries.containers import Security
 
-ENTRY: Schema = {
-    "cap_add": Field((LIST,), required=False, default=()),
-    "cap_drop": Field((LIST,), required=False, default=()),
-    "no_new_privileges": Field((FLAG,), required=False, default=False),
-    "read_only_root": Field((FLAG,), required=False, default=False),
-    "seccomp": Field((TEXT,), required=False, default=""),
-    "apparmor": Field((TEXT,), required=False, default=""),
-    "selinux": Field((LIST,), required=False, default=()),
-    "groups": Field((LIST,), required=False, default=()),
-    "group": Field((WHOLE, NONE), required=False),
-    "non_root": Field((FLAG,), required=False, default=False),
-    "unmasked_proc": Field((FLAG,), required=False, default=False),
-    "pid": Field((TEXT,), required=False, default=""),
-    "ipc": Field((TEXT,), required=False, default=""),
-}
+ENTRY = schema_of(Security)
 CHOICES = {"pid": ("", "host", "pod"), "ipc": ("", "host")}
 OF_CONTAINER = "container/"
 """``pid`` of a debugging container: the process namespace of the pod's container of that name."""

@@ -7,29 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
-from ..core.schema import FLAG, LIST, TEXT, WHOLE, Field, Schema, check_address, check_fields, require_object
+from ..core.schema import check_address, check_fields, require_object, schema_of
+from ..entries.services import DataplaneEntry, ServiceEntry
 
 DATAPLANE = "dataplane"
-CONFIG: Schema = {
-    "mode": Field((TEXT,)),
-    "table": Field((TEXT,)),
-    "service_cidr": Field((TEXT,)),
-    "cluster_cidr": Field((TEXT,)),
-    "pod_cidr": Field((TEXT,)),
-    "bridge": Field((TEXT,)),
-    "gateway": Field((TEXT,)),
-    "node_ip": Field((TEXT,)),
-}
-ENTRY: Schema = {
-    "protocol": Field((TEXT,)),
-    "address": Field((TEXT,)),
-    "port": Field((WHOLE,)),
-    "endpoints": Field((LIST,)),
-    "node_port": Field((WHOLE,), required=False, default=0),
-    "node_endpoints": Field((LIST,), required=False),
-    "keep_source": Field((FLAG,), required=False, default=False),
-    "affinity_s": Field((WHOLE,), required=False, default=0),
-}
+CONFIG = schema_of(DataplaneEntry)
+ENTRY = schema_of(ServiceEntry)
 LAST_PORT, DAY_S = 65535, 86400
 MODES = ("nftables", "ipvs")
 
@@ -41,8 +24,6 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         _check_config(entry)
         return
     check_fields(key, entry, ENTRY)
-    if entry["protocol"] not in ("TCP", "UDP"):
-        raise KeyFault("InvalidEntry", f"{key}.protocol is {entry['protocol']!r}; TCP and UDP are served")
     check_address(f"{key}.address", entry["address"])
     _check_port(f"{key}.port", entry["port"])
     if entry.get("node_port"):

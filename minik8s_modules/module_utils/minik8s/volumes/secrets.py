@@ -20,12 +20,13 @@ from ..core.digests import Entries, canonical, digest_of_digests
 from ..core.faults import KeyFault
 from ..core.files import read_bytes, read_json, remove_file, temporary_for, write_atomically
 from ..core.paths import component, secret_dir, secrets_dir, split_key
-from ..core.schema import LIST, TEXT, Field, Schema, check_fields, check_texts
+from ..core.schema import check_fields, check_texts, schema_of
 from ..core.sealing import MAC_BYTES, known_key, node_key, seal, unseal
 from ..core.section import Context, Facets, Plan, Scope, Step
+from ..entries.secrets import SecretEntry
 from . import tmpfs
 
-ENTRY: Schema = {"hmac": Field((TEXT,)), "keys": Field((LIST,))}
+ENTRY = schema_of(SecretEntry)
 META, SEALED_MARK, VOLUMES = ".meta", ".sealed", ".volumes"
 SEAL_KEY = "secrets.sealed"
 Values = dict[str, bytes]

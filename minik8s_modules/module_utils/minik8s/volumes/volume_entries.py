@@ -16,7 +16,17 @@ from typing import Any, Union
 
 from ..core.faults import KeyFault
 from ..core.paths import SECRET_KIND, component, relative, secret_dir, split_key
-from ..core.schema import NONE, OBJECT, TEXT, WHOLE, Field, Schema, check_fields
+from ..core.schema import Schema, check_fields, schema_of
+from ..entries.volumes import (
+    ClearVolume,
+    EmptyDir,
+    HostPath,
+    ProjectedFile,
+    ProjectedVolume,
+    SecretFile,
+    SecretVolume,
+    VolumeFile,
+)
 from . import hostpath
 from .secrets import Values, read_values
 from .volume_files import File, Files
@@ -24,38 +34,17 @@ from .volume_files import File, Files
 PROJECTED = "projected"
 CLEAR_KINDS = frozenset({"configMap", "downwardAPI"})
 FILE_KINDS = CLEAR_KINDS | {SECRET_KIND, PROJECTED}
-_KIND = Field((TEXT,))
-_GROUP = Field((WHOLE, NONE), required=False)
-_OWNER = Field((WHOLE, NONE), required=False)
-_CLEAR: Schema = {"kind": _KIND, "files": Field((OBJECT,)), "fs_group": _GROUP}
 KINDS: dict[str, Schema] = {
-    "emptyDir": {
-        "kind": _KIND,
-        "medium": Field((TEXT,), required=False, default=""),
-        "size_bytes": Field((WHOLE, NONE), required=False),
-        "fs_group": _GROUP,
-    },
-    "hostPath": {"kind": _KIND, "path": Field((TEXT,)), "type": Field((TEXT,), required=False, default="")},
-    "configMap": _CLEAR,
-    "downwardAPI": _CLEAR,
-    SECRET_KIND: {
-        "kind": _KIND,
-        "secret": Field((TEXT,)),
-        "hmac": Field((TEXT,)),
-        "items": Field((OBJECT,)),
-        "fs_group": _GROUP,
-    },
-    PROJECTED: {
-        "kind": _KIND,
-        "files": Field((OBJECT,)),
-        "items": Field((OBJECT,)),
-        "hmacs": Field((OBJECT,)),
-        "fs_group": _GROUP,
-    },
+    "emptyDir": schema_of(EmptyDir),
+    "hostPath": schema_of(HostPath),
+    "configMap": schema_of(ClearVolume),
+    "downwardAPI": schema_of(ClearVolume),
+    SECRET_KIND: schema_of(SecretVolume),
+    PROJECTED: schema_of(ProjectedVolume),
 }
-FILE: Schema = {"data": Field((TEXT,)), "mode": Field((WHOLE,))}
-ITEM: Schema = {"key": Field((TEXT,)), "mode": Field((WHOLE,))}
-SOURCED_ITEM: Schema = {**ITEM, "secret": Field((TEXT,)), "uid": _OWNER}
+FILE = schema_of(VolumeFile)
+ITEM = schema_of(SecretFile)
+SOURCED_ITEM = schema_of(ProjectedFile)
 GROUP_READS = 0o440
 Wanted = Union[Files, KeyFault, None]
 
@@ -67,8 +56,6 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     if kind not in KINDS:
         raise KeyFault("InvalidEntry", f"{key}.kind is {kind!r}; known are {sorted(KINDS)}")
     check_fields(key, entry, KINDS[kind])
-    if kind == "emptyDir" and entry.get("medium", "") not in {"", "Memory"}:
-        raise KeyFault("InvalidEntry", f"{key}.medium is {entry['medium']!r}; allowed are '' and 'Memory'")
     if kind == "hostPath":
         hostpath.check(key, entry["path"], entry.get("type", ""))
     if kind in FILE_KINDS:

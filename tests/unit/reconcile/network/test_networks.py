@@ -49,7 +49,7 @@ def test_nodes_that_cannot_be_reached_are_left_out() -> None:
 def test_a_node_without_an_address_waits_for_it_and_a_bridge_does_not() -> None:
     bare = node("n", "10.244.5.0/24")
     assert network_entries(bare, OVERLAID, {}) == {}
-    (entry,) = network_entries(bare, Settings(), {"a": {}}).values()
+    (entry,) = network_entries(bare, Settings(), {"a": {"cidr": "10.244.1.0/24", "address": "192.0.2.1"}}).values()
     Network().check_entry("pod-network", entry)
     assert (entry["driver"], "overlay" in entry, entry["mtu"]) == ("bridge", False, 1500)
 

@@ -8,11 +8,21 @@ import pytest
 import yaml
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
 from minik8s_modules.reconcile.network.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
 from minik8s_modules.reconcile.values.values import Settings
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "service_ports").glob("*.yml"))
-PLANE = {"mode": "nftables"}
+PLANE: DataplaneEntry = {
+    "mode": "nftables",
+    "table": "minik8s",
+    "service_cidr": "100.0.0.0/24",
+    "cluster_cidr": "10.244.0.0/16",
+    "pod_cidr": "10.244.1.0/24",
+    "bridge": "mk8s-br0",
+    "gateway": "10.244.1.1",
+    "node_ip": "192.0.2.1",
+}
 
 
 def declared(told: JsonObject) -> JsonObject:
@@ -93,7 +103,9 @@ def test_the_dataplane_of_a_node() -> None:
     assert entry is not None
     assert (entry["mode"], entry["table"], entry["gateway"]) == ("nftables", "minik8s", "10.244.3.1")
     assert entry["node_ip"] == "192.0.2.4"
-    assert (dataplane_entry(node, Settings(proxy_mode="ipvs")) or {})["mode"] == "ipvs"
+    asked = dataplane_entry(node, Settings(proxy_mode="ipvs"))
+    assert asked is not None
+    assert asked["mode"] == "ipvs"
     assert dataplane_entry({"metadata": {"name": "n1"}, "spec": {}}, Settings()) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
@@ -41,7 +42,7 @@ def made(pods: dict[str, JsonObject | None], **network: JsonObject | None) -> Hy
     return Hypothesis(pods, {}, (), network=changed)
 
 
-def entries(found: Hypothesis, cluster: Cluster, stuck: frozenset[str] = frozenset()) -> dict[str, JsonObject]:
+def entries(found: Hypothesis, cluster: Cluster, stuck: frozenset[str] = frozenset()) -> dict[str, Mapping[str, Any]]:
     """Return the section as it would be."""
     seen = foresee(found, cluster, addresses(found.pods, cluster), stuck)
     return dict(with_services(ENTRIES, seen, "n1"))

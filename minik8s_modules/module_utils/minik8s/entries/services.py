@@ -1,0 +1,51 @@
+"""Entries of the section ``services``: ``dataplane``, and one for each port of a Service."""
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from ..core.schema import Default
+
+
+class DataplaneEntry(TypedDict):
+    """How the node realizes services."""
+
+    mode: str
+    """V(nftables) or V(ipvs)."""
+    table: str
+    """Name of our table of nftables."""
+    service_cidr: str
+    """Range of service addresses."""
+    cluster_cidr: str
+    """Range of all pods of the cluster."""
+    pod_cidr: str
+    """Range of this node's pods."""
+    bridge: str
+    """The node's bridge."""
+    gateway: str
+    """Address of the bridge."""
+    node_ip: str
+    """The node's own address; empty where it is not known."""
+
+
+class _RequiredService(TypedDict):
+    protocol: Literal["TCP", "UDP"]
+    """Protocol."""
+    address: str
+    """Address of the service. Of entries with the same address and port, or node port, the first by key has it."""
+    port: int
+    """Port at that address."""
+    endpoints: list[list[Any]]
+    """Where connections go, as rows of address and port. Without one they are refused at once."""
+
+
+class ServiceEntry(_RequiredService, total=False):
+    """One port of a Service; the key ends with the port's name, or with its number if it has none."""
+
+    node_port: Annotated[int, Default(0)]
+    """Port of every address of the node that leads there as well; 0 for none."""
+    node_endpoints: list[list[Any]]
+    """Where connections to the node port go; left out where they are C(endpoints)."""
+    keep_source: Annotated[bool, Default(False)]
+    """Whether the client's address stays on connections to the node port (C(externalTrafficPolicy: Local)). Clients in
+    the cluster and on the node then have all C(endpoints), except with ipvs, which cannot tell clients apart."""
+    affinity_s: Annotated[int, Default(0)]
+    """Seconds that a client stays with its endpoint, up to a day; 0 for no affinity."""

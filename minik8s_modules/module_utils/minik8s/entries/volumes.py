@@ -1,0 +1,114 @@
+"""Entries of the section ``volumes``, key ``<pod uid>/<volume>``: a class for each kind."""
+
+from typing import Annotated, Literal, Optional, TypedDict, Union
+
+from ..core.schema import Default
+
+
+class VolumeFile(TypedDict):
+    """A file with its content in clear."""
+
+    data: str
+    """Content, in base64."""
+    mode: int
+    """Permission bits, as a decimal number."""
+
+
+class SecretFile(TypedDict):
+    """A file with a value of the volume's Secret."""
+
+    key: str
+    """Key of the Secret."""
+    mode: int
+    """Permission bits, as a decimal number."""
+
+
+class _RequiredProjectedFile(SecretFile):
+    secret: str
+    """C(<namespace>/<name>) of the Secret. Tokens of service accounts come as the secret C(<namespace>/<pod
+    uid>__<volume>)."""
+
+
+class ProjectedFile(_RequiredProjectedFile, total=False):
+    """A file with a value of any Secret."""
+
+    uid: Optional[int]
+    """User who owns the file; null for root."""
+
+
+class _Grouped(TypedDict, total=False):
+    fs_group: Optional[int]
+    """The pod's C(fsGroup), which files and folders then belong to; null for none. Not for V(hostPath)."""
+
+
+class _RequiredEmptyDir(TypedDict):
+    kind: Literal["emptyDir"]
+    """Kind of the volume."""
+
+
+class EmptyDir(_RequiredEmptyDir, _Grouped, total=False):
+    """V(emptyDir): a folder that lives as long as its pod."""
+
+    medium: Annotated[Literal["", "Memory"], Default("")]
+    """With V(emptyDir): empty for the node's disk, V(Memory) for a tmpfs."""
+    size_bytes: Optional[int]
+    """With V(emptyDir): limit in bytes, null for none. Enforced here for V(Memory) only."""
+
+
+class _RequiredHostPath(TypedDict):
+    kind: Literal["hostPath"]
+    """Kind of the volume."""
+    path: str
+    """With V(hostPath): path on the node."""
+
+
+class HostPath(_RequiredHostPath, total=False):
+    """V(hostPath): a path of the node; never deleted."""
+
+    type: Annotated[str, Default("")]
+    """With V(hostPath): what must be there, or is made, as C(hostPath.type) of a pod; empty for no check."""
+
+
+class _RequiredClearVolume(TypedDict):
+    kind: Literal["configMap", "downwardAPI"]
+    """Kind of the volume."""
+    files: dict[str, VolumeFile]
+    """With V(configMap), V(downwardAPI) and V(projected): files by path."""
+
+
+class ClearVolume(_RequiredClearVolume, _Grouped):
+    """V(configMap), V(downwardAPI): files whose content documents may show."""
+
+
+class _RequiredSecretVolume(TypedDict):
+    kind: Literal["secret"]
+    """Kind of the volume."""
+    secret: str
+    """With V(secret): C(<namespace>/<name>) of the Secret; empty for an optional one that does not exist."""
+    hmac: str
+    """With V(secret): HMAC of its values, as in the section C(secrets)."""
+    items: dict[str, SecretFile]
+    """With V(secret): files by path. With V(projected): files from Secrets by path."""
+
+
+class SecretVolume(_RequiredSecretVolume, _Grouped):
+    """V(secret): values of one Secret, on a tmpfs."""
+
+
+class _RequiredProjectedVolume(TypedDict):
+    kind: Literal["projected"]
+    """Kind of the volume."""
+    files: dict[str, VolumeFile]
+    """With V(configMap), V(downwardAPI) and V(projected): files by path."""
+    items: dict[str, ProjectedFile]
+    """With V(secret): files by path. With V(projected): files from Secrets by path."""
+    hmacs: dict[str, str]
+    """With V(projected): HMAC of the values of each Secret, by C(<namespace>/<name>)."""
+
+
+class ProjectedVolume(_RequiredProjectedVolume, _Grouped):
+    """V(projected): files from several sources, on a tmpfs."""
+
+
+VolumeEntry = Union[EmptyDir, HostPath, ClearVolume, SecretVolume, ProjectedVolume]
+"""A volume of a pod."""
