@@ -26,9 +26,17 @@ from minik8s_modules.module_utils.minik8s.volumes.secrets import Secrets
 from minik8s_modules.module_utils.minik8s.volumes.volumes import Volumes
 
 SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
-PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-"""The number of this process among those that share the tests: its nodes' ranges are in /16s of its own."""
-_numbers = itertools.count()
+OF_PROCESSES = 8
+_process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+_numbers = itertools.count(uuid.uuid4().int)
+
+
+def second_octet() -> int:
+    """Return that of the next node's range, 200 to 239; processes that share the tests have eight each."""
+    number = next(_numbers)
+    return 200 + (int(_process) % 5 * OF_PROCESSES + number % OF_PROCESSES if _process else number % 40)
+
+
 SECTIONS: dict[str, AnySection] = {
     section.name: section
     for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
@@ -45,7 +53,7 @@ class TestNode:
         self.state_dir, self.run_dir = str(root / "state"), str(root / "run")
         self.docker = Docker(SOCKET)
         number = uuid.uuid4().int
-        self.range = f"10.{200 + PROCESS % 5 * 8 + next(_numbers) % 8}.{(number >> 8) % 250}"
+        self.range = f"10.{second_octet()}.{(number >> 8) % 250}"
         self.bridge = f"mk8t-{uuid.uuid4().hex[:8]}"
         # each of this machine's clusters has a range of its own for services; 100.64.0.0/10 is nobody's
         self.services = f"100.{64 + number % 64}.{(number >> 16) % 250}.0/24"
