@@ -21,12 +21,10 @@ from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, SECRET
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import Clock, SystemClock
+from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
-from minik8s_modules.runtime.queue import WorkQueue
-from minik8s_modules.runtime.workers import Workers
+from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 5.0
@@ -56,30 +54,25 @@ def decide_token(secret: JsonObject, now: datetime) -> Keep | Remove:
     return Remove("it was used" if bootstrap_tokens.text_of(secret, bootstrap_tokens.USED_BY) else "it has expired")
 
 
-class TokenController:
+class TokenController(Shell[str]):
     """Cleans tokens and publishes cluster-info; ``authorities()`` returns the PEM of those that sign."""
 
     def __init__(self, client: Api, authorities: Callable[[], bytes], clock: Clock | None = None) -> None:
         self._client, self._authorities = client, authorities
-        self._clock = clock or SystemClock()
-        self._queue: WorkQueue[str] = WorkQueue(self._clock)
-        self._tokens = Informer(client, SECRET, NAMESPACE, exactly(type=SECRET_TYPE), clock=self._clock)
-        self._tokens.add_handler(self._on_token)
+        super().__init__(client, "tokens", clock)
+        self._tokens = self.follow(SECRET, self._on_token, NAMESPACE, exactly(type=SECRET_TYPE))
         self._stop = threading.Event()
-        self._workers = Workers(self._queue, self.sync, "tokens")
         self._looking = threading.Thread(target=self._look, name="cluster-info", daemon=True)
 
     def start(self) -> None:
         """Begin; returns at once."""
-        self._workers.start()
-        self._tokens.start()
+        super().start()
         self._looking.start()
 
     def stop(self) -> None:
         """End."""
         self._stop.set()
-        self._tokens.stop()
-        self._workers.stop()
+        super().stop()
 
     def sync(self, name: str) -> None:
         """Look at one token, or at cluster-info. Raises as the API does."""

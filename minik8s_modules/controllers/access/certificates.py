@@ -22,12 +22,11 @@ from minik8s_modules.api.access.certificate_requests import Asked
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
+from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.configured import client_of, election_client
-from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
 from minik8s_modules.controllers.access import newcomers, signing
 from minik8s_modules.controllers.access.signing_requests import (
@@ -41,8 +40,7 @@ from minik8s_modules.controllers.access.signing_requests import (
     decide_request,
 )
 from minik8s_modules.runtime.leader import LeaderElector, Token
-from minik8s_modules.runtime.queue import WorkQueue
-from minik8s_modules.runtime.workers import Workers
+from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "minik8s-certificates"
@@ -58,27 +56,16 @@ class NotAllowed(TemporaryError):
     """Who asked may not have a certificate without somebody's approval; a role may come."""
 
 
-class CertificateController:
+class CertificateController(Shell[str]):
     """Approves, signs and cleans signing requests; ``authority()`` reads the authority or raises AuthorityUnusable."""
 
     def __init__(self, client: Api, authority: Callable[[], signing.Authority], clock: Clock | None = None) -> None:
         self._client = client
         self._authority = authority
-        self._clock = clock or SystemClock()
-        self._queue: WorkQueue[str] = WorkQueue(self._clock)
-        self._requests = Informer(client, CERTIFICATE_SIGNING_REQUEST, clock=self._clock)
-        self._requests.add_handler(lambda old, new: self._queue.add(objects.name(new or old or {})))
-        self._workers = Workers(self._queue, self.sync, "certificates")
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._workers.start()
-        self._requests.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._requests.stop()
-        self._workers.stop()
+        super().__init__(client, "certificates", clock)
+        self._requests = self.follow(
+            CERTIFICATE_SIGNING_REQUEST, lambda old, new: self._queue.add(objects.name(new or old or {}))
+        )
 
     def sync(self, name: str) -> None:
         """Do what is to be done with one request. Raises as the API does."""

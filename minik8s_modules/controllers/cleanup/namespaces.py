@@ -17,11 +17,10 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
+from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
-from minik8s_modules.runtime.queue import WorkQueue
-from minik8s_modules.runtime.workers import Workers
+from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +145,7 @@ def changed_conditions(
     return tuple(changed)
 
 
-class NamespaceController:
+class NamespaceController(Shell[Key]):
     """Empties and finalizes namespaces that are being deleted.
 
     Args:
@@ -157,26 +156,13 @@ class NamespaceController:
 
     def __init__(self, client: Api, clock: Clock | None = None, copies: Iterable[Informer] = ()) -> None:
         self._client = client
-        self._clock = clock or SystemClock()
-        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        super().__init__(client, "namespaces", clock, workers=2)
         self._failures: dict[Key, dict[str, str]] = {}
-        self._informer = Informer(client, NAMESPACE, clock=self._clock)
-        self._informer.add_handler(self._on_namespace)
-        self._workers = Workers(self._queue, self.sync, "namespaces", count=2)
+        self._namespaces = self.follow(NAMESPACE, self._on_namespace)
         self._look_again_s = LOOK_AGAIN_S
         for copy in copies:
             self._look_again_s = LOOK_AGAIN_WATCHED_S
             copy.add_handler(self._on_content)
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._workers.start()
-        self._informer.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._informer.stop()
-        self._workers.stop()
 
     def sync(self, key: Key) -> None:
         """Take all steps that are possible now for one namespace, and look again while something is left."""
@@ -243,7 +229,7 @@ class NamespaceController:
     def _on_content(self, old: JsonObject | None, new: JsonObject | None) -> None:
         if old is None or new is not None:
             return
-        namespace = self._informer.get("", objects.namespace(old))
+        namespace = self._namespaces.get("", objects.namespace(old))
         if namespace is not None and objects.is_deleting(namespace):
             self._queue.add_after(objects.key(namespace), _TOGETHER_S)
 

@@ -15,11 +15,9 @@ from minik8s_modules.api.errors import AlreadyExists, Conflict, Forbidden, NotFo
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.base.clock import Clock, SystemClock
-from minik8s_modules.client.informer import Informer
+from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Api
-from minik8s_modules.runtime.queue import WorkQueue
-from minik8s_modules.runtime.workers import Workers
+from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 
@@ -40,30 +38,18 @@ Decide = Callable[[JsonObject, JsonObject | None], Create | Replace | None]
 """From a namespace and its object (None: missing) to what is to do."""
 
 
-class NamespaceObjects:
+class NamespaceObjects(Shell[str]):
     """Keeps the object ``name`` of ``kind`` in every namespace as ``decide`` has it."""
 
     def __init__(self, client: Api, kind: Kind, name: str, decide: Decide, clock: Clock | None = None) -> None:
         self._client, self._kind, self._name, self._decide = client, kind, name, decide
-        clock = clock or SystemClock()
-        self._queue: WorkQueue[str] = WorkQueue(clock)
-        self._namespaces = Informer(client, NAMESPACE, clock=clock)
-        self._objects = Informer(client, kind, field_selector=exactly(metadata__name=name), clock=clock)
-        self._namespaces.add_handler(lambda old, new: self._queue.add(objects.name(new or old or {})))
-        self._objects.add_handler(lambda old, new: self._queue.add(objects.namespace(new or old or {})))
-        self._workers = Workers(self._queue, self.sync, f"{kind.plural}/{name}")
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._workers.start()
-        self._namespaces.start()
-        self._objects.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._namespaces.stop()
-        self._objects.stop()
-        self._workers.stop()
+        super().__init__(client, f"{kind.plural}/{name}", clock)
+        self._namespaces = self.follow(NAMESPACE, lambda old, new: self._queue.add(objects.name(new or old or {})))
+        self._objects = self.follow(
+            kind,
+            lambda old, new: self._queue.add(objects.namespace(new or old or {})),
+            field_selector=exactly(metadata__name=name),
+        )
 
     def look_again(self) -> None:
         """Look at every namespace: what ``decide`` goes by has changed."""

@@ -17,12 +17,10 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import LEASE, NODE
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
-from minik8s_modules.client.informer import Informer
+from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.queue import WorkQueue
-from minik8s_modules.runtime.workers import Workers
+from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 
@@ -65,33 +63,17 @@ def _unknown(kind: str, known: Mapping[str, Any] | None, now: str) -> JsonObject
     }
 
 
-class NodeController:
+class NodeController(Shell[Key]):
     """Watches Leases and makes nodes Unknown."""
 
     def __init__(self, client: Api, recorder: EventRecorder, clock: Clock | None = None) -> None:
         self._client = client
         self._recorder = recorder
-        self._clock = clock or SystemClock()
-        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        super().__init__(client, "nodes", clock)
         self._lock = threading.Lock()
         self._renewed_at: dict[str, float] = {}
-        self._nodes = Informer(client, NODE, clock=self._clock)
-        self._leases = Informer(client, LEASE, LEASE_NAMESPACE, clock=self._clock)
-        self._nodes.add_handler(self._on_node)
-        self._leases.add_handler(self._on_lease)
-        self._workers = Workers(self._queue, self.sync, "nodes")
-
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._workers.start()
-        self._nodes.start()
-        self._leases.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._nodes.stop()
-        self._leases.stop()
-        self._workers.stop()
+        self._nodes = self.follow(NODE, self._on_node)
+        self._leases = self.follow(LEASE, self._on_lease, LEASE_NAMESPACE)
 
     def sync(self, key: Key) -> None:
         """Judge one node.
