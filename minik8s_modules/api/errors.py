@@ -164,11 +164,11 @@ class NotFound(StatusError):
         self._fill(f'{what} "{name}" not found', _details(name, resource.group, resource.plural))
 
     @classmethod
-    def path(cls, told: str = "the server could not find the requested resource") -> NotFound:
-        """Return the failure for a path where no resource is served; ``told`` may say what to do instead."""
+    def path(cls, detail: str = "the server could not find the requested resource") -> NotFound:
+        """Return the failure for a path where no resource is served; ``detail`` may say what to do instead."""
         error = cls.__new__(cls)
         # with details, though empty: `kubectl debug` reads them unasked and crashes where there are none
-        StatusError.__init__(error, cls.default_code, cls.default_reason, told, {"name": ""})
+        StatusError.__init__(error, cls.default_code, cls.default_reason, detail, {"name": ""})
         return error
 
 
@@ -274,10 +274,10 @@ class Invalid(StatusError):
         texts = list(dict.fromkeys(map(str, causes)))
         if more > 0:
             texts.append(f"and {more} more")
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        detail = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         what = _qualified(resource.kind, resource.group)
         details = _details(name, resource.group, resource.kind, causes=[c._asdict() for c in causes])
-        self._fill(f'{what} "{name}" is invalid: {told}', details)
+        self._fill(f'{what} "{name}" is invalid: {detail}', details)
 
 
 class TooManyRequests(StatusError):

@@ -62,5 +62,5 @@ def too_deep(levels: str) -> BadRequest:
 
 def too_many_values(allowed: int = MAX_VALUES) -> StatusError:
     """Return the 413 for what has more than ``allowed`` values."""
-    told = f"Request entity too large: the object has more than {allowed} values (fields and items of lists)"
-    return StatusError(413, "RequestEntityTooLarge", told)
+    detail = f"Request entity too large: the object has more than {allowed} values (fields and items of lists)"
+    return StatusError(413, "RequestEntityTooLarge", detail)

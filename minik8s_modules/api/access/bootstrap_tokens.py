@@ -78,7 +78,7 @@ def new_token(choice: Callable[[str], str]) -> BootstrapToken:
 
 def secret_of(token: BootstrapToken, expires: datetime | None, description: str = "") -> JsonObject:
     """Return the Secret of a new token; without ``expires`` it does not end by itself."""
-    told = {
+    values = {
         "token-id": token.id,
         "token-secret": token.secret,
         **({"expiration": rfc3339(expires)} if expires else {}),
@@ -91,7 +91,7 @@ def secret_of(token: BootstrapToken, expires: datetime | None, description: str 
         "kind": "Secret",
         "type": SECRET_TYPE,
         "metadata": {"name": f"{PREFIX}{token.id}", "namespace": NAMESPACE},
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in told.items()},
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()},
     }
 
 

@@ -34,12 +34,12 @@ def names_of(attributes: Iterable[tuple[str, str]]) -> Names:
     common_names = [value for name, value in found if name == COMMON_NAME]
     organizations = tuple(value for name, value in found if name == ORGANIZATION)
     if len(common_names) != 1:
-        told = (
+        detail = (
             f"{len(common_names)} common names: {', '.join(map(repr, common_names))}"
             if common_names
             else "no common name"
         )
-        raise ValueError(f"the subject has {told}; it must have exactly one")
+        raise ValueError(f"the subject has {detail}; it must have exactly one")
     for value in (*common_names, *organizations):
         if not value or not value.isprintable():
             raise ValueError(f"the subject has the value {value!r}; values must not be empty and must be printable")

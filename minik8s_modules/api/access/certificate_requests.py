@@ -39,7 +39,7 @@ UNREADABLE = (
 )
 
 
-class Asked(NamedTuple):
+class RequestedCertificate(NamedTuple):
     """What a request asks for; ``extensions`` names those beside the alternative names."""
 
     common_name: str
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 class Request(NamedTuple):
     """A request that can be read: what it asks for, and the key it is for."""
 
-    asked: Asked
+    asked: RequestedCertificate
     key: CertificatePublicKeyTypes
 
 
@@ -86,12 +86,12 @@ def parse(request: str) -> Request:
     if not is_signed:
         raise ValueError("unable to verify the signature of the csr")
     if attributes not in ([], [_EXTENSION_REQUEST]):
-        told = ", ".join(each.dotted_string for each in attributes)
-        raise ValueError(f"the csr has the attributes {told}; only one request for extensions is allowed")
+        detail = ", ".join(each.dotted_string for each in attributes)
+        raise ValueError(f"the csr has the attributes {detail}; only one request for extensions is allowed")
     return Request(_asked(subject, extensions), key)
 
 
-def _asked(subject: x509.Name, extensions: x509.Extensions) -> Asked:
+def _asked(subject: x509.Name, extensions: x509.Extensions) -> RequestedCertificate:
     common_name, organizations = names_of((_attribute(each.oid), str(each.value)) for each in subject)
     _check_subject(subject)
     for extension in extensions:
@@ -101,7 +101,7 @@ def _asked(subject: x509.Name, extensions: x509.Extensions) -> Asked:
     def alternatives(kind: type[x509.GeneralName]) -> tuple[str, ...]:
         return tuple(str(each.value) for each in names or () if isinstance(each, kind))
 
-    return Asked(
+    return RequestedCertificate(
         common_name,
         organizations,
         alternatives(x509.DNSName),
@@ -136,8 +136,8 @@ def _check_extension(extension: x509.Extension[x509.ExtensionType]) -> None:
             kinds = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
             for each in names:
                 if not isinstance(each, kinds):
-                    told = f"subjectAltNames of the form {type(each).__name__} are not allowed"
-                    raise ValueError(told)  # noqa: TRY004 - bad content, not a bad call
+                    detail = f"subjectAltNames of the form {type(each).__name__} are not allowed"
+                    raise ValueError(detail)  # noqa: TRY004 - bad content, not a bad call
                 if not str(each.value) or not str(each.value).isprintable():
                     raise ValueError(f"the subjectAltName {each.value!r} is empty, or cannot be printed")
         case x509.BasicConstraints(ca=True):
@@ -150,7 +150,7 @@ def _called(oid: ObjectIdentifier) -> str:
     return _CALLED.get(oid, oid.dotted_string)
 
 
-def node_of(asked: Asked) -> str:
+def node_of(asked: RequestedCertificate) -> str:
     """Return the node whose certificate is asked for.
 
     Raises:

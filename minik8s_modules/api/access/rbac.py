@@ -46,7 +46,7 @@ class Rule(NamedTuple):
         return any(path.startswith(url[:-1]) if url.endswith("*") else path == url for url in self.urls)
 
 
-class Single(NamedTuple):
+class SingleRule(NamedTuple):
     """The smallest part of a rule: one verb on one resource (and name), or on one path."""
 
     verb: str
@@ -70,24 +70,24 @@ def compiled(rules: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
     )
 
 
-def singles(rules: Iterable[Rule]) -> Iterator[Single]:
+def single_rules(rules: Iterable[Rule]) -> Iterator[SingleRule]:
     """Yield the parts of rules."""
     for rule in rules:
         for verb in sorted(rule.verbs):
             for group in sorted(rule.groups):
                 for resource in sorted(rule.resources):
                     for name in sorted(rule.names) or [""]:
-                        yield Single(verb, group, resource, name)
+                        yield SingleRule(verb, group, resource, name)
             for url in rule.urls:
-                yield Single(verb, url=url)
+                yield SingleRule(verb, url=url)
 
 
-def uncovered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Single]:
+def uncovered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[SingleRule]:
     """Return the parts of ``wanted`` that whoever holds ``held`` does not hold himself."""
-    return [part for part in singles(wanted) if not any(_covers(rule, part) for rule in held)]
+    return [part for part in single_rules(wanted) if not any(_covers(rule, part) for rule in held)]
 
 
-def _covers(rule: Rule, part: Single) -> bool:
+def _covers(rule: Rule, part: SingleRule) -> bool:
     if part.url:
         if part.verb not in rule.verbs and "*" not in rule.verbs:
             return False
@@ -99,15 +99,15 @@ def _covers(rule: Rule, part: Single) -> bool:
     return rule.allows(part.verb, part.group, part.resource, part.name)
 
 
-def told(parts: Iterable[Single]) -> str:
+def described(parts: Iterable[SingleRule]) -> str:
     """Return parts as Kubernetes tells of an escalation, one line for each resource and path."""
-    verbs: dict[Single, list[str]] = {}
+    verbs: dict[SingleRule, list[str]] = {}
     for part in parts:
         verbs.setdefault(part._replace(verb=""), []).append(part.verb)
     return "\n".join(_line(part, found) for part, found in verbs.items())
 
 
-def _line(part: Single, verbs: list[str]) -> str:
+def _line(part: SingleRule, verbs: list[str]) -> str:
     quoted = " ".join(f'"{verb}"' for verb in verbs)
     if part.url:
         return f'{{NonResourceURLs:["{part.url}"], Verbs:[{quoted}]}}'

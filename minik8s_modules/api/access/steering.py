@@ -109,4 +109,4 @@ def _changed(new: JsonObject, old: JsonObject) -> Iterator[tuple[str, str, bool]
 
 
 def _told(rule: Rule) -> str:
-    return " and ".join(told for party, told in _NAMES.items() if party in rule.setters)
+    return " and ".join(party_name for party, party_name in _NAMES.items() if party in rule.setters)

@@ -60,8 +60,8 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
     if not isinstance(ops, list):
         raise BadRequest("a JSON patch is a list of operations")
     if len(ops) > MAX_OPERATIONS:
-        told = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
-        raise StatusError(413, "RequestEntityTooLarge", told)
+        detail = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
+        raise StatusError(413, "RequestEntityTooLarge", detail)
     document = {"": copy.deepcopy(obj)}  # the root is one more map, so that path "" needs no special case
     copies = _Copies()
     for index, op in enumerate(ops):
@@ -71,8 +71,8 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
         try:
             carry_out(document, op)
         except _OperationError as error:
-            told = f'operation {index} of the JSON patch ({op["op"]} "{op["path"]}") failed: {error}'
-            raise StatusError(422, "Invalid", told) from error
+            detail = f'operation {index} of the JSON patch ({op["op"]} "{op["path"]}") failed: {error}'
+            raise StatusError(422, "Invalid", detail) from error
     root: Any = document.get("")
     if not isinstance(root, dict):
         raise StatusError(422, "Invalid", "the JSON patch does not result in an object")
@@ -93,8 +93,10 @@ class _Copies:
             raise size_limits.too_deep(f"more than {size_limits.MAX_DEPTH}") from error
         self._values += size_limits.size(value)
         if self._bytes > MAX_COPIED_BYTES or self._values > size_limits.MAX_VALUES:
-            told = f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes and {size_limits.MAX_VALUES} values"
-            raise StatusError(413, "RequestEntityTooLarge", told)
+            detail = (
+                f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes and {size_limits.MAX_VALUES} values"
+            )
+            raise StatusError(413, "RequestEntityTooLarge", detail)
 
 
 _Operation = Callable[[JsonObject, JsonObject], None]

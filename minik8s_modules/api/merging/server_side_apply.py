@@ -138,8 +138,8 @@ def _merged(live: _Live, config: JsonObject) -> JsonObject:
         meta, kind = metadata(config), live.kind
         named = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
         group = f"{kind.group}/{kind.version}"
-        told = f"failed to create typed patch object ({named}; {group}, Kind={kind.kind}): {error}"
-        raise BadRequest(told) from error
+        manager = f"failed to create typed patch object ({named}; {group}, Kind={kind.kind}): {error}"
+        raise BadRequest(manager) from error
     return result
 
 
@@ -242,11 +242,11 @@ def _message(conflicts: list[_Conflict]) -> str:
     if len(conflicts) == 1:
         only = conflicts[0]
         return f"Apply failed with 1 conflict: conflict with {_manager(only)}: {fieldsets.shown(only.path)}"
-    lines, told = [], ""
+    lines, manager = [], ""
     for conflict in conflicts:
-        if _manager(conflict) != told:
-            told = _manager(conflict)
-            lines.append(f"conflicts with {told}:")
+        if _manager(conflict) != manager:
+            manager = _manager(conflict)
+            lines.append(f"conflicts with {manager}:")
         lines.append(f"- {fieldsets.shown(conflict.path)}")
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 

@@ -50,8 +50,8 @@ def confinement(namespace: str, hosts: Sequence[str]) -> list[str]:
     found = [f"host {host} answers {where}: a single-label name belongs to each namespace" for host in short]
     if longer:
         shown = f"hosts {', '.join(longer)} answer" if len(longer) > 1 else f"host {longer[0]} answers"
-        told = "no HostGrant allows more; a cluster administrator can create one:"
-        found.append(f"{shown} {where}: {told} {_how_to_grant(namespace, longer)}")
+        detail = "no HostGrant allows more; a cluster administrator can create one:"
+        found.append(f"{shown} {where}: {detail} {_how_to_grant(namespace, longer)}")
     return found
 
 

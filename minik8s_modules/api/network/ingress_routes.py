@@ -217,8 +217,8 @@ class _Claims:
         else:
             for route in claim.routes:
                 if refusal := self._foreign(claim.host, claim.namespace, claim.grant, claim.owner):
-                    told = f"{_shown(claim.host)} path {route.path} is in use by {refusal.message}"
-                    self._refuse(claim.owner, refusal.reason, told)
+                    detail = f"{_shown(claim.host)} path {route.path} is in use by {refusal.message}"
+                    self._refuse(claim.owner, refusal.reason, detail)
                 else:
                     self._place(claim, route)
 
@@ -228,8 +228,8 @@ class _Claims:
             self._refuse(claim.owner, INVALID_HOST, f"host {host} is reserved for the cluster's own names")
             return
         if is_too_long(claim.namespace, host):
-            told = f"host {host} is too long for the domain that its namespace's pods search"
-            self._refuse(claim.owner, INVALID_HOST, told)
+            detail = f"host {host} is too long for the domain that its namespace's pods search"
+            self._refuse(claim.owner, INVALID_HOST, detail)
             return
         refusal = self._foreign(host, claim.namespace, claim.grant, claim.owner)
         if refusal is None and host in self._holders:
@@ -249,15 +249,15 @@ class _Claims:
             if holder is None or holder.owner == owner:
                 continue
             if holder.namespace != namespace and holder.grant and not grant:
-                told = (
+                detail = (
                     f"{holder.owner}, which has it by HostGrant {holder.grant}; none gives it to namespace {namespace}"
                 )
-                return Refusal(NOT_GRANTED, told)
+                return Refusal(NOT_GRANTED, detail)
             if holder.whole:
                 return Refusal(CONFLICT, holder.owner)
             if holder.namespace != namespace and not grant:
-                told = "namespaces share a host only where a HostGrant gives it to each"
-                return Refusal(CONFLICT, f"{holder.owner}; {told}")
+                detail = "namespaces share a host only where a HostGrant gives it to each"
+                return Refusal(CONFLICT, f"{holder.owner}; {detail}")
         return None
 
     def _place(self, claim: _Claim, route: Route) -> None:
@@ -268,8 +268,8 @@ class _Claims:
         places = self._places.setdefault(claim.host, {})
         place = (route.kind, route.path.rstrip("/") or "/") if route.kind == "Prefix" else (route.kind, route.path)
         if place in places:
-            told = f"{_shown(claim.host)} path {route.path} is in use by {places[place].owner}"
-            self._refuse(claim.owner, CONFLICT, told)
+            detail = f"{_shown(claim.host)} path {route.path} is in use by {places[place].owner}"
+            self._refuse(claim.owner, CONFLICT, detail)
             return
         places[place] = route._replace(path=place[1])
         self._holders.setdefault(claim.host, _Holder(claim.owner, claim.namespace, claim.grant, whole=False))
@@ -311,8 +311,8 @@ class _Claims:
         if holder is None:
             return  # nobody has it: nothing is served there
         if holder.namespace != namespace and not (holder.grant and self._grants.of(namespace, host)):
-            told = f"host {host} is of {holder.owner}, and so is its certificate"
-            self._refuse(owner, NO_CERTIFICATE, told)
+            detail = f"host {host} is of {holder.owner}, and so is its certificate"
+            self._refuse(owner, NO_CERTIFICATE, detail)
         elif self._tls.setdefault(host, (secret, owner)) != (secret, owner):
             self._refuse(owner, NO_CERTIFICATE, f"host {host} has its certificate from {self._tls[host][1]}")
 

@@ -47,20 +47,20 @@ def claim_violations(claim: JsonObject, limit_ranges: list[JsonObject]) -> list[
     """Return what the limits refuse of a PersistentVolumeClaim: the storage it asks for."""
     asked = (spec(claim).get("resources") or {}).get("requests") or {}
     return [
-        told
+        detail
         for item in items(limit_ranges, "PersistentVolumeClaim")
-        for told in (*_least(item, asked, {}), *_most_asked(item, asked))
+        for detail in (*_least(item, asked, {}), *_most_asked(item, asked))
     ]
 
 
 def _most_asked(item: JsonObject, requests: Amounts) -> Iterator[str]:
     """A claim has no limits: what it asks for is what the maximum is of (``maxRequestConstraint``)."""
     for resource, most in (item.get("max") or {}).items():
-        told = f"maximum {resource} usage per {item['type']} is {most}"
+        detail = f"maximum {resource} usage per {item['type']} is {most}"
         if resource not in requests:
-            yield f"{told}.  No request is specified"
+            yield f"{detail}.  No request is specified"
         elif quantities.parse(requests[resource]) > quantities.parse(most):
-            yield f"{told}, but request is {requests[resource]}"
+            yield f"{detail}, but request is {requests[resource]}"
 
 
 def _checked(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
@@ -71,34 +71,34 @@ def _checked(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[s
 
 def _least(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for resource, least in (item.get("min") or {}).items():
-        told = f"minimum {resource} usage per {item['type']} is {least}"
+        detail = f"minimum {resource} usage per {item['type']} is {least}"
         if resource not in requests:
-            yield f"{told}.  No request is specified"
+            yield f"{detail}.  No request is specified"
         elif quantities.parse(requests[resource]) < quantities.parse(least):
-            yield f"{told}, but request is {requests[resource]}"
+            yield f"{detail}, but request is {requests[resource]}"
         elif resource in limits and quantities.parse(limits[resource]) < quantities.parse(least):
-            yield f"{told}, but limit is {limits[resource]}"
+            yield f"{detail}, but limit is {limits[resource]}"
 
 
 def _most(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for resource, most in (item.get("max") or {}).items():
-        told = f"maximum {resource} usage per {item['type']} is {most}"
+        detail = f"maximum {resource} usage per {item['type']} is {most}"
         if resource not in limits:
-            yield f"{told}.  No limit is specified"
+            yield f"{detail}.  No limit is specified"
         elif quantities.parse(limits[resource]) > quantities.parse(most):
-            yield f"{told}, but limit is {limits[resource]}"
+            yield f"{detail}, but limit is {limits[resource]}"
         elif resource in requests and quantities.parse(requests[resource]) > quantities.parse(most):
-            yield f"{told}, but request is {requests[resource]}"
+            yield f"{detail}, but request is {requests[resource]}"
 
 
 def _ratio(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for resource, ratio in (item.get("maxLimitRequestRatio") or {}).items():
-        told = f"{resource} max limit to request ratio per {item['type']} is {ratio}"
+        detail = f"{resource} max limit to request ratio per {item['type']} is {ratio}"
         asked = quantities.parse(requests.get(resource, "0"))
         if asked == 0 or resource not in limits:
-            yield f"{told}, but no request is specified or request is 0"
+            yield f"{detail}, but no request is specified or request is 0"
         elif quantities.parse(limits[resource]) / asked > quantities.parse(ratio):
-            yield f"{told}, but provided ratio is {float(quantities.parse(limits[resource]) / asked):f}"
+            yield f"{detail}, but provided ratio is {float(quantities.parse(limits[resource]) / asked):f}"
 
 
 def _total(pod: JsonObject, side: str) -> Amounts:

@@ -42,4 +42,4 @@ def faults(pod: JsonObject) -> list[str]:
         "must be the UID of a static pod: 32 hexadecimal digits": bool(_STATIC_UID.fullmatch(found)),
         f"a static pod's name must end with its node's (-{node})": name(pod).endswith(f"-{node}"),
     }
-    return [told for told, holds in rules.items() if not holds]
+    return [fault for fault, holds in rules.items() if not holds]

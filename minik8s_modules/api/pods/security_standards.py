@@ -55,11 +55,11 @@ def label_causes(labels: Mapping[str, str]) -> list[Cause]:
     for mode in MODES:
         level, version = labels.get(PREFIX + mode), labels.get(f"{PREFIX}{mode}-version")
         if level is not None and level not in LEVELS:
-            told = f"must be one of {', '.join(LEVELS)}"
-            causes.append(cause.invalid(f"metadata.labels[{PREFIX}{mode}]", level, told))
+            detail = f"must be one of {', '.join(LEVELS)}"
+            causes.append(cause.invalid(f"metadata.labels[{PREFIX}{mode}]", level, detail))
         if version is not None and _minor(version) is None:
-            told = 'must be "latest" or "v1.x"'
-            causes.append(cause.invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, told))
+            detail = 'must be "latest" or "v1.x"'
+            causes.append(cause.invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, detail))
     return causes
 
 
@@ -76,7 +76,7 @@ def violations(policy: Policy, pod: JsonObject) -> list[str]:
         if check.name not in replaced:
             details = [detail for detail in check.find(pod, policy.minor) if detail]
             if details:
-                found.append(f"{check.told} ({'; '.join(details)})")
+                found.append(f"{check.title} ({'; '.join(details)})")
     return found
 
 
@@ -289,13 +289,13 @@ def _seccomp_restricted(pod: JsonObject, _minor: int) -> Iterator[str]:
     kinds = {c["name"]: _type(context, "seccompProfile") for c, context in _contexts(pod)}
     wrong = [name for name, kind in kinds.items() if kind and kind not in good]
     unset = [name for name, kind in kinds.items() if not kind]
-    told = 'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
+    detail = 'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
     bad_pod = bool(own) and own not in good and bool(unset)
     if wrong or bad_pod:
         values = _quoted(sorted({kinds[name] for name in wrong} | ({own} if bad_pod else set())))
         yield f"{_subject(bad_pod, wrong)} must not set securityContext.seccompProfile.type to {values}"
     elif not own and unset:
-        yield f"pod or {_containers(unset)} must set {told}"
+        yield f"pod or {_containers(unset)} must set {detail}"
 
 
 def _capabilities_restricted(pod: JsonObject, _minor: int) -> Iterator[str]:
@@ -306,12 +306,12 @@ def _capabilities_restricted(pod: JsonObject, _minor: int) -> Iterator[str]:
 
 
 class Check(NamedTuple):
-    """One check: details of violations are found by ``find(pod, minor)``; ``told`` names it in messages."""
+    """One check: details of violations are found by ``find(pod, minor)``; ``title`` names it in messages."""
 
     name: str
     level: str
     minor: int
-    told: str
+    title: str
     find: Callable[[JsonObject, int], Iterator[str]]
     replaces: tuple[str, ...] = ()
 

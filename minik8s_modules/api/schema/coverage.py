@@ -62,8 +62,8 @@ def _rules(written: JsonObject) -> Iterator[tuple[str, Rule]]:
             yield field, Rule(treatment)
     for treatment in _REASONED:
         for field, reason in written.get(treatment, {}).items():
-            told = {"why": reason} if isinstance(reason, str) else reason
-            yield field, Rule(treatment, told["why"], tuple(told.get("unless", _UNSET)))
+            given = {"why": reason} if isinstance(reason, str) else reason
+            yield field, Rule(treatment, given["why"], tuple(given.get("unless", _UNSET)))
 
 
 @cache
@@ -75,19 +75,19 @@ def rules_of(definition: str) -> dict[str, Rule]:
     return {}
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """A field of an object that a rule speaks about."""
 
     path: str
     rule: Rule
 
 
-def findings(kind: Kind, obj: JsonObject) -> Iterator[Found]:
+def findings(kind: Kind, obj: JsonObject) -> Iterator[Finding]:
     """Yield each field of ``obj`` that is refused or warned about, in document order."""
     yield from _walk(structural.kind_shape(kind), obj, "")
 
 
-def _walk(shape: structural.Shape, value: Any, path: str) -> Iterator[Found]:
+def _walk(shape: structural.Shape, value: Any, path: str) -> Iterator[Finding]:
     if isinstance(value, list) and shape.items is not None:
         for index, inner in enumerate(value):
             yield from _walk(shape.items, inner, f"{path}[{index}]")
@@ -101,10 +101,10 @@ def _walk(shape: structural.Shape, value: Any, path: str) -> Iterator[Found]:
             if rule.treatment == "see":
                 yield from _walk(shape.fields[field], inner, here)
             elif not rule.accepts(inner):
-                yield Found(here, rule)
+                yield Finding(here, rule)
 
 
-class Covered(NamedTuple):
+class CoveredField(NamedTuple):
     """A field of a kind's schema with its rule, None when nobody classified it; ``shape`` is the field's type."""
 
     path: str
@@ -112,12 +112,12 @@ class Covered(NamedTuple):
     shape: structural.Shape
 
 
-def covered(kind: Kind) -> Iterator[Covered]:
+def covered(kind: Kind) -> Iterator[CoveredField]:
     """Yield every field of the kind's schema down to where a rule covers the rest; for tests and documentation."""
     yield from _covered(structural.kind_shape(kind), "")
 
 
-def _covered(shape: structural.Shape, path: str) -> Iterator[Covered]:
+def _covered(shape: structural.Shape, path: str) -> Iterator[CoveredField]:
     if shape.kind != "object" and shape.items is not None:
         yield from _covered(shape.items, f"{path}[]" if shape.kind == "list" else f"{path}{{}}")
         return
@@ -128,4 +128,4 @@ def _covered(shape: structural.Shape, path: str) -> Iterator[Covered]:
         if rule is not None and rule.treatment == "see":
             yield from _covered(shape.fields[field], here)
         else:
-            yield Covered(here, rule, shape.fields[field])
+            yield CoveredField(here, rule, shape.fields[field])

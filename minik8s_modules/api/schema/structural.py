@@ -257,8 +257,8 @@ def _walk_missing(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
 
 def undecodable(kind: Kind, causes: list[Cause]) -> BadRequest:
     """Return the 400 that Kubernetes answers to an object of wrong types."""
-    told = causes[0].message
-    return BadRequest(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {told}')
+    detail = causes[0].message
+    return BadRequest(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {detail}')
 
 
 def strict_decoding_error(fields: list[str]) -> BadRequest:

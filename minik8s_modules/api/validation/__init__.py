@@ -85,10 +85,10 @@ def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     for found in coverage.findings(kind, obj):
         if found.rule.treatment == "warned":
             reasons.setdefault(found.rule.reason, []).append(found.path)
-    told = [f"{', '.join(paths)}: stored, but minik8s does not act on it: {why}" for why, paths in reasons.items()]
+    texts = [f"{', '.join(paths)}: stored, but minik8s does not act on it: {why}" for why, paths in reasons.items()]
     if (obj.get("metadata") or {}).get("annotations", {}).get(dialect.ANNOTATION) == dialect.ORIGINAL:
-        told.append(dialect.explanation(kind))
-    return told
+        texts.append(dialect.explanation(kind))
+    return texts
 
 
 def validate_delete_options(options: JsonObject) -> list[Cause]:
@@ -98,8 +98,8 @@ def validate_delete_options(options: JsonObject) -> list[Cause]:
     if policy is not None and policy not in _POLICIES:
         causes.append(cause.not_supported("propagationPolicy", policy, [*_POLICIES, "nil"]))
     if policy is not None and options.get("orphanDependents") is not None:
-        told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(cause.invalid("propagationPolicy", policy, told))
+        texts = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(cause.invalid("propagationPolicy", policy, texts))
     dry_run = options.get("dryRun") or []
     causes += [cause.not_supported("dryRun", each, ["All"]) for each in dry_run if each != "All"]
     return causes

@@ -27,8 +27,8 @@ def _requirement(at: str, one: JsonObject) -> list[Cause]:
     if operator in {"Exists", "DoesNotExist"} and values:
         return [cause.forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")]
     if operator in {"Gt", "Lt"} and len(values) != 1:
-        told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-        return [cause.required(f"{at}.values", told)]
+        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        return [cause.required(f"{at}.values", detail)]
     if operator not in _OPERATORS:
         return [cause.invalid(f"{at}.operator", operator, "not a valid selector operator")]
     return []
@@ -39,8 +39,8 @@ def _field_requirement(at: str, one: JsonObject) -> list[Cause]:
     if one.get("operator") not in {"In", "NotIn"}:
         causes.append(cause.invalid(f"{at}.operator", one.get("operator"), "not a valid selector operator"))
     elif len(one.get("values") or []) != 1:
-        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        causes.append(cause.required(f"{at}.values", told))
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        causes.append(cause.required(f"{at}.values", detail))
     if one.get("key") != "metadata.name":
         causes.append(cause.invalid(f"{at}.key", one.get("key"), "not a valid field selector key"))
     return causes
@@ -85,8 +85,8 @@ def _min_domains(at: str, constraint: JsonObject) -> list[Cause]:
     action = constraint.get("whenUnsatisfiable")
     if constraint.get("minDomains") is None or action == "DoNotSchedule":
         return []
-    told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-    return [cause.invalid(f"{at}.minDomains", constraint["minDomains"], told)]
+    detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+    return [cause.invalid(f"{at}.minDomains", constraint["minDomains"], detail)]
 
 
 _POSITIVE = check.held(lambda value: isinstance(value, int) and value > 0, "must be greater than zero")

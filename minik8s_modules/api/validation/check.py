@@ -111,7 +111,7 @@ def syntax_of(problems: Callable[[Any], list[str]]) -> Rule:
 
     def check(at: str, value: Any) -> list[Cause]:
         given = "" if value is None else value
-        return [cause.invalid(at, given, told) for told in problems(given)]
+        return [cause.invalid(at, given, detail) for detail in problems(given)]
 
     return check
 
@@ -121,15 +121,15 @@ def one_of(*allowed: str) -> Rule:
     return lambda at, value: [] if value in allowed else [cause.not_supported(at, value, allowed)]
 
 
-def held(holds: Callable[[Any], bool], told: str) -> Rule:
-    """Return the rule of a value for which ``holds`` must be true; otherwise ``told`` says what it must be."""
-    return lambda at, value: [] if holds(value) else [cause.invalid(at, value, told)]
+def held(holds: Callable[[Any], bool], detail: str) -> Rule:
+    """Return the rule of a value for which ``holds`` must be true; otherwise ``detail`` says what it must be."""
+    return lambda at, value: [] if holds(value) else [cause.invalid(at, value, detail)]
 
 
-def at_least(lowest: int, told: str = "") -> Rule:
+def at_least(lowest: int, detail: str = "") -> Rule:
     """Return the rule of a number that may be absent, and not below ``lowest``."""
-    told = told or f"must be greater than or equal to {lowest}"
-    return lambda at, value: [] if value is None or value >= lowest else [cause.invalid(at, value, told)]
+    detail = detail or f"must be greater than or equal to {lowest}"
+    return lambda at, value: [] if value is None or value >= lowest else [cause.invalid(at, value, detail)]
 
 
 def at_most(highest: int) -> Rule:
@@ -137,10 +137,10 @@ def at_most(highest: int) -> Rule:
     return if_given(held(lambda value: value <= highest, f"must be less than or equal to {highest}"))
 
 
-def between(lowest: int, highest: int, told: str = "") -> Rule:
+def between(lowest: int, highest: int, detail: str = "") -> Rule:
     """Return the rule of a number that may be absent, and not outside of ``lowest`` to ``highest``."""
-    told = told or f"must be between {lowest} and {highest}, inclusive"
-    return if_given(held(lambda value: lowest <= value <= highest, told))
+    detail = detail or f"must be between {lowest} and {highest}, inclusive"
+    return if_given(held(lambda value: lowest <= value <= highest, detail))
 
 
 not_negative = at_least(0)

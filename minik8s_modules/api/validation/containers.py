@@ -107,8 +107,8 @@ def _variable(at: str, variable: JsonObject) -> list[Cause]:
         return causes
     given = [kind for kind in _VALUE_SOURCES if kind in source]
     if not given:
-        told = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-        causes.append(cause.invalid(f"{at}.valueFrom", "", told))
+        detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        causes.append(cause.invalid(f"{at}.valueFrom", "", detail))
     if variable.get("value") and given:
         causes.append(cause.invalid(f"{at}.valueFrom", "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
@@ -150,11 +150,11 @@ def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     allowed = ("1m", "1") if of_cpu else _BYTE_DIVISORS
     if not divisor or divisor in map(quantities.parse, allowed):
         return []
-    told = " and ".join(allowed) if of_cpu else ", ".join(allowed)
+    detail = " and ".join(allowed) if of_cpu else ", ".join(allowed)
     family = {"cpu": "cpu", "memory": "memory"}.get(resource.partition(".")[2], "local ephemeral storage")
     return [
         cause.invalid(
-            f"{at}.divisor", resource, f"only divisor's values {told} are supported with the {family} resource"
+            f"{at}.divisor", resource, f"only divisor's values {detail} are supported with the {family} resource"
         )
     ]
 
@@ -206,8 +206,8 @@ def _sub_path(at: str, mount: JsonObject) -> list[Cause]:
         if mount.get(field):
             causes += cause.local_path(f"{at}.{field}", mount[field])
     if mount.get("subPath") and mount.get("subPathExpr"):
-        told = "subPathExpr and subPath are mutually exclusive"
-        causes.append(cause.invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
+        detail = "subPathExpr and subPath are mutually exclusive"
+        causes.append(cause.invalid(f"{at}.subPathExpr", mount["subPathExpr"], detail))
     return causes
 
 
@@ -241,12 +241,12 @@ def validate_resources(field: str, resources: JsonObject) -> list[Cause]:
 def _within_limit(field: str, name: str, amount: Any, limit: Any) -> list[Cause]:
     asked, allowed = quantities.parse(amount), quantities.parse(limit)
     if "/" in name and asked != allowed:
-        told = f"must be equal to {name} limit of {quantities.canonical(limit)}"
+        detail = f"must be equal to {name} limit of {quantities.canonical(limit)}"
     elif asked > allowed:
-        told = f"must be less than or equal to {name} limit of {quantities.canonical(limit)}"
+        detail = f"must be less than or equal to {name} limit of {quantities.canonical(limit)}"
     else:
         return []
-    return [cause.invalid(field, quantities.canonical(amount), told)]
+    return [cause.invalid(field, quantities.canonical(amount), detail)]
 
 
 def _amounts(field: str, amounts: Mapping[str, Any]) -> list[Cause]:

@@ -37,11 +37,11 @@ def _changed(after: list[JsonObject], before: list[JsonObject]) -> list[Cause]:
     causes = []
     for one in before:
         if one["name"] not in given:
-            told = f'existing ephemeral containers "{one["name"]}" may not be removed'
-            causes.append(cause.forbidden(FIELD, f"{told}\n"))
+            detail = f'existing ephemeral containers "{one["name"]}" may not be removed'
+            causes.append(cause.forbidden(FIELD, f"{detail}\n"))
         elif given[one["name"]] != one:
-            told = f'existing ephemeral containers "{one["name"]}" may not be changed'
-            causes.append(cause.forbidden(FIELD, f"{told}\n"))
+            detail = f'existing ephemeral containers "{one["name"]}" may not be changed'
+            causes.append(cause.forbidden(FIELD, f"{detail}\n"))
     return causes
 
 
@@ -73,6 +73,6 @@ def _fields(at: str, container: JsonObject) -> list[Cause]:
     for index, mount in enumerate(container.get("volumeMounts") or []):
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
-                told = "cannot be set for an Ephemeral Container"
-                causes.append(cause.forbidden(f"{at}.volumeMounts[{index}].{field}", told))
+                detail = "cannot be set for an Ephemeral Container"
+                causes.append(cause.forbidden(f"{at}.volumeMounts[{index}].{field}", detail))
     return causes

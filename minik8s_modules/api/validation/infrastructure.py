@@ -38,8 +38,8 @@ def _storage(at: str, amounts: JsonObject | None) -> list[Cause]:
     if not amounts or "storage" not in amounts:
         return [cause.required(f"{at}[storage]")]
     amount = amounts["storage"]
-    told = "must be greater than zero"
-    return [] if quantities.parse(amount) > 0 else [cause.invalid(f"{at}[storage]", str(amount), told)]
+    detail = "must be greater than zero"
+    return [] if quantities.parse(amount) > 0 else [cause.invalid(f"{at}[storage]", str(amount), detail)]
 
 
 def _capacity(at: str, capacity: JsonObject) -> list[Cause]:
@@ -100,8 +100,8 @@ def validate_volume_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old volume may not become the new one: what it stands on stays."""
     causes = []
     if _sources(spec(new)) != _sources(spec(old)):
-        told = "spec.persistentvolumesource is immutable after creation"
-        causes.append(cause.forbidden("spec.persistentvolumesource", told))
+        detail = "spec.persistentvolumesource is immutable after creation"
+        causes.append(cause.forbidden("spec.persistentvolumesource", detail))
     if spec(new).get("volumeMode") != spec(old).get("volumeMode"):
         causes.append(cause.immutable("spec.volumeMode", spec(new).get("volumeMode")))
     return causes
@@ -126,9 +126,9 @@ def validate_claim_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     for side in (after, before):
         side.pop("volumeAttributesClassName", None)
     bound = status(old).get("phase") == "Bound"
-    told = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+    detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
     if after != before or (wanted != had and not bound):
-        return [cause.forbidden("spec", told)]
+        return [cause.forbidden("spec", detail)]
     if wanted is not None and had is not None and quantities.parse(wanted) < quantities.parse(had):
         return [cause.forbidden("spec.resources.requests.storage", "field can not be less than previous value")]
     return []
@@ -163,11 +163,11 @@ def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[Caus
 
 def validate_new_ingress(ingress: JsonObject) -> list[Cause]:
     """Return why a new ingress may not be kept that names its class in both ways (``ValidateIngressCreate``)."""
-    told, declared = dig(ingress, "metadata", "annotations", CLASS_ANNOTATION), spec(ingress).get("ingressClassName")
-    if told is None or declared is None or told == declared:
+    detail, declared = dig(ingress, "metadata", "annotations", CLASS_ANNOTATION), spec(ingress).get("ingressClassName")
+    if detail is None or declared is None or detail == declared:
         return []
     why = "must match `ingressClassName` when both are specified"
-    return [cause.invalid(f"annotations.{CLASS_ANNOTATION}", told, why)]
+    return [cause.invalid(f"annotations.{CLASS_ANNOTATION}", detail, why)]
 
 
 def _host(at: str, host: str) -> list[Cause]:
@@ -242,8 +242,8 @@ def validate_ingress_class(ingress_class: JsonObject) -> list[Cause]:
         return [cause.required("spec.controller")]
     domain, slash, path = controller.partition("/")
     if not slash or not path:
-        told = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return [cause.invalid("spec.controller", controller, told)]
+        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        return [cause.invalid("spec.controller", controller, detail)]
     return cause.all_invalid("spec.controller", domain, syntax.dns1123_subdomain(domain))
 
 
@@ -281,14 +281,14 @@ def _peer(at: str, peer: JsonObject) -> list[Cause]:
 def _block(at: str, block: JsonObject) -> list[Cause]:
     if not block.get("cidr"):
         return [cause.required(f"{at}.cidr")]
-    whole, told = _network(block["cidr"]), "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+    whole, detail = _network(block["cidr"]), "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
     if whole is None:
-        return [cause.invalid(f"{at}.cidr", block["cidr"], told)]
+        return [cause.invalid(f"{at}.cidr", block["cidr"], detail)]
     causes = []
     for index, text in enumerate(block.get("except") or []):
         inner = _network(text)
         if inner is None:
-            causes.append(cause.invalid(f"{at}.except[{index}]", text, told))
+            causes.append(cause.invalid(f"{at}.except[{index}]", text, detail))
         elif not inner.subnet_of(whole) or inner == whole:
             causes.append(cause.invalid(f"{at}.except[{index}]", text, "must be a strict subset of `cidr`"))
     return causes

@@ -27,8 +27,8 @@ def validate_job(job: JsonObject) -> list[Cause]:
     causes = _JOB_SPEC("spec", declared)
     last = f"{name(job)}-{(declared.get('completions') or 1) - 1}"
     if declared.get("completionMode") == "Indexed" and len(last) > _LONGEST_HOSTNAME:
-        told = f"will not able to create pod with invalid DNS label: {last}"
-        causes.append(cause.invalid("metadata.name", name(job), told))
+        detail = f"will not able to create pod with invalid DNS label: {last}"
+        causes.append(cause.invalid("metadata.name", name(job), detail))
     if declared.get("selector") is None:
         return [*causes, cause.required("spec.selector")]
     return causes + label_selector("spec.selector", declared["selector"])
@@ -48,8 +48,8 @@ def _of_indexes(at: str, declared: JsonObject) -> list[Cause]:
     elif per_index is not None:
         causes.append(cause.invalid(f"{at}.backoffLimitPerIndex", per_index, "requires indexed completion mode"))
     if most_failed is not None and per_index is None:
-        told = "when maxFailedIndexes is specified"
-        causes.append(cause.required(f"{at}.backoffLimitPerIndex", told))
+        detail = "when maxFailedIndexes is specified"
+        causes.append(cause.required(f"{at}.backoffLimitPerIndex", detail))
     return causes
 
 
@@ -67,8 +67,8 @@ def _failure_policy(at: str, declared: JsonObject) -> list[Cause]:
     causes: list[Cause] = []
     restart = ((declared.get("template") or {}).get("spec") or {}).get("restartPolicy")
     if restart != "Never":
-        told = 'only "Never" is supported when podFailurePolicy is specified'
-        causes.append(cause.invalid(f"{at}.template.spec.restartPolicy", restart, told))
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        causes.append(cause.invalid(f"{at}.template.spec.restartPolicy", restart, detail))
     if len(rules) > _MOST_RULES:
         causes.append(cause.invalid(at_rules, len(rules), f"must have at most {_MOST_RULES} items"))
     for index, rule in enumerate(rules):
@@ -101,8 +101,8 @@ def _exit_codes(at: str, codes: JsonObject, declared: JsonObject) -> Iterator[Ca
     if operator == "In" and 0 in values:
         yield cause.invalid(f"{at}.values", 0, "must not be 0 for the In operator")
     if container is not None and container not in _container_names(declared):
-        told = "must be one of the container or initContainer names in the pod template"
-        yield cause.invalid(f"{at}.containerName", container, told)
+        detail = "must be one of the container or initContainer names in the pod template"
+        yield cause.invalid(f"{at}.containerName", container, detail)
 
 
 def _container_names(declared: JsonObject) -> Iterable[str]:
@@ -118,8 +118,8 @@ def _success_policy(at: str, declared: JsonObject) -> list[Cause]:
         return [cause.invalid(at, policy, "requires indexed completion mode")]
     rules = policy.get("rules") or []
     if not rules:
-        told = "at least one rules must be specified when the successPolicy is specified"
-        return [cause.required(f"{at}.rules", told)]
+        detail = "at least one rules must be specified when the successPolicy is specified"
+        return [cause.required(f"{at}.rules", detail)]
     most = int(declared.get("completions") or 0)
     return [one for index, rule in enumerate(rules) for one in _success_rule(f"{at}.rules[{index}]", rule, most)]
 
@@ -129,8 +129,8 @@ def _success_rule(at: str, rule: JsonObject, completions: int) -> Iterator[Cause
     if named is None and least is None:
         yield cause.required(at, "at least one of succeededCount or succeededIndexes must be specified")
     if named is not None and not _are_indexes(named, completions):
-        told = f"must be indexes less than {completions}, in order, such as 0,2-4"
-        yield cause.invalid(f"{at}.succeededIndexes", named, told)
+        detail = f"must be indexes less than {completions}, in order, such as 0,2-4"
+        yield cause.invalid(f"{at}.succeededIndexes", named, detail)
     if least is not None and not 1 <= least <= completions:
         yield cause.invalid(f"{at}.succeededCount", least, f"must be between 1 and {completions}")
 
@@ -205,6 +205,6 @@ def validate_cron_job(cron_job: JsonObject) -> list[Cause]:
     """Return why the cron job may not be kept."""
     causes = _CRON_JOB(cron_job)
     if len(name(cron_job)) > _LONGEST_CRON_JOB:
-        told = f"must be no more than {_LONGEST_CRON_JOB} characters"
-        causes.append(cause.invalid("metadata.name", name(cron_job), told))
+        detail = f"must be no more than {_LONGEST_CRON_JOB} characters"
+        causes.append(cause.invalid("metadata.name", name(cron_job), detail))
     return causes

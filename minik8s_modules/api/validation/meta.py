@@ -39,8 +39,8 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     for finalizer in meta.get("finalizers") or []:
         causes += cause.all_invalid("metadata.finalizers", finalizer, syntax.qualified_name(finalizer))
     if {ORPHAN, FOREGROUND} <= {*(meta.get("finalizers") or [])}:
-        told = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
-        causes.append(cause.invalid("metadata.finalizers", meta["finalizers"], told))
+        detail = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
+        causes.append(cause.invalid("metadata.finalizers", meta["finalizers"], detail))
     return causes
 
 
@@ -93,9 +93,9 @@ def _owners(references: list[JsonObject]) -> list[Cause]:
         causes += [cause.invalid(f"{field}.{each}", "", f"{each} must not be empty") for each in missing]
     controllers = [r for r in references if r.get("controller")]
     if len(controllers) > 1:
-        told = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
+        detail = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
         named = [f"{r.get('kind')}/{r.get('name')}" for r in controllers[:2]]
-        causes.append(cause.invalid(field, None, told.format(*named)))
+        causes.append(cause.invalid(field, None, detail.format(*named)))
     return causes
 
 
@@ -116,6 +116,6 @@ def _new_finalizers(after: JsonObject, before: JsonObject) -> list[Cause]:
     added = {*(after.get("finalizers") or [])} - {*(before.get("finalizers") or [])}
     if not added:
         return []
-    told = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
-    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{told}}}"
+    named = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{named}}}"
     return [cause.forbidden("metadata.finalizers", detail)]

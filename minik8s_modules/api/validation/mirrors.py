@@ -16,8 +16,8 @@ _FIELD = f"metadata.annotations[{MIRROR}]"
 
 def validate_new(pod: JsonObject) -> list[Cause]:
     """Return why a new pod may not be the mirror that it says it is."""
-    told = faults(pod) if is_mirror(pod) else []
-    return [cause.invalid(_FIELD, objects.annotations(pod)[MIRROR], each) for each in told]
+    found = faults(pod) if is_mirror(pod) else []
+    return [cause.invalid(_FIELD, objects.annotations(pod)[MIRROR], each) for each in found]
 
 
 def validate_change(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -25,5 +25,5 @@ def validate_change(new: JsonObject, old: JsonObject) -> list[Cause]:
     before, after = (objects.annotations(pod).get(MIRROR) for pod in (old, new))
     if before == after:
         return []
-    told = "may not add mirror pod annotation" if before is None else "may not remove or update mirror pod annotation"
-    return [cause.forbidden(_FIELD, told)]
+    detail = "may not add mirror pod annotation" if before is None else "may not remove or update mirror pod annotation"
+    return [cause.forbidden(_FIELD, detail)]

@@ -114,8 +114,8 @@ def _most_replicas(at: str, declared: JsonObject) -> list[Cause]:
     lowest, highest = declared.get("minReplicas"), declared.get("maxReplicas")
     if highest is None:
         return [cause.required(f"{at}.maxReplicas")]
-    told = "must be greater than or equal to `minReplicas`"
-    return [cause.invalid(f"{at}.maxReplicas", highest, told)] if highest < max(lowest or 1, 1) else []
+    detail = "must be greater than or equal to `minReplicas`"
+    return [cause.invalid(f"{at}.maxReplicas", highest, detail)] if highest < max(lowest or 1, 1) else []
 
 
 def _metric(at: str, metric: JsonObject) -> list[Cause]:

@@ -133,10 +133,10 @@ _TAINT = check.fields(
 
 def _pod_ranges(declared: JsonObject) -> list[Cause]:
     """Look at ``podCIDR`` and ``podCIDRs``, which begins with it; a node has one range, of IPv4."""
-    first, ranges, told = declared.get("podCIDR") or "", declared.get("podCIDRs") or [], "must be an IPv4 CIDR"
-    causes = [cause.invalid("spec.podCIDR", first, told)] if first and not _is_cidr(first) else []
+    first, ranges, detail = declared.get("podCIDR") or "", declared.get("podCIDRs") or [], "must be an IPv4 CIDR"
+    causes = [cause.invalid("spec.podCIDR", first, detail)] if first and not _is_cidr(first) else []
     causes += [
-        cause.invalid(f"spec.podCIDRs[{index}]", each, told)
+        cause.invalid(f"spec.podCIDRs[{index}]", each, detail)
         for index, each in enumerate(ranges)
         if not _is_cidr(each) and (index or each != first)
     ]
@@ -176,9 +176,9 @@ def _is_cidr(text: str) -> bool:
 def validate_node_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old node may not become the new one: its pod addresses are given once."""
     before, after = spec(old), spec(new)
-    told = 'node updates may not change podCIDR except from "" to valid'
+    detail = 'node updates may not change podCIDR except from "" to valid'
     changed = [f for f in ("podCIDR", "podCIDRs") if before.get(f) and after.get(f) != before[f]]
-    return [cause.forbidden(f"spec.{field}", told) for field in changed]
+    return [cause.forbidden(f"spec.{field}", detail) for field in changed]
 
 
 # --- coordination and events ----------------------------------------------------------------------
@@ -220,9 +220,9 @@ def validate_pod_address_update(new: JsonObject, old: JsonObject) -> list[Cause]
 
 def validate_pod_cidr(claim: JsonObject) -> list[Cause]:
     """Return why the claim of a range may not be kept: its name is the range, with a ``-`` for the ``/``."""
-    told = spec(claim).get("cidr") or ""
-    if told and told.replace("/", "-") != name(claim):
-        return [cause.invalid("spec.cidr", told, "must be the object's name with a / before the prefix length")]
+    cidr = spec(claim).get("cidr") or ""
+    if cidr and cidr.replace("/", "-") != name(claim):
+        return [cause.invalid("spec.cidr", cidr, "must be the object's name with a / before the prefix length")]
     return missing_fields(POD_CIDR, claim)
 
 
@@ -271,9 +271,9 @@ def validate_access_review(review: JsonObject) -> list[Cause]:
     """Return what keeps the review from being answered: it asks about a resource or about a path, not both."""
     resource, path = spec(review).get("resourceAttributes"), spec(review).get("nonResourceAttributes")
     if resource is not None and path is not None:
-        told = "cannot be specified in combination with resourceAttributes"
-        return [cause.invalid("spec.nonResourceAttributes", path, told)]
+        detail = "cannot be specified in combination with resourceAttributes"
+        return [cause.invalid("spec.nonResourceAttributes", path, detail)]
     if resource is None and path is None:
-        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [cause.invalid("spec.resourceAttributes", None, told)]
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [cause.invalid("spec.resourceAttributes", None, detail)]
     return []

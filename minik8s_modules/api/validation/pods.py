@@ -78,8 +78,8 @@ def _dns(declared: JsonObject) -> list[Cause]:
         if config is None:
             causes.append(cause.required(field, "must provide `dnsConfig` when `dnsPolicy` is None"))
         elif not config.get("nameservers"):
-            told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            causes.append(cause.required(f"{field}.nameservers", told))
+            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            causes.append(cause.required(f"{field}.nameservers", detail))
     servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
     if len(servers) > _MAX_NAMESERVERS:
         causes.append(cause.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
@@ -88,8 +88,8 @@ def _dns(declared: JsonObject) -> list[Cause]:
     if len(searches) > _MAX_SEARCHES:
         causes.append(cause.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
     if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
-        told = "must not have more than 2048 characters (including spaces) in the search list"
-        causes.append(cause.invalid(f"{field}.searches", searches, told))
+        detail = "must not have more than 2048 characters (including spaces) in the search list"
+        causes.append(cause.invalid(f"{field}.searches", searches, detail))
     for index, search in enumerate(searches):
         messages = syntax.dns1123_subdomain(search.removesuffix("."))
         causes += cause.all_invalid(f"{field}.searches[{index}]", search, messages)
@@ -122,8 +122,8 @@ def _tolerations(tolerations: list[JsonObject]) -> list[Cause]:
         if key:
             causes += cause.all_invalid(f"{field}.key", key, syntax.qualified_name(key))
         elif operator != "Exists":
-            told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            causes.append(cause.invalid(f"{field}.operator", toleration.get("operator") or "", told))
+            detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            causes.append(cause.invalid(f"{field}.operator", toleration.get("operator") or "", detail))
         if operator not in {"Equal", "Exists"}:
             causes.append(cause.not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
         if operator == "Exists" and toleration.get("value"):

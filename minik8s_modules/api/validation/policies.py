@@ -33,8 +33,8 @@ def _metric(at: str, metric: JsonObject) -> list[Cause]:
         return [cause.not_supported(f"{at}.type", kind, _METRICS)]
     field = _METRICS[kind]
     if metric.get(field) is None:
-        told = f"must populate information for the given metric source ({kind})"
-        return [cause.required(f"{at}.{field}", told)]
+        detail = f"must populate information for the given metric source ({kind})"
+        return [cause.required(f"{at}.{field}", detail)]
     source = metric[field]
     named = source if "esource" in field else source.get("metric") or {}
     causes = [] if named.get("name") else [cause.required(f"{at}.{field}.name", f"must specify a {kind} name")]
@@ -58,8 +58,8 @@ def _replicas(at: str, declared: JsonObject) -> list[Cause]:
     if highest < 1:
         causes.append(cause.invalid(f"{at}.maxReplicas", highest, "must be greater than 0"))
     if lowest is not None and highest < lowest:
-        told = "must be greater than or equal to `minReplicas`"
-        causes.append(cause.invalid(f"{at}.maxReplicas", highest, told))
+        detail = "must be greater than or equal to `minReplicas`"
+        causes.append(cause.invalid(f"{at}.maxReplicas", highest, detail))
     return causes
 
 
@@ -126,10 +126,10 @@ def _limits(at: str, item: JsonObject) -> list[Cause]:
             for field in ("default", "defaultRequest")
             if item.get(field)
         ]
-    for low, high, told in _ORDERED:
+    for low, high, detail in _ORDERED:
         smaller, larger = item.get(low) or {}, item.get(high) or {}
         causes += [
-            cause.invalid(f"{at}.{low}[{name}]", smaller[name], told.format(smaller[name], larger[name]))
+            cause.invalid(f"{at}.{low}[{name}]", smaller[name], detail.format(smaller[name], larger[name]))
             for name in smaller
             if name in larger and quantities.parse(smaller[name]) > quantities.parse(larger[name])
         ]
@@ -162,11 +162,11 @@ def validate_priority_class(priority_class: JsonObject) -> list[Cause]:
     own, value, causes = name(priority_class), priority_class.get("value") or 0, []
     if own.startswith("system-"):
         if _SYSTEM.get(own) != value:
-            told = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            causes.append(cause.forbidden("metadata.name", f"{told}{own} is not a known system priority class"))
+            detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
+            causes.append(cause.forbidden("metadata.name", f"{detail}{own} is not a known system priority class"))
     elif value > _HIGHEST_OF_USERS:
-        told = f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
-        causes.append(cause.forbidden("value", told))
+        detail = f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
+        causes.append(cause.forbidden("value", detail))
     return causes + _PREEMPTION("preemptionPolicy", priority_class.get("preemptionPolicy"))
 
 

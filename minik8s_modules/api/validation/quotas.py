@@ -62,16 +62,16 @@ def _selector(declared: JsonObject, hard: Iterable[str]) -> list[Cause]:
         if scope not in _SCOPES:
             causes.append(cause.invalid(f"{at}.scopeName", scope, "unsupported scope"))
         elif scope != "PriorityClass" and operator != "Exists":
-            told = f"must be 'Exists' when scope is {scope}"
-            causes.append(cause.invalid(f"{at}.operator", operator, told))
+            detail = f"must be 'Exists' when scope is {scope}"
+            causes.append(cause.invalid(f"{at}.operator", operator, detail))
         elif operator not in _OPERATORS:
             causes.append(cause.invalid(f"{at}.operator", operator, "not a valid selector operator"))
         if operator in {"In", "NotIn"} and not values:
-            told = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-            causes.append(cause.required(f"{at}.values", told))
+            detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            causes.append(cause.required(f"{at}.values", detail))
         if operator in {"Exists", "DoesNotExist"} and values:
-            told = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-            causes.append(cause.invalid(f"{at}.values", values, told))
+            detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            causes.append(cause.invalid(f"{at}.values", values, detail))
     return causes + _suits("spec.scopeSelector.matchExpressions", scopes, hard)
 
 
@@ -82,8 +82,8 @@ def _suits(at: str, scopes: list[str], hard: Iterable[str]) -> list[Cause]:
         fitting = {"pods", "count/pods"} if scope == "BestEffort" else {"pods", "count/pods", *_COMPUTE}
         unfit = sorted(set(hard) - fitting)
         if scope in _SCOPES and unfit:
-            told = f"unsupported scope applied to resource: {', '.join(unfit)}"
-            causes.append(cause.invalid(at, scope, told))
+            detail = f"unsupported scope applied to resource: {', '.join(unfit)}"
+            causes.append(cause.invalid(at, scope, detail))
     causes += [cause.invalid(at, scopes, "conflicting scopes") for pair in _CONFLICTING if pair <= {*scopes}]
     return causes
 

@@ -20,8 +20,8 @@ def validate_cluster_role(role: JsonObject) -> list[Cause]:
     """Return why the ClusterRole may not be kept."""
     aggregation = role.get("aggregationRule")
     if aggregation is not None and not aggregation.get("clusterRoleSelectors"):
-        told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        return [cause.required("aggregationRule.clusterRoleSelectors", told)]
+        detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        return [cause.required("aggregationRule.clusterRoleSelectors", detail)]
     return _rules(role, namespaced=False)
 
 
@@ -107,8 +107,8 @@ def validate_local_review(review: JsonObject) -> list[Cause]:
     if attributes is None:
         causes.append(cause.required("spec.resourceAttributes", "must be specified"))
     elif attributes.get("namespace") != namespace(review):
-        told = "must match metadata.namespace"
-        causes.append(cause.invalid("spec.resourceAttributes.namespace", attributes.get("namespace") or "", told))
+        detail = "must match metadata.namespace"
+        causes.append(cause.invalid("spec.resourceAttributes.namespace", attributes.get("namespace") or "", detail))
     return causes
 
 

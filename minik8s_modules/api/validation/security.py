@@ -26,8 +26,8 @@ def pod_security(pod: JsonObject) -> list[Cause]:
     causes += _sysctls(f"{field}.sysctls", context.get("sysctls") or [])
     causes += strict_groups(pod)
     if declared.get("shareProcessNamespace") and declared.get("hostPID"):
-        told = "ShareProcessNamespace and HostPID cannot both be enabled"
-        causes.append(cause.invalid("spec.shareProcessNamespace", True, told))  # noqa: FBT003 - the value
+        detail = "ShareProcessNamespace and HostPID cannot both be enabled"
+        causes.append(cause.invalid("spec.shareProcessNamespace", True, detail))  # noqa: FBT003 - the value
     return causes + _ALIASES("spec.hostAliases", declared.get("hostAliases"))
 
 
@@ -37,11 +37,11 @@ def container_security(field: str, context: JsonObject) -> list[Cause]:
     if context.get("allowPrivilegeEscalation") is not False:
         return causes
     if context.get("privileged"):
-        told = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        causes.append(cause.invalid(field, "", told))
+        detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        causes.append(cause.invalid(field, "", detail))
     if {"SYS_ADMIN", "CAP_SYS_ADMIN"} & set((context.get("capabilities") or {}).get("add") or []):
-        told = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        causes.append(cause.invalid(field, "", told))
+        detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+        causes.append(cause.invalid(field, "", detail))
     return causes
 
 
@@ -55,8 +55,8 @@ def _profile(field: str, profile: JsonObject | None, called: str) -> list[Cause]
         return [cause.not_supported(f"{field}.type", kind, _PROFILES)]
     at = f"{field}.localhostProfile"
     if kind != "Localhost":
-        told = f"can only be set when {called} type is Localhost"
-        return [] if local is None else [cause.invalid(at, local, told)]
+        detail = f"can only be set when {called} type is Localhost"
+        return [] if local is None else [cause.invalid(at, local, detail)]
     if not local:
         return [cause.required(at, f"must be set when {called} type is Localhost")]
     return cause.local_path(at, local) if called == "seccomp" else _profile_name(at, local)
@@ -85,8 +85,8 @@ def _sysctls(field: str, given: list[JsonObject]) -> list[Cause]:
         if not name:
             causes.append(cause.required(at))
         elif len(name) > sysctls.LONGEST_NAME or not sysctls.NAME.fullmatch(name):
-            told = f"must have at most {sysctls.LONGEST_NAME} characters and match regex ^{sysctls.NAME.pattern}$"
-            causes.append(cause.invalid(at, name, told))
+            detail = f"must have at most {sysctls.LONGEST_NAME} characters and match regex ^{sysctls.NAME.pattern}$"
+            causes.append(cause.invalid(at, name, detail))
         elif name in seen:
             causes.append(cause.duplicate(at, name))
         seen.add(name)
@@ -104,8 +104,10 @@ def strict_groups(pod: JsonObject) -> list[Cause]:
         each is not None or context.get("runAsUser") is not None for each in users
     ):
         return []
-    told = "not supported by minik8s without runAsUser and runAsGroup: Docker adds groups that the image gives the user"
-    return [cause.forbidden("spec.securityContext.supplementalGroupsPolicy", told)]
+    detail = (
+        "not supported by minik8s without runAsUser and runAsGroup: Docker adds groups that the image gives the user"
+    )
+    return [cause.forbidden("spec.securityContext.supplementalGroupsPolicy", detail)]
 
 
 _GROUPS = check.each(_ID)
@@ -117,14 +119,14 @@ def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause
     number, address = port.get("hostPort") or 0, port.get("hostIP") or ""
     causes: list[Cause] = []
     if number and host_network and number != port.get("containerPort"):
-        told = "must match `containerPort` when `hostNetwork` is true"
-        causes.append(cause.invalid(f"{field}.hostPort", number, told))
+        detail = "must match `containerPort` when `hostNetwork` is true"
+        causes.append(cause.invalid(f"{field}.hostPort", number, detail))
     elif number:
         causes += cause.all_invalid(f"{field}.hostPort", number, syntax.port_number(number))
     if address:
         messages = syntax.ipv4(address)
         causes += cause.all_invalid(f"{field}.hostIP", address, messages)
         if not messages and ipaddress.IPv4Address(address).is_loopback and not host_network:
-            told = "not supported by minik8s: host ports are forwarded only on other addresses of the node"
-            causes.append(cause.forbidden(f"{field}.hostIP", told))
+            detail = "not supported by minik8s: host ports are forwarded only on other addresses of the node"
+            causes.append(cause.forbidden(f"{field}.hostIP", detail))
     return causes

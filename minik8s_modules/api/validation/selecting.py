@@ -12,11 +12,11 @@ from minik8s_modules.api.validation.meta import validate_labels
 def _operator(at: str, expression: JsonObject) -> list[Cause]:
     operator, values = expression.get("operator"), expression.get("values")
     if operator in {"In", "NotIn"}:
-        told = "must be specified when `operator` is 'In' or 'NotIn'"
-        return [] if values else [cause.required(f"{at}.values", told)]
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        return [] if values else [cause.required(f"{at}.values", detail)]
     if operator in {"Exists", "DoesNotExist"}:
-        told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        return [cause.forbidden(f"{at}.values", told)] if values else []
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [cause.forbidden(f"{at}.values", detail)] if values else []
     return [cause.invalid(f"{at}.operator", operator or "", "not a valid selector operator")]
 
 

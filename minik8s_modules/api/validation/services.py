@@ -49,8 +49,8 @@ def _addresses(declared: JsonObject) -> list[Cause]:
         causes.append(cause.invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
     causes += _FAMILIES("spec.ipFamilies", declared.get("ipFamilies"))
     if _is_headless(declared) and declared.get("type") != "ClusterIP":
-        told = f"may not be set to 'None' for {declared.get('type')} services"
-        causes.append(cause.invalid("spec.clusterIPs[0]", "None", told))
+        detail = f"may not be set to 'None' for {declared.get('type')} services"
+        causes.append(cause.invalid("spec.clusterIPs[0]", "None", detail))
     return causes + _several_addresses(addresses)
 
 

@@ -57,8 +57,8 @@ def matching_template(at: str, declared: JsonObject) -> list[Cause]:
     if selector is not None and not is_empty_selector(selector) and not label_selector("", selector):
         found = selectors.from_label_selector(selector)
         if not found.matches(labels(template)):
-            told = "`selector` does not match template `labels`"
-            causes.append(cause.invalid(f"{at}.template.metadata.labels", labels(template), told))
+            detail = "`selector` does not match template `labels`"
+            causes.append(cause.invalid(f"{at}.template.metadata.labels", labels(template), detail))
     return causes + _ALWAYS(f"{at}.template", template)
 
 

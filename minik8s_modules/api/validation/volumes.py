@@ -55,8 +55,8 @@ def _host_path(at: str, source: JsonObject) -> list[Cause]:
 
 
 def _size_limit(at: str, limit: Any) -> list[Cause]:
-    told = "SizeLimit field must be a valid resource quantity"
-    return [cause.forbidden(at, told)] if limit is not None and quantities.parse(limit) < 0 else []
+    detail = "SizeLimit field must be a valid resource quantity"
+    return [cause.forbidden(at, detail)] if limit is not None and quantities.parse(limit) < 0 else []
 
 
 _EMPTY_DIR = check.fields(("sizeLimit", _size_limit), ("medium", check.if_given(check.one_of("", "Memory"))))
@@ -100,8 +100,8 @@ def _files(name: str) -> check.Rule:
 def _downward_item(at: str, item: JsonObject) -> list[Cause]:
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None and resource is not None:
-        told = "fieldRef and resourceFieldRef can not be specified simultaneously"
-        return [cause.invalid(at, "resource", told)]
+        detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
+        return [cause.invalid(at, "resource", detail)]
     if field is not None:
         return _downward_field(f"{at}.fieldRef", field)
     if resource is None:

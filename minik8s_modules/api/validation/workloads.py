@@ -35,8 +35,8 @@ def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
         return causes
     meta = (spec(replica_set).get("template") or {}).get("metadata") or {}
     if meta.get("namespace") not in {None, "", namespace(replica_set)}:
-        told = "pods are made in the namespace of their replica set"
-        causes.append(cause.invalid("spec.template.metadata.namespace", meta["namespace"], told))
+        detail = "pods are made in the namespace of their replica set"
+        causes.append(cause.invalid("spec.template.metadata.namespace", meta["namespace"], detail))
     return causes + check.if_set(check.subdomain)("spec.template.metadata.name", meta.get("name"))
 
 
@@ -72,8 +72,8 @@ def _rolling(at: str, rolling: JsonObject) -> list[Cause]:
 def _partition_only_when_rolling(at: str, strategy: JsonObject) -> list[Cause]:
     if strategy.get("type") != "OnDelete" or "rollingUpdate" not in strategy:
         return []
-    told = "only allowed for updateStrategy 'RollingUpdate'"
-    return [cause.invalid(f"{at}.rollingUpdate", strategy["rollingUpdate"] or {}, told)]
+    detail = "only allowed for updateStrategy 'RollingUpdate'"
+    return [cause.invalid(f"{at}.rollingUpdate", strategy["rollingUpdate"] or {}, detail)]
 
 
 _UPDATE_TYPE = check.mandatory(check.one_of("OnDelete", "RollingUpdate"))
@@ -98,8 +98,8 @@ def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> list[Cause
     if fixed[0] == fixed[1]:
         return []
     named = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGES[:-1])
-    told = f"updates to statefulset spec for fields other than {named} and 'minReadySeconds' are forbidden"
-    return [cause.forbidden("spec", told)]
+    detail = f"updates to statefulset spec for fields other than {named} and 'minReadySeconds' are forbidden"
+    return [cause.forbidden("spec", detail)]
 
 
 def _daemon_strategy(at: str, strategy: JsonObject) -> list[Cause]:
@@ -108,8 +108,8 @@ def _daemon_strategy(at: str, strategy: JsonObject) -> list[Cause]:
     rolling, at = strategy.get("rollingUpdate") or {}, f"{at}.rollingUpdate"
     causes = _rolling(at, rolling)
     if not any(shared.is_zero(rolling.get(field)) for field in ("maxUnavailable", "maxSurge")):
-        told = "may not be set when maxUnavailable is non-zero"
-        causes.append(cause.invalid(f"{at}.maxSurge", rolling.get("maxSurge"), told))
+        detail = "may not be set when maxUnavailable is non-zero"
+        causes.append(cause.invalid(f"{at}.maxSurge", rolling.get("maxSurge"), detail))
     return causes
 
 

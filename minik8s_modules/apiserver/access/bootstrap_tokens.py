@@ -14,7 +14,7 @@ from typing import Any
 
 from minik8s_modules.api.access import bootstrap_tokens, certificate_requests
 from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, GROUP, NAMESPACE, PREFIX, USER
-from minik8s_modules.api.access.certificate_requests import Asked
+from minik8s_modules.api.access.certificate_requests import RequestedCertificate
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, SECRET
 from minik8s_modules.api.objects import name, spec
@@ -86,4 +86,8 @@ def _trouble(signer: str, request: str) -> str:
         certificate_requests.node_of(asked)
     except ValueError as error:
         return f"{error}; the subject must be CN=system:node:NAME, O=system:nodes"
-    return "" if asked == Asked(asked.common_name, asked.organizations) else "it must have no names and extensions"
+    return (
+        ""
+        if asked == RequestedCertificate(asked.common_name, asked.organizations)
+        else "it must have no names and extensions"
+    )

@@ -53,4 +53,4 @@ def _check_held(write: Write, wanted: Sequence[Rule]) -> None:
     if missing:
         groups = " ".join(f'"{group}"' for group in user.groups)
         why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'
-        raise Forbidden(write.target.kind, name(write.new), why + rbac.told(missing))
+        raise Forbidden(write.target.kind, name(write.new), why + rbac.described(missing))

@@ -18,7 +18,7 @@ from pathlib import Path
 from minik8s_modules.api import objects
 from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.access.bootstrap_tokens import NAMESPACE, PREFIX
-from minik8s_modules.api.access.certificate_requests import Asked
+from minik8s_modules.api.access.certificate_requests import RequestedCertificate
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject
@@ -72,7 +72,7 @@ class CertificateController(Shell[str]):
         request = self._requests.get("", name)
         if request is None:
             return
-        found: Asked | str
+        found: RequestedCertificate | str
         try:
             found = _parsed(request).asked
         except ValueError as error:

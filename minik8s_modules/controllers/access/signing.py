@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from minik8s_modules.api.access.certificate_requests import Asked, Request
+from minik8s_modules.api.access.certificate_requests import Request, RequestedCertificate
 
 BACKDATE = timedelta(minutes=5)
 _KEY_USAGES = {
@@ -105,12 +105,12 @@ def sign(
     return builder.sign(authority.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def _subject(asked: Asked) -> x509.Name:
+def _subject(asked: RequestedCertificate) -> x509.Name:
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in asked.organizations]
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, asked.common_name)])
 
 
-def _alternatives(asked: Asked) -> list[x509.GeneralName]:
+def _alternatives(asked: RequestedCertificate) -> list[x509.GeneralName]:
     return [
         *map(x509.DNSName, asked.dns_names),
         *(x509.IPAddress(ip_address(each)) for each in asked.addresses),

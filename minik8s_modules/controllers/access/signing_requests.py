@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.access.certificate_requests import NODE_PREFIX, Asked, node_of
+from minik8s_modules.api.access.certificate_requests import NODE_PREFIX, RequestedCertificate, node_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 
@@ -82,7 +82,7 @@ _RECOGNIZED = {
 Step = Approve | Deny | Sign | Fail | Delete | Wait
 
 
-def decide_request(request: JsonObject, found: Asked | str, now: datetime) -> Step:
+def decide_request(request: JsonObject, found: RequestedCertificate | str, now: datetime) -> Step:
     """Return what to do with a request now.
 
     Args:
@@ -123,7 +123,7 @@ def _end(request: JsonObject) -> tuple[datetime, str]:
     return created + PENDING_KEPT, "nobody approved or denied it for a day"
 
 
-def _recognized(spec: JsonObject, found: Asked) -> Approve | None:
+def _recognized(spec: JsonObject, found: RequestedCertificate) -> Approve | None:
     """Return the approval of a node's own certificates; people and programs approve all others."""
     return _RECOGNIZED.get((str(spec.get("signerName") or ""), spec.get("username") == found.common_name))
 
@@ -135,7 +135,7 @@ def _lifetime(spec: JsonObject) -> timedelta:
     return min(LONGEST, max(SHORTEST, timedelta(seconds=int(wanted))))
 
 
-def _trouble(signer: str, found: Asked, usages: frozenset[str]) -> str:
+def _trouble(signer: str, found: RequestedCertificate, usages: frozenset[str]) -> str:
     """Return why the signer gives no such certificate, "" when it does."""
     if signer == CLIENT:
         return _client_usages(usages)
@@ -154,7 +154,7 @@ def _client_usages(usages: frozenset[str]) -> str:
     return "" if "client auth" in usages else "missing required usage for client certificate: client auth"
 
 
-def _node(found: Asked, names: tuple[str, ...], called: str) -> str:
+def _node(found: RequestedCertificate, names: tuple[str, ...], called: str) -> str:
     """Return why it is no request of a node for exactly these DNS names, and nothing beside them."""
     try:
         node_of(found)

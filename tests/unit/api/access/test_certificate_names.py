@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 
 from minik8s_modules.api.access.certificate_names import Names, names_of, peer_names
-from minik8s_modules.api.access.certificate_requests import Asked, node_of, parse
+from minik8s_modules.api.access.certificate_requests import RequestedCertificate, node_of, parse
 
 CN, O = "commonName", "organizationName"  # noqa: E741 - as subjects are written
 
@@ -69,7 +69,7 @@ def test_a_request_says_what_it_asks_for():
     names = [x509.DNSName("a.example"), x509.RFC822Name("a@example"), x509.UniformResourceIdentifier("spiffe://a/b")]
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     builder = JANE.add_extension(x509.SubjectAlternativeName(names), critical=True).add_extension(usage, critical=False)
-    assert parse(encoded(builder)).asked == Asked(
+    assert parse(encoded(builder)).asked == RequestedCertificate(
         "jane", ("people",), ("a.example",), (), ("a@example",), ("spiffe://a/b",), ("extendedKeyUsage",)
     )
 
@@ -123,16 +123,16 @@ def test_every_damaged_request_is_refused_with_a_reason_or_reads_alike():
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked("system:node:n1", ()),
-        Asked("system:node:n1", ("system:nodes", "system:masters")),
-        Asked("n1", ("system:nodes",)),
-        Asked("system:node:", ("system:nodes",)),
-        Asked("system:node:*", ("system:nodes",)),
-        Asked("system:node:N1", ("system:nodes",)),
-        Asked("system:node:a/b", ("system:nodes",)),
+        RequestedCertificate("system:node:n1", ()),
+        RequestedCertificate("system:node:n1", ("system:nodes", "system:masters")),
+        RequestedCertificate("n1", ("system:nodes",)),
+        RequestedCertificate("system:node:", ("system:nodes",)),
+        RequestedCertificate("system:node:*", ("system:nodes",)),
+        RequestedCertificate("system:node:N1", ("system:nodes",)),
+        RequestedCertificate("system:node:a/b", ("system:nodes",)),
     ],
 )
-def test_only_exactly_a_nodes_subject_is_one(asked: Asked):
-    assert node_of(Asked("system:node:n1.example", ("system:nodes",))) == "n1.example"
+def test_only_exactly_a_nodes_subject_is_one(asked: RequestedCertificate):
+    assert node_of(RequestedCertificate("system:node:n1.example", ("system:nodes",))) == "n1.example"
     with pytest.raises(ValueError, match="subject"):
         node_of(asked)

@@ -64,7 +64,7 @@ def test_what_is_not_held_is_told():
         [rule(verbs="get delete", apiGroups="", resources="pods"), rule(verbs="get", nonResourceURLs="/m")]
     )
     missing = uncovered(held, wanted)
-    assert rbac.told(missing) == (
+    assert rbac.described(missing) == (
         '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}\n{NonResourceURLs:["/m"], Verbs:["get"]}'
     )
     assert uncovered(compiled([rule(verbs="*", apiGroups="*", resources="*")]), held) == []

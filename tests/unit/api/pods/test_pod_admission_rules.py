@@ -24,7 +24,7 @@ def test_pod_security(path: Path):
 def test_every_check_has_a_case_that_violates_it():
     folder = samples.ROOT / "tests" / "cases" / "pod_security"
     told = "\n".join(line for path in folder.glob("*.yml") for line in samples.read(path)["says"])
-    assert not [check.name for check in CHECKS if f"{check.told} (" not in told]
+    assert not [check.name for check in CHECKS if f"{check.title} (" not in told]
 
 
 @samples.cases("limit_range")

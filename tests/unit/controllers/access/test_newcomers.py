@@ -7,7 +7,7 @@ from typing import Any
 
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
-from minik8s_modules.api.access.certificate_requests import Asked
+from minik8s_modules.api.access.certificate_requests import RequestedCertificate
 from minik8s_modules.controllers.access.bootstrap_tokens import Keep, Remove, decide_token
 from minik8s_modules.controllers.access.newcomers import Admit, Claim, Refuse, decide_newcomer, token_id
 from minik8s_modules.controllers.access.signing_requests import Approve, Deny, decide_request
@@ -74,7 +74,7 @@ def test_a_node_serves_under_its_own_name_and_under_no_other():
     asker: dict[str, Any] = {"username": "system:node:n1", "groups": ["system:nodes"]}
 
     def decided(*names: str, **more: Any) -> Any:
-        found = Asked("system:node:n1", ("system:nodes",), dns_names=names, **more)
+        found = RequestedCertificate("system:node:n1", ("system:nodes",), dns_names=names, **more)
         return decide_request(request(**spec, **asker), found, NOW)
 
     assert isinstance(decided("n1.node.minik8s.internal"), Approve)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from minik8s_modules.api.access import certificate_requests
-from minik8s_modules.api.access.certificate_requests import Asked, Request
+from minik8s_modules.api.access.certificate_requests import Request, RequestedCertificate
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.access import signing
 from minik8s_modules.controllers.access.signing_requests import (
@@ -70,7 +70,7 @@ def test_decide_request(path: Path):
     words: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value for field, value in case.get("asked", {}).items()
     }
-    found = case.get("unreadable") or Asked(**({"common_name": "jane", "organizations": ()} | words))
+    found = case.get("unreadable") or RequestedCertificate(**({"common_name": "jane", "organizations": ()} | words))
     assert told(decide_request(request, found, NOW)) == case["expect"]
 
 
