@@ -1,4 +1,4 @@
-"""The cause when an object is not as wished, looked for where it is nearest to the fault.
+"""The cause when an object is not as it should be, looked for where it is nearest to the fault.
 
 A pod's node that is gone or not ready comes first, then a container that waits or has died, then a workload's pods
 (its own conditions only count missing copies), then a condition that is not true, then the newest Warning event.
@@ -29,7 +29,7 @@ def find_cause(
     found: Behind | None = None,
     ways: Sequence[str] = (),
 ) -> str:
-    """Return why ``obj`` is not as wished in one line; empty when nothing is wrong."""
+    """Return why ``obj`` is not as it should be in one line; empty when nothing is wrong."""
     if ways:
         return "; ".join(ways)
     of_pods = workload_causes(obj, pods, lambda pod: find_cause(pod, (), node_of))
@@ -102,7 +102,7 @@ def pods_of(client: ApiClient, obj: JsonObject) -> list[JsonObject]:
 def workload_causes(
     obj: JsonObject, pods: Sequence[JsonObject], cause_of: Callable[[JsonObject], str]
 ) -> Iterator[str]:
-    """Yield why ``obj`` is not as wished; ``cause_of`` tells what is wrong with a pod."""
+    """Yield why ``obj`` is not as it should be; ``cause_of`` tells what is wrong with a pod."""
     if obj.get("kind") not in WORKLOADS:
         return
     failure = objects.condition(obj, "ReplicaFailure") or {}

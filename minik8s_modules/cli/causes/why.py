@@ -1,4 +1,4 @@
-"""``why``: what keeps objects from being as wished; the same above what kubectl's ``describe`` prints."""
+"""``why``: what keeps objects from being as they should be; the same above what kubectl's ``describe`` prints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class About(NamedTuple):
 
 
 def why(client: ApiClient, options: argparse.Namespace) -> int:
-    """Print in one line each what keeps the named objects from being as wished; returns 1 when one was not found."""
+    """Print the cause of each named object that is not as it should be; returns 1 when one was not found."""
     found, complete = kubectl.objects_of(translating.as_get(options.argv))
     told = [[objects.namespace(obj), _named(obj), diagnosis.find_cause(obj, *_about(client, obj))] for obj in found]
     rows = [[*row[:2], row[2] or "as it should be"] for row in told if row[2] or not options.faults]

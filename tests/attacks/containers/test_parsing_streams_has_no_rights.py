@@ -179,7 +179,7 @@ def test_a_request_that_passed_through_cannot_be_repeated(
     answer, descriptors = Attacker(streaming).says(packet)
     assert answer is not None
     assert b"to be read" in bytes.fromhex(answer["came"]) + everything(taken(descriptors))
-    assert "served already" in Attacker(streaming).refused(packet)
+    assert "already been served" in Attacker(streaming).refused(packet)
     old = signed(line_of(streaming, victim, "log"), caller, lambda: now() - timedelta(minutes=6))
     assert "signed at another time" in Attacker(streaming).refused(old)
 

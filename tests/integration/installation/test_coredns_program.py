@@ -121,7 +121,7 @@ def test_an_archive_without_coredns_is_told_with_what_it_holds(played: Played) -
 
 def test_a_program_of_another_architecture_is_told_and_the_former_one_stays(played: Played) -> None:
     said = played.said("foreign-machine")
-    assert f"foreign-machine ({platform.machine()}) cannot take {played.folder}/foreign as its CoreDNS: " in said
+    assert f"foreign-machine ({platform.machine()}) cannot run {played.folder}/foreign as its CoreDNS: " in said
     assert "Exec format error" in played.output
     assert "Set coredns_program for this host to a CoreDNS of its architecture" in said
     assert played.program("foreign-machine").read_text() == "the former one"
@@ -129,7 +129,7 @@ def test_a_program_of_another_architecture_is_told_and_the_former_one_stays(play
 
 def test_where_coredns_cannot_be_built_dnsmasq_stands_in_and_the_reason_is_said(played: Played) -> None:
     said = played.said("bare-machine")
-    assert f"Names are served by dnsmasq: CoreDNS could not be built: {played.folder}/path/go build failed: " in said
+    assert f"DNS is served by dnsmasq: CoreDNS could not be built: {played.folder}/path/go build failed: " in said
     assert REASON in said
     assert not played.program("bare-machine").exists()
     assert (played.folder / "builds").read_text() == "built\n"  # once for all machines
@@ -139,9 +139,9 @@ def test_where_only_coredns_will_do_a_failed_build_is_a_failure(played: Played) 
     said = played.said("strict-machine")
     assert "CoreDNS could not be built: " in said
     assert REASON in said
-    assert "coredns_program, or let dnsmasq stand in (coredns_server: auto)" in said
+    assert "coredns_program, or allow dnsmasq instead (coredns_server: auto)" in said
 
 
 def test_dnsmasq_that_is_asked_for_is_taken_before_a_given_program(played: Played) -> None:
-    assert "Names are served by dnsmasq: as asked for." in played.said("asking-machine")
+    assert "DNS is served by dnsmasq: as requested." in played.said("asking-machine")
     assert not played.program("asking-machine").exists()

@@ -51,7 +51,7 @@ def test_machines_that_will_do_are_let_through(book: Path) -> None:
 def test_a_name_that_no_node_can_have_stops_all_machines(book: Path) -> None:
     code, words, touched = run(book, "control1", "Worker_1")
     assert (code, touched) == (2, set())
-    assert "'Worker_1'' is no name for a node" in words.replace("''W", "'W")
+    assert "'Worker_1'' is not a valid node name" in words.replace("''W", "'W")
 
 
 def test_a_value_that_a_later_role_refuses_stops_all_machines(book: Path) -> None:
@@ -64,4 +64,4 @@ def test_a_value_that_a_later_role_refuses_stops_all_machines(book: Path) -> Non
 def test_an_even_number_of_members_of_etcd_stops_all_machines(book: Path) -> None:
     code, words, touched = run(book, "control1", etcd={"control1": None, "control2": None})
     assert (code, touched) == (2, set())
-    assert "etcd gets 2 members (control1, control2): they must be odd in number" in words
+    assert "etcd would have 2 members (control1, control2), but needs an odd number" in words

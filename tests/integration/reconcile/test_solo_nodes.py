@@ -196,7 +196,7 @@ def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tup
     assert token[7:] not in argv + nodes[1].log.read_text()
     stranger = SoloNode(plane, plane.folder / "n2", "ssd")
     told = stranger.refused(*nodes[1].words)
-    assert f"token {token[:6]} was used already" in told or "the cluster does not take the token" in told
+    assert f"token {token[:6]} has already been used" in told or "the cluster does not take the token" in told
     stranger.close()
 
 
@@ -276,7 +276,7 @@ def test_mistakes_are_told_and_leave_no_node(plane: ControlPlane):
         pinned, token = words.index("--discovery-token-ca-cert-hash") + 1, words.index("--token") + 1
         wrong = [*words]
         wrong[pinned] = f"sha256:{'0' * 64}"
-        assert "it is another cluster, or somebody stands in between" in node.refused(*wrong)
+        assert "it is another cluster, or somebody intercepts the connection" in node.refused(*wrong)
         wrong = [*words]
         wrong[token] = "abcdef.0123456789abcdef"
         assert "the cluster does not take the token" in node.refused(*wrong)

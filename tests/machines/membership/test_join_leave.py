@@ -149,7 +149,7 @@ def test_what_cannot_be_is_said_at_once(members: Members):
     for words, told in (
         (["node_add.yml", "-e", "node=nobody"], "nobody: no such machine in the group nodes"),
         (["node_add.yml", "--limit", "worker1"], "-e node=NAME"),
-        (["node_remove.yml"], "Name one node by -e node=NAME"),
+        (["node_remove.yml"], "Name one node with -e node=NAME"),
         (["node_remove.yml", "-e", "node=nobody"], "There is no node nobody; the cluster has"),
         (["node_remove.yml", "-e", "node=control1"], "is a machine of the control plane"),
     ):

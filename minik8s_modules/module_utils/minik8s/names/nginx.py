@@ -1,7 +1,7 @@
 """One nginx of our own on a node: its directory, its main file, ``nginx -t`` on a staged copy, and its reload.
 
 It shares nothing with another nginx of the machine but the program: own prefix, pid, temporary directories, ports.
-Which files are in force is written down after a reload (``loaded``), so that a kill between both is made good.
+Which files are in force is recorded after a reload (``loaded``), so that a kill between both is made good.
 A staged copy is locked by whoever checks it; one that nobody has locked was left by a killed run (``clear``).
 """
 
