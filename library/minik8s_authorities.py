@@ -9,8 +9,8 @@ DOCUMENTATION = r"""
 module: minik8s_authorities
 short_description: Exchange a certificate authority while both are trusted
 description:
-  - Goes one phase of an exchange. How far it has come is read from the files, so a phase that is over changes nothing,
-    and a run that was killed is continued by the next one.
+  - Completes one phase of an exchange. Its progress is read from the files, so a completed phase changes nothing, and
+    the next run continues one that was killed.
   - The file of the certificate holds every trusted authority, the signing one first. The new pair waits beside the
     old one with C(.next) after its names; M(minik8s_certificates) makes it.
 options:
@@ -24,7 +24,7 @@ options:
     required: true
   phase:
     description:
-      - V(observe) only tells the stage. V(prepare) has the waiting authority trusted, too. V(switch) makes it the
+      - V(observe) only reports the phase. V(prepare) makes the waiting authority trusted too. V(switch) makes it the
         signing one. V(finish) trusts it alone.
     type: str
     choices: [observe, prepare, switch, finish]

@@ -9,10 +9,10 @@ DOCUMENTATION = r"""
 module: minik8s_certificates
 short_description: Certificate authorities, certificates and kubeconfigs of a cluster
 description:
-  - Takes the whole declared set. What is missing, ends soon, was signed by another authority, has a key that does not
-    fit, or says something else than declared, is issued again with a new key. Everything else stays as it is.
+  - Takes the whole declared set. A certificate that is missing, expires soon, was signed by another authority, does
+    not match its key, or differs from what is declared is issued again with a new key. Everything else stays as it is.
   - Keys are EC P-256. A key is written with its final owner and mode from the start and is never returned.
-  - An authority that is issued again takes all its certificates along.
+  - If an authority is issued again, so are all its certificates.
 options:
   authorities:
     description: Self-signed authorities, valid for ten years.
@@ -23,7 +23,8 @@ options:
       name: {description: Name that a certificate's O(certificates.authority) refers to., type: str, required: true}
       common_name: {description: Subject of the authority., type: str, required: true}
       certificate:
-        description: File of trusted certificates (mode 0644), see M(minik8s_authorities). What fits the key signs.
+        description: File of trusted certificates (mode 0644), see M(minik8s_authorities). The one that matches the key
+          signs.
         type: path
         required: true
       key: {description: File of the private key (mode 0600)., type: path, required: true}
@@ -67,7 +68,7 @@ options:
     type: int
     default: 365
   renew_days:
-    description: Certificates that end within this many days are issued again.
+    description: Certificates that expire within this many days are issued again.
     type: int
     default: 90
 attributes:

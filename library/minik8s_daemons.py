@@ -29,13 +29,13 @@ options:
       user: {description: User that runs it; its groups apply., type: str, default: root}
       after: {description: Names of units that start before it (systemd)., type: list, elements: str, default: []}
       watch:
-        description: Files it reads at its start. When one changes the program is restarted.
+        description: Files it reads when it starts. The program is restarted when one of them changes.
         type: list
         elements: path
         default: []
       environment: {description: Its environment., type: dict, default: {}}
       stop_timeout_s: {description: Seconds from SIGTERM to SIGKILL., type: int, default: 20}
-      kill_children: {description: Whether its children go with it., type: bool, default: true}
+      kill_children: {description: Whether its child processes are ended with it., type: bool, default: true}
       confinement:
         description:
           - What it may; all else is kept from it, as far as the service manager and the kernel can.
@@ -59,7 +59,7 @@ options:
             type: dict
             default: {}
   absent:
-    description: Names of programs that shall be stopped and gone.
+    description: Names of programs to stop and remove.
     type: list
     elements: str
     default: []

@@ -11,7 +11,7 @@ description:
     which looks at them every 0.1 s; nothing is restarted. The server itself (role C(coredns)) is not started here.
   - Gives the server's address to C(lo) where the node does not have it yet.
   - With C(host_resolver) in the entry C(server), the node's resolv.conf asks that server; the former one is kept and
-    comes back when this is no longer declared.
+    restored when this is no longer declared.
 extends_documentation_fragment:
   - minik8s_node.section
   - minik8s_entries.dns

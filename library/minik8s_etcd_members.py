@@ -16,20 +16,20 @@ options:
   state:
     description:
       - V(only) gives the asked member the peer URL O(peer) and removes the members that have none of O(peers).
-      - V(joining) has a learner with the peer URL O(peer) be expected. One that has been started before is replaced,
-        since its machine has no data any more.
+      - V(joining) announces a learner with the peer URL O(peer). One that has been started before is replaced, since
+        its machine has lost its data.
       - V(voting) waits until the learner with the peer URL O(peer) has all data, and promotes it.
     type: str
     choices: [only, joining, voting]
     required: true
   peer: {description: Peer URL of the member meant., type: str, required: true}
   name: {description: "Its name, for RV(initial_cluster).", type: str, default: ""}
-  peers: {description: Peer URLs of all members that may be there., type: list, elements: str, default: []}
+  peers: {description: Peer URLs of all declared members., type: list, elements: str, default: []}
   endpoint: {description: Client URL of the member that is asked., type: str, default: "https://127.0.0.1:2379"}
   ca: {description: File of etcd's authority., type: path, required: true}
   cert: {description: File of the client's certificate., type: path, required: true}
   key: {description: File of its key., type: path, required: true}
-  wait_s: {description: How long a learner or a member that does not answer is waited for., type: int, default: 120}
+  wait_s: {description: How long to wait for a learner or a silent member., type: int, default: 120}
 attributes:
   check_mode: {description: Says what would be done; an etcd that does not run yet is no failure., support: full}
   diff_mode: {description: Shows one line a step with its reason., support: full}

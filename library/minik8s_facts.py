@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: minik8s_facts
 short_description: Facts of a node for its registration
 description:
-  - Returns what a Node object holds of its machine, and where the node stands (fencing token, document digests).
+  - Returns what a Node object says about its machine, and the state of the node (fencing token, document digests).
   - Changes nothing, except that a machine without C(/etc/machine-id) is given an id under O(state_dir) once.
 attributes:
   check_mode:

@@ -7,11 +7,11 @@ DOCUMENTATION = r"""
 module: minik8s_garbage
 short_description: Dead containers and unused images removed from a node
 description:
-  - Removes the containers and images that are named, each after another look, so that nothing that lives is removed.
-  - Images go in the order given, until as much is free as was asked for. After two seconds nothing more is begun.
+  - Removes the named containers and images, each after another check, so that nothing in use is removed.
+  - Images are removed in the given order until enough space is free. After two seconds nothing more is begun.
 options:
   node:
-    description: Name of the node. Only containers that carry this name are removed.
+    description: Name of the node. Only containers with this name are removed.
     type: str
     required: true
   containers:
@@ -20,12 +20,12 @@ options:
     elements: str
     default: []
   images:
-    description: Images with C(id), C(names) and C(size_bytes), in the order in which they may go.
+    description: Images with C(id), C(names) and C(size_bytes), in the order in which they may be removed.
     type: list
     elements: dict
     default: []
   to_free_bytes:
-    description: How much the images must free together.
+    description: How much space the images must free together.
     type: int
     default: 0
   token:

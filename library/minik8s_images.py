@@ -10,7 +10,7 @@ module: minik8s_images
 short_description: Images built on the machine from static programs
 description:
   - Imports each declared image into Docker unless one with the same content is there.
-  - The content is the program's bytes and the recipe; it stands in the image's label C(minik8s.io/content).
+  - The content is the program's bytes and the recipe; its digest is in the image's label C(minik8s.io/content).
 options:
   busybox:
     description: A statically linked busybox.
@@ -29,7 +29,7 @@ options:
       program:
         description:
           - A statically linked program that is the whole image, as C(/<name of the file>) and as its command.
-          - Where the file is missing, the image is made of busybox as the other suboptions say.
+          - If the file is missing, the image is made of busybox as the other suboptions say.
         type: path
       labels: {description: Labels of an image made of its own program., type: dict, default: {}}
 attributes:

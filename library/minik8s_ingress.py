@@ -5,12 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: minik8s_ingress
-short_description: The hosts and paths that a node's nginx leads to services
+short_description: The hosts and paths that a node's nginx routes to services
 description:
   - One entry is one host with its server blocks, as templates/ingress_host.conf.j2 makes them; C(_server) has ports.
   - Files are staged and checked by C(nginx -t) first. A host that nginx refuses keeps its last good file, the others
-    change; a running nginx then takes the files over without dropping a connection.
-  - Only the instance of the role C(nginx) with its own directory is concerned, no other nginx of the machine.
+    change; a running nginx then loads the files without dropping a connection.
+  - This concerns only the nginx of the role C(nginx), with its own directory, and no other nginx on the machine.
 extends_documentation_fragment:
   - minik8s_node.section
   - minik8s_entries.ingress

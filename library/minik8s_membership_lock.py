@@ -11,12 +11,12 @@ short_description: Lock of a cluster's membership
 description:
   - Playbooks that change machines, keys or programs of a cluster hold it, so that a second one fails at once instead of
     undoing half of what the first does. It is a file that names its holder; no process keeps it.
-  - An action plugin of the same name runs on the controller first. It says who asks (O(holder)), and knows of holders
-    on the same controller whether they have ended (O(over)); for others, the claim runs out.
+  - An action plugin of the same name runs on the controller first. It fills in O(holder) and finds out whether a
+    holder on the same controller has ended (O(over)); for others, the claim expires.
   - The file is the only effect and says nothing about the cluster, so C(changed) is always false.
 options:
   state:
-    description: V(held) takes the lock, or renews it. V(free) gives it back; one that somebody else holds stays.
+    description: V(held) takes or renews the lock. V(free) releases it; a lock that somebody else holds stays.
     type: str
     choices: [held, free]
     required: true
@@ -24,9 +24,9 @@ options:
     description: The file, in a directory where only root writes.
     type: path
     default: /run/minik8s-membership.json
-  lasts_s: {description: Seconds after which a claim that is not renewed is over., type: int, default: 1800}
-  over: {description: "Id of a holder that has ended, or is given up by who runs the playbook.", type: str, default: ""}
-  holder: {description: "Who asks; filled in by the action plugin. Its C(id) is one run's.", type: dict, default: {}}
+  lasts_s: {description: Seconds after which a claim expires unless it is renewed., type: int, default: 1800}
+  over: {description: "Id of a holder that has ended, or whose claim is to be broken.", type: str, default: ""}
+  holder: {description: "Filled in by the action plugin. Its C(id) identifies one run.", type: dict, default: {}}
 attributes:
   check_mode: {description: Says who holds the lock; neither takes nor refuses it., support: full}
   diff_mode: {description: There is nothing to show., support: none}

@@ -12,8 +12,8 @@ description:
   - With the driver C(vxlan) also the ways to the pods of the other nodes - a VXLAN device, its forwarding table, next
     hops and routes, all computed from the declared peers; nothing is learned. With C(direct), peers in the same network
     are routed to without a tunnel. Entries of others in the device's tables go, other routes are left alone.
-  - With the driver C(cni) it looks whether the node has a valid network of plugins; with C(weave) it has the machine
-    take part in Weave Net and connects it to the declared peers. Peers that somebody else connected are left alone.
+  - With the driver C(cni) it checks that the node has a valid network configuration; with C(weave) it joins the
+    machine to Weave Net and connects it to the declared peers. Peers that somebody else connected are left alone.
     Pods are attached by M(minik8s_sandboxes), which calls these programs.
   - Removes all of that, except forwarding itself, when the network is no longer declared.
 extends_documentation_fragment:

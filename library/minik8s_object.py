@@ -9,27 +9,27 @@ DOCUMENTATION = r"""
 module: minik8s_object
 short_description: Objects of the API are there, absent, or patched
 description:
-  - C(present) is a server-side apply, so the server merges, defaults and keeps account of who owns which field.
+  - C(present) is a server-side apply, so the server merges, sets defaults and records who owns which field.
     C(patched) changes objects that exist. C(absent) deletes.
-  - Each write is first asked for as the server's dry run. Where nothing would change, nothing is written; check mode
-    and diff show just that answer.
+  - Each write is first tried as the server's dry run. If nothing would change, nothing is written; check mode and diff
+    show exactly that answer.
   - All objects are read before the first is touched. They are written in the order given, deleted in the reverse one.
-    The first that the server refuses ends the task.
-  - Values of Secrets are neither returned nor shown in a diff; that they differ is.
+    The task ends at the first one that the server refuses.
+  - Values of Secrets are neither returned nor shown in a diff; only whether they differ.
 requirements:
   - >-
     The Python that runs the module can import C(minik8s_modules). So it is on localhost with this repository's
     C(.venv) and, by itself, on machines of the control plane (C(/opt/minik8s/venv)).
 options:
   state:
-    description: What the objects are to be.
+    description: Desired state of the objects.
     type: str
     choices: [present, absent, patched]
     default: present
   definition:
     description: >-
       The objects - a mapping, a list of mappings, or YAML text of one or more documents. For C(absent), apiVersion,
-      kind and name will do; for C(patched), these and the fields to change.
+      kind and name are enough; for C(patched), these and the fields to change.
     type: raw
   src:
     description: File of YAML or JSON documents, on the machine that runs the task. It is no template.
@@ -40,18 +40,18 @@ options:
     default: default
   kubeconfig:
     description: >-
-      Whom to ask, and as whom. The default is C($KUBECONFIG), C(~/.kube/config), then the cluster's own admin file.
+      Kubeconfig file. The default is C($KUBECONFIG), C(~/.kube/config), then the cluster's own admin file.
     type: path
   context:
     description: Context of the kubeconfig. The default is its current one.
     type: str
     default: ""
   field_manager:
-    description: Under which name the server notes whose the fields are.
+    description: Name under which the server records the ownership of fields.
     type: str
     default: ansible
   force:
-    description: Whether C(present) takes over fields that another manager owns. Otherwise they are a conflict.
+    description: Whether C(present) takes over fields that another manager owns. Otherwise that is a conflict.
     type: bool
     default: false
   patch_type:
@@ -92,7 +92,7 @@ options:
         type: str
         default: ""
   wait_timeout_s:
-    description: Seconds to wait for all objects together; the task fails when they are over.
+    description: Seconds to wait for all objects together; then the task fails.
     type: int
     default: 120
 attributes:

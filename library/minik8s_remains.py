@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: minik8s_remains
-short_description: Removes what a node keeps of minik8s when its daemons are gone
+short_description: Removes what minik8s leaves on a node once its daemons are gone
 description:
   - Ends our processes; removes containers and images with our labels, devices C(mk8s-*), nftables tables C(minik8s*),
     and mounts below our directories.

@@ -19,15 +19,16 @@ options:
     elements: int
     default: []
   memory_mb:
-    description: Memory that must be there, in MB.
+    description: Memory that the machine must have, in MB.
     type: int
     default: 900
   disk_mb:
-    description: Space that the disk of C(/var/lib) must have left, in MB.
+    description: Free space that C(/var/lib) must have, in MB.
     type: int
     default: 0
   time_s:
-    description: What the clock should show, in seconds since 1970; 0 for whatever it shows. Two minutes apart will do.
+    description: What the clock should show, in seconds since 1970; 0 for any time. A difference of two minutes is
+      accepted.
     type: float
     default: 0
   host_key:
@@ -35,11 +36,11 @@ options:
     type: bool
     default: false
   cluster_cidr:
-    description: Range of the pods' addresses, which no network of the machine may overlap.
+    description: Range of the pods' addresses, which must not overlap a network of the machine.
     type: str
     default: ""
   service_cidr:
-    description: Range of the services' addresses, likewise.
+    description: Range of the services' addresses, which must not overlap a network of the machine.
     type: str
     default: ""
   nodes:

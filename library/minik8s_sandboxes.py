@@ -11,7 +11,8 @@ description:
   - Link, address and route are compared with the kernel and healed. Pods that are not declared are removed.
   - With C(plugin), the pod is attached by CNI plugins or by Weave Net, which give the address. What was attached
     is kept in C(state_dir) until it is detached, and detached with the configuration it was attached with.
-  - Writes the pod's /etc/hosts and /etc/resolv.conf, limits the pod's cgroup, and leads ports of the node to the pod.
+  - Writes the pod's /etc/hosts and /etc/resolv.conf, limits the pod's cgroup, and forwards ports of the node to the
+    pod.
   - Containers and links of another node's name are never touched.
 extends_documentation_fragment:
   - minik8s_node.section

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: minik8s_services
-short_description: Addresses, ports and node ports of services, sent on to their endpoints
+short_description: Addresses, ports and node ports of services, forwarded to their endpoints
 description:
   - One entry is one port of one service, key C(<namespace>/<service>:<port>). The entry C(dataplane) says how.
   - With C(mode) nftables (the default of a cluster), by the maps of one table C(ip minik8s), all changes in one
     transaction, and a route for the range of service addresses. With C(mode) ipvs, by virtual servers (round robin,
     masquerading) and the device C(minik8s-dummy) with every service address.
-  - Connections over UDP to endpoints that are gone are forgotten.
+  - Tracked UDP connections to endpoints that are gone are deleted.
   - Rules, tables, virtual servers and routes of others are neither listed nor touched.
 extends_documentation_fragment:
   - minik8s_node.section

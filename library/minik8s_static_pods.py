@@ -7,10 +7,10 @@ DOCUMENTATION = r"""
 module: minik8s_static_pods
 short_description: Manifests of static pods on a node
 description:
-  - Reads the files of a folder on the node and returns them as they are. The reconciler makes pods of them.
+  - Reads the files of a folder on the node and returns them unchanged. The reconciler turns them into pods.
 options:
   path:
-    description: The folder. One that is missing holds no manifests.
+    description: The folder. A missing folder counts as empty.
     type: path
     default: /etc/minik8s/manifests
 attributes:

@@ -10,7 +10,7 @@ description:
   - Counts the bytes of emptyDir volumes, of the writable layers of containers and of their logs.
 options:
   node:
-    description: Name of the node. Only containers that carry this name are looked at.
+    description: Name of the node. Only containers with this name are counted.
     type: str
     required: true
   volumes:

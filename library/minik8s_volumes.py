@@ -8,7 +8,7 @@ module: minik8s_volumes
 short_description: Volumes of a node's pods
 description:
   - Makes emptyDir, configMap, downwardAPI, secret and projected volumes, checks hostPath volumes, and deletes what is
-    not declared any more, once no container of its pod runs. A hostPath is never deleted.
+    no longer declared once no container of its pod runs. A hostPath is never deleted.
   - A size limit is enforced here for an emptyDir with medium V(Memory) only; pods that write more to disk are evicted.
 extends_documentation_fragment:
   - minik8s_node.section
