@@ -12,7 +12,7 @@ from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import check
-from minik8s_modules.api.validation.selecting import label_selector
+from minik8s_modules.api.validation.meta import label_selector
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

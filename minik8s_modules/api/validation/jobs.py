@@ -10,7 +10,7 @@ from minik8s_modules.api import cause, cron
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.validation import check, shared
-from minik8s_modules.api.validation.selecting import label_selector
+from minik8s_modules.api.validation.meta import label_selector
 from minik8s_modules.api.validation.workloads import MOST_COPIES, spec_immutable
 
 _LONGEST_CRON_JOB = 52  # eleven characters of 63 are for the jobs' own endings

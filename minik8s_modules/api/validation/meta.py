@@ -1,4 +1,7 @@
-"""What metadata of every object must keep. Source: k8s.io/apimachinery ``api/validation/objectmeta.go``."""
+"""What metadata of every object must keep, and selectors of labels.
+
+Source: k8s.io/apimachinery ``api/validation/objectmeta.go`` and ``pkg/apis/meta/v1/validation``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle.propagation import FOREGROUND, ORPHAN
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata
+from minik8s_modules.api.validation import check
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
 _NAME_RULES: dict[tuple[str, str], Callable[[str], list[str]]] = {
@@ -119,3 +123,22 @@ def _new_finalizers(after: JsonObject, before: JsonObject) -> list[Cause]:
     named = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
     detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{named}}}"
     return [cause.forbidden("metadata.finalizers", detail)]
+
+
+# --- label selectors ------------------------------------------------------------------------------
+
+
+def _operator(at: str, expression: JsonObject) -> list[Cause]:
+    operator, values = expression.get("operator"), expression.get("values")
+    if operator in {"In", "NotIn"}:
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        return [] if values else [cause.required(f"{at}.values", detail)]
+    if operator in {"Exists", "DoesNotExist"}:
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [cause.forbidden(f"{at}.values", detail)] if values else []
+    return [cause.invalid(f"{at}.operator", operator or "", "not a valid selector operator")]
+
+
+_EXPRESSION = check.fields(("", _operator), ("key", check.qualified_name), ("values", check.each(check.label_value)))
+label_selector = check.fields(("matchLabels", validate_labels), ("matchExpressions", check.each(_EXPRESSION)))
+"""The rule of a metav1.LabelSelector."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
-    infrastructure,
     jobs,
     mirrors,
+    networking,
     originals,
     others,
     pods,
@@ -20,6 +20,7 @@ from minik8s_modules.api.validation import (
     quotas,
     rbac,
     services,
+    storage,
     workloads,
 )
 
@@ -61,12 +62,12 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request,
-    ("", "PersistentVolume"): infrastructure.validate_volume,
-    ("", "PersistentVolumeClaim"): infrastructure.validate_claim,
-    ("storage.k8s.io", "StorageClass"): infrastructure.validate_storage_class,
-    ("networking.k8s.io", "Ingress"): infrastructure.validate_ingress,
-    ("networking.k8s.io", "IngressClass"): infrastructure.validate_ingress_class,
-    ("networking.k8s.io", "NetworkPolicy"): infrastructure.validate_network_policy,
+    ("", "PersistentVolume"): storage.validate_volume,
+    ("", "PersistentVolumeClaim"): storage.validate_claim,
+    ("storage.k8s.io", "StorageClass"): storage.validate_storage_class,
+    ("networking.k8s.io", "Ingress"): networking.validate_ingress,
+    ("networking.k8s.io", "IngressClass"): networking.validate_ingress_class,
+    ("networking.k8s.io", "NetworkPolicy"): networking.validate_network_policy,
     ("", "DNS"): originals.validate_dns,
     ("", "VirtualService"): originals.validate_virtual_service,
     ("", "Subset"): originals.validate_subset,
@@ -77,7 +78,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
 }
 CREATE_ONLY: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): mirrors.validate_new,
-    ("networking.k8s.io", "Ingress"): infrastructure.validate_new_ingress,
+    ("networking.k8s.io", "Ingress"): networking.validate_new_ingress,
 }
 STATUS: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Node"): others.validate_node_status,
@@ -103,8 +104,8 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class_update,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class_update,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request_update,
-    ("", "PersistentVolume"): infrastructure.validate_volume_update,
-    ("", "PersistentVolumeClaim"): infrastructure.validate_claim_update,
-    ("storage.k8s.io", "StorageClass"): infrastructure.validate_storage_class_update,
+    ("", "PersistentVolume"): storage.validate_volume_update,
+    ("", "PersistentVolumeClaim"): storage.validate_claim_update,
+    ("storage.k8s.io", "StorageClass"): storage.validate_storage_class_update,
     ("networking.k8s.io", "IngressClass"): workloads.spec_immutable("controller"),
 }

@@ -9,9 +9,8 @@ from minik8s_modules.api import cause, selectors
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, labels
 from minik8s_modules.api.validation import check
-from minik8s_modules.api.validation.meta import validate_labels
+from minik8s_modules.api.validation.meta import label_selector, validate_labels
 from minik8s_modules.api.validation.pods import validate_pod
-from minik8s_modules.api.validation.selecting import label_selector
 
 _PERCENT = re.compile("[0-9]+%")
 _PERCENT_MESSAGE = (

@@ -75,6 +75,9 @@ def numbered(base: Base, number: int) -> tuple[str, Base]:
     return namespace, base._replace(obj=obj)
 
 
+PRESENCE = "/registry/coordination.k8s.io/leases/kube-system/apiserver-"  # the server renews its own lease
+
+
 class Store:
     """All that etcd holds for the server, to see whether a request changed anything."""
 
@@ -90,11 +93,11 @@ class Store:
         return self._store.revision()
 
     def changed_since(self, revision: int) -> list[str]:
-        """Return the keys that are not as they were at ``revision``; whose turn compaction is changes by itself."""
+        """Return the keys that are not as they were at ``revision``, less those that the server writes by itself."""
         if self.revision() == revision:
             return []
         changed = self._keys() ^ self._keys(revision)
-        return sorted({key for key, _ in changed} - {TURN_KEY})
+        return sorted(key for key in {key for key, _ in changed} if key != TURN_KEY and not key.startswith(PRESENCE))
 
     def _keys(self, revision: int = 0) -> set[tuple[str, int]]:
         pages = [self._store.range(prefix, revision=revision) for prefix in ("/registry/", "/minik8s/")]
