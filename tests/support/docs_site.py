@@ -222,7 +222,8 @@ def _paragraphs(description: str | list[str]) -> str:
 def _prose(text: str | list[str]) -> str:
     """Return Ansible's documentation text as Markdown: C(x), O(x), V(x) … become `x`."""
     joined = text if isinstance(text, str) else " ".join(text)
-    return _MARKUP.sub(r"`\1`", joined).replace("<", "&lt;").strip()
+    parts = re.split(r"(`[^`]*`)", _MARKUP.sub(r"`\1`", joined))
+    return "".join(each if each.startswith("`") else each.replace("<", "&lt;") for each in parts).strip()
 
 
 def _cell(text: str) -> str:
