@@ -40,7 +40,7 @@ from tests.lab.records import Kind, NodeSpec
 from tests.support.kubectl import kubectl_path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PLAYBOOK_S, KUBECTL_S, READY_S, POLL_S = 1200, 90, 120, 0.2
+PLAYBOOK_S, KUBECTL_S, READY_S, POLL_S = 1200, 90, 120, 0.5
 TAIL = 6000
 VARIABLES = {"minik8s_offline": True, "minik8s_network_driver": "vxlan", "ansible_connection": "warm_ssh"}
 RECAP = re.compile(r"^(\S+)\s+: (ok=\d.*)$", re.MULTILINE)

@@ -111,7 +111,7 @@ def until(condition: Callable[[], object], timeout_s: float = 15.0) -> Any:
     end = time.monotonic() + timeout_s
     while not (value := condition()):
         assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return value
 
 

@@ -244,7 +244,7 @@ class Cluster:
                     return value
             except (StatusError, TemporaryError):
                 pass
-            time.sleep(0.01)
+            time.sleep(0.05)
         pods = [{one["metadata"]["name"]: one["status"]} for one in self.admin.list(POD, "default").items]
         raise AssertionError(f"not within {timeout_s} s\n{json.dumps(pods, indent=1)}\n{self.logs()}")
 
