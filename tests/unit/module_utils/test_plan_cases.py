@@ -12,6 +12,7 @@ import yaml
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.core.section import Context, Plan, Request, Scope, context_for
+from minik8s_modules.module_utils.minik8s.entries.containers import ContainerEntry
 from minik8s_modules.module_utils.minik8s.network import attachment, netfilter, network_bridge
 from minik8s_modules.module_utils.minik8s.network import network as net
 from minik8s_modules.module_utils.minik8s.network.netlink import Address, Link
@@ -55,7 +56,7 @@ def check(plan: Plan, case: dict[str, Any]) -> None:
     assert touched <= set(plan.before) | set(plan.after), "every step shows in the diff"
 
 
-def container_entry(case: dict[str, Any]) -> dict[str, Any]:
+def container_entry(case: dict[str, Any]) -> ContainerEntry:
     """Return the case's normalized entry."""
     mount = {"volume": "data", "kind": "emptyDir", "target": "/data", "read_only": True}
     entry = {
@@ -76,9 +77,9 @@ def container_entry(case: dict[str, Any]) -> dict[str, Any]:
     return normalized(KEY, entry)
 
 
-def as_docker_shows(entry: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def as_docker_shows(entry: ContainerEntry, found: dict[str, Any]) -> dict[str, Any]:
     """Return the inspection Docker gives of a container made from ``entry``, with the case's differences."""
-    made = body_of("n1", {**entry, "attempt": found["attempt"]}, "pause", [MOUNT], {}, b"")
+    made = body_of("n1", entry | {"attempt": found["attempt"]}, "pause", [MOUNT], {}, b"")
     host = made.pop("HostConfig")
     host = {**host, "CpuQuota": found.get("cpu_quota", 0), "Memory": found.get("memory", host["Memory"])}
     config = {**IMAGE, **made, "Env": [*IMAGE["Env"], *found.get("env", made["Env"])]}
@@ -105,7 +106,7 @@ def as_docker_shows(entry: dict[str, Any], found: dict[str, Any]) -> dict[str, A
     }
 
 
-def seen_of(case: dict[str, Any], entry: dict[str, Any], found: list[dict[str, Any]]) -> Seen:
+def seen_of(case: dict[str, Any], entry: ContainerEntry, found: list[dict[str, Any]]) -> Seen:
     """Return what the plan of a container looks at."""
     sandbox = case.get("sandbox", {"attempt": 0, "running": True})
     ago = {f"id{each['attempt']}": each["signalled_s_ago"] for each in found if "signalled_s_ago" in each}
@@ -130,7 +131,7 @@ def test_plan_container(case: dict[str, Any]) -> None:
     check(plan, case)
 
 
-def after_step(action: str, step: Any, found: list[dict[str, Any]], entry: dict[str, Any]) -> None:
+def after_step(action: str, step: Any, found: list[dict[str, Any]], entry: ContainerEntry) -> None:
     """Do to the case's containers what one step does to Docker's."""
     here = {f"id{each['attempt']}": each for each in found}
     target = step.data if isinstance(step.data, str) else step.data[0] if step.data else None

@@ -24,7 +24,7 @@ NETWORK = PREFIX + "network"
 SANDBOX = "sandbox"
 
 
-def pod_labels(node: str, pod: Mapping[str, str], kind: str, container: str, attempt: int) -> dict[str, str]:
+def pod_labels(node: str, pod: Mapping[str, Any], kind: str, container: str, attempt: int) -> dict[str, str]:
     """Return the labels every container of ours carries; ``kind`` is sandbox, init or app."""
     return {
         NODE: node,
@@ -37,12 +37,12 @@ def pod_labels(node: str, pod: Mapping[str, str], kind: str, container: str, att
     }
 
 
-def sandbox_name(pod: Mapping[str, str], attempt: int) -> str:
+def sandbox_name(pod: Mapping[str, Any], attempt: int) -> str:
     """Return the Docker name of a pod's pause container."""
     return f"mk8s_POD_{pod['name']}_{pod['namespace']}_{pod['uid']}_{attempt}"
 
 
-def container_name(pod: Mapping[str, str], container: str, attempt: int) -> str:
+def container_name(pod: Mapping[str, Any], container: str, attempt: int) -> str:
     """Return the Docker name of a pod's container."""
     return f"mk8s_{container}_{pod['name']}_{pod['namespace']}_{pod['uid']}_{attempt}"
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..core import labels
 from ..core.faults import KeyFault
 from ..core.section import Due, Facets, Plan, Step
+from ..entries.containers import ContainerEntry
 from .cgroups import Limits
 from .container_spec import LIMIT_FACETS, Mount, declared_facets, observed_facets, secret_label
 from .service_links import forget_links, with_links_of
@@ -70,7 +71,7 @@ def _brief(inspect: Inspect) -> Facets:
     return {"state": state_of(inspect), "attempt": str(attempt_of(inspect)), "image": inspect["Config"]["Image"]}
 
 
-def plan_container(plan: Plan, key: str, entry: Mapping[str, Any], seen: Seen) -> None:
+def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: Seen) -> None:
     """Plan one declared container; ``entry`` is normalized."""
     steps: list[Step] = []
     try:
@@ -89,7 +90,7 @@ def plan_container(plan: Plan, key: str, entry: Mapping[str, Any], seen: Seen) -
         plan.differs(key, _brief(last) if last else None, {**(_brief(last) if last else {}), "steps": steps[-1].action})
 
 
-def _plan_others(steps: list[Step], key: str, entry: Mapping[str, Any], seen: Seen) -> None:
+def _plan_others(steps: list[Step], key: str, entry: ContainerEntry, seen: Seen) -> None:
     earlier = [each for each in seen.containers if attempt_of(each) < entry["attempt"]]
     later = [each for each in seen.containers if attempt_of(each) > entry["attempt"]]
     steps.extend(Step("remove", key, name_of(each), each["Id"]) for each in [*earlier[:-1], *later])
@@ -97,7 +98,7 @@ def _plan_others(steps: list[Step], key: str, entry: Mapping[str, Any], seen: Se
         steps.append(Step("kill", key, name_of(earlier[-1]), earlier[-1]["Id"]))
 
 
-def _usable_sandbox(key: str, entry: Mapping[str, Any], seen: Seen) -> Sandbox:
+def _usable_sandbox(key: str, entry: ContainerEntry, seen: Seen) -> Sandbox:
     sandbox = seen.sandbox
     if sandbox is None or sandbox.attempt != entry["sandbox_attempt"] or not sandbox.running:
         raise KeyFault(
@@ -112,7 +113,7 @@ def _mounts(seen: Seen) -> list[Mount]:
     return list(seen.mounts)
 
 
-def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: Mapping[str, Any], seen: Seen) -> None:
+def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, seen: Seen) -> None:
     if entry["state"] != "running" or entry["stop"] is not None:
         return
     sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts(seen)
@@ -124,23 +125,21 @@ def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: Mapping[str, A
     plan.differs(key, _brief(had) if had else None, {"state": "running", "attempt": str(entry["attempt"]), **wanted})
 
 
-def _plan_present(
-    plan: Plan, steps: list[Step], key: str, entry: Mapping[str, Any], current: Inspect, seen: Seen
-) -> None:
+def _plan_present(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: Seen) -> None:
     state = state_of(current)
     if state == "paused":
         steps.append(Step("unpause", key, name_of(current), current["Id"]))
         state = "running"
-    if entry["stop"] is not None:
+    stop = entry["stop"]
+    if stop is not None:
         if state in {"running", "restarting"}:
-            _plan_stop(plan, steps, key, entry, current, seen)
+            _plan_stop(plan, steps, key, stop["grace_s"], current, seen)
     elif entry["state"] == "running" or (seen.unattended and state in {"exited", "dead"}):
         # unattended, nobody will answer with the next attempt: one that is kept through its back-off starts again
         _plan_running(plan, steps, key, entry, current, seen, state)
 
 
-def _plan_stop(plan: Plan, steps: list[Step], key: str, entry: Mapping[str, Any], current: Inspect, seen: Seen) -> None:
-    grace_s = entry["stop"]["grace_s"]
+def _plan_stop(plan: Plan, steps: list[Step], key: str, grace_s: float, current: Inspect, seen: Seen) -> None:
     signalled_at = seen.signalled_at.get(current["Id"])
     if signalled_at is None and grace_s > 0:
         signal = current["Config"].get("StopSignal") or "SIGTERM"
@@ -158,7 +157,7 @@ def _plan_running(
     plan: Plan,
     steps: list[Step],
     key: str,
-    entry: Mapping[str, Any],
+    entry: ContainerEntry,
     current: Inspect,
     seen: Seen,
     state: str,
@@ -182,7 +181,7 @@ def _plan_running(
         steps.append(Step("start", key, name_of(current)))
 
 
-def _plan_restart(steps: list[Step], key: str, entry: Mapping[str, Any], current: Inspect, seen: Seen) -> None:
+def _plan_restart(steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: Seen) -> None:
     """Plan an exited container's start; one whose mount is gone (a sub path of an updated volume) is made again."""
     sandbox = _usable_sandbox(key, entry, seen)
     if current["Id"] in seen.mountless:
@@ -193,7 +192,7 @@ def _plan_restart(steps: list[Step], key: str, entry: Mapping[str, Any], current
 
 
 def _compare(
-    entry: Mapping[str, Any], current: Inspect, sandbox: Sandbox, mounts: list[Mount], seen: Seen
+    entry: ContainerEntry, current: Inspect, sandbox: Sandbox, mounts: list[Mount], seen: Seen
 ) -> tuple[Facets, Facets]:
     marks = current["Config"]["Labels"].get(labels.SECRET_ENV, "")
     told = expected_label(entry, marks)
@@ -208,7 +207,7 @@ def _compare(
     return before, after
 
 
-def expected_label(entry: Mapping[str, Any], found: str) -> str:
+def expected_label(entry: ContainerEntry, found: str) -> str:
     """Return the secret label a container must have, given the one it has: declared HMACs again, values as recorded."""
     if not entry["secret_env"]:
         return ""
@@ -219,7 +218,7 @@ def _plan_drift(
     plan: Plan,
     steps: list[Step],
     key: str,
-    wanted: tuple[Mapping[str, Any], str, list[Mount]],
+    wanted: tuple[ContainerEntry, str, list[Mount]],
     current: Inspect,
     facets: tuple[Facets, Facets],
 ) -> None:
@@ -238,7 +237,7 @@ def _plan_drift(
     steps.append(Step("start", key, name))
 
 
-def restarts(entry: Mapping[str, Any], exited: Inspect) -> bool:
+def restarts(entry: ContainerEntry, exited: Inspect) -> bool:
     """Return whether an exited container is started again without a reconciler (default: apps always, inits never)."""
     policy = entry["restart_policy"] or ("Always" if entry["type"] == "app" else "Never")
     return policy == "Always" or (policy == "OnFailure" and exited["State"]["ExitCode"] != 0)

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..core import labels
 from ..core.digests import canonical
@@ -49,7 +49,7 @@ class Mount(NamedTuple):
     bound: str = ""
 
 
-def normalized(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def normalized(key: str, entry: Mapping[str, Any]) -> ContainerEntry:
     """Return the entry with defaults.
 
     Raises:
@@ -68,7 +68,7 @@ def normalized(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
             check_fields(f"{key}.{name}", full[name], schema)
     _check_lists(key, full)
     full["mounts"] = [with_defaults(mount, MOUNT) for mount in full["mounts"]]
-    return full
+    return cast("ContainerEntry", full)
 
 
 def _check_lists(key: str, full: Mapping[str, Any]) -> None:
@@ -91,14 +91,14 @@ def _check_lists(key: str, full: Mapping[str, Any]) -> None:
             relative(mount["sub_path"])
 
 
-def volume_root(state_dir: str, run_dir: str, uid: str, mount: Mapping[str, Any]) -> str:
+def volume_root(state_dir: str, run_dir: str, uid: str, mount: MountEntry) -> str:
     """Return the path on the node of the volume a mount names."""
     if mount["kind"] == "hostPath":
         return str(mount["host_path"])
     return volume_path(state_dir, run_dir, uid, mount["volume"], mount["kind"])
 
 
-def secret_names(entry: Mapping[str, Any]) -> set[str]:
+def secret_names(entry: ContainerEntry) -> set[str]:
     """Return the names of the environment variables that come from secrets."""
     return {row[0] for row in entry["secret_env"]}
 
@@ -110,7 +110,7 @@ def secret_label(declared: Any, values: Mapping[str, str], node_key: bytes) -> s
 
 
 def body_of(
-    node: str, entry: Mapping[str, Any], sandbox: str, mounts: list[Mount], secrets: Mapping[str, str], node_key: bytes
+    node: str, entry: ContainerEntry, sandbox: str, mounts: list[Mount], secrets: Mapping[str, str], node_key: bytes
 ) -> dict[str, Any]:
     """Return Docker's create request; ``entry`` is normalized, ``sandbox`` the id of its pause container."""
     marks = labels.pod_labels(node, entry["pod"], entry["type"], entry["name"], entry["attempt"])
@@ -138,7 +138,7 @@ def body_of(
     return body
 
 
-def _host_config(entry: Mapping[str, Any], sandbox: str, mounts: list[Mount]) -> dict[str, Any]:
+def _host_config(entry: ContainerEntry, sandbox: str, mounts: list[Mount]) -> dict[str, Any]:
     return {
         "NetworkMode": f"container:{sandbox}",
         "IpcMode": f"container:{sandbox}",
@@ -154,7 +154,7 @@ def _host_config(entry: Mapping[str, Any], sandbox: str, mounts: list[Mount]) ->
     }
 
 
-def limits_of(entry: Mapping[str, Any]) -> dict[str, int]:
+def limits_of(entry: ContainerEntry) -> dict[str, int]:
     """Return the cgroup limits in Docker's words; no swap beyond the memory limit, as Kubernetes has it."""
     limits = {"CpuShares": entry["cpu_shares"]}
     if entry["cpu_quota_us"]:
@@ -164,7 +164,7 @@ def limits_of(entry: Mapping[str, Any]) -> dict[str, int]:
     return limits
 
 
-def limits_update(entry: Mapping[str, Any]) -> dict[str, int]:
+def limits_update(entry: ContainerEntry) -> dict[str, int]:
     """Return the request that sets the limits on a running container, where Docker takes no 0 for "no limit"."""
     memory = entry["memory_bytes"] or NO_MEMORY_LIMIT
     return {
@@ -197,7 +197,7 @@ def split_env(env: list[str] | None) -> dict[str, str]:
 
 
 def declared_facets(
-    entry: Mapping[str, Any], image: Mapping[str, Any], sandbox: str, mounts: list[Mount], told: str
+    entry: ContainerEntry, image: Mapping[str, Any], sandbox: str, mounts: list[Mount], told: str
 ) -> Facets:
     """Return what must be: ``image`` is the image's Config ({} unknown), ``told`` the secret label expected."""
     replaced = bool(entry["entrypoint"])
@@ -225,7 +225,7 @@ def declared_facets(
 
 
 def observed_facets(
-    inspect: Mapping[str, Any], entry: Mapping[str, Any], mounts: list[Mount], node_key: bytes, kernel: Limits
+    inspect: Mapping[str, Any], entry: ContainerEntry, mounts: list[Mount], node_key: bytes, kernel: Limits
 ) -> Facets:
     """Return what a container is; ``entry`` only tells which variables are secret, ``mounts`` which links count.
 
@@ -254,7 +254,7 @@ def observed_facets(
     }
 
 
-def _limit_facets(host: Mapping[str, Any], entry: Mapping[str, Any], kernel: Limits) -> Facets:
+def _limit_facets(host: Mapping[str, Any], entry: ContainerEntry, kernel: Limits) -> Facets:
     shares = host["CpuShares"] or DEFAULT_CPU_SHARES
     quota_us = max(0, host["CpuQuota"])
     memory = host["Memory"] if host["Memory"] < NO_MEMORY_LIMIT else 0

@@ -21,6 +21,7 @@ from ..core.observations import observation_from_inspect
 from ..core.paths import secret_dir, stopping_path
 from ..core.sealing import known_key, node_key
 from ..core.section import Context, Plan, Scope, Step
+from ..entries.containers import ContainerEntry, MountEntry
 from ..volumes import hostpath
 from . import pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
@@ -232,7 +233,7 @@ def _markers(run_dir: str, containers: Mapping[str, list[Inspect]]) -> dict[str,
     return found
 
 
-def _seen(context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> Seen:
+def _seen(context: Context, key: str, entry: ContainerEntry, observed: Observed) -> Seen:
     attempts = observed.sandboxes.get(entry["pod"]["uid"], [])
     sandbox = next((each for each in attempts if each.attempt == entry["sandbox_attempt"]), None)
     if sandbox is None and context.check:
@@ -252,7 +253,7 @@ def _seen(context: Context, key: str, entry: Mapping[str, Any], observed: Observ
     )
 
 
-def _resolve_mounts(context: Context, entry: Mapping[str, Any]) -> list[Mount] | KeyFault:
+def _resolve_mounts(context: Context, entry: ContainerEntry) -> list[Mount] | KeyFault:
     try:
         name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
         place = sub_paths.folder(context.run_dir, name)
@@ -265,7 +266,7 @@ def _resolve_mounts(context: Context, entry: Mapping[str, Any]) -> list[Mount] |
     return sorted(found, key=lambda mount: mount.target)
 
 
-def _resolve(context: Context, uid: str, mount: Mapping[str, Any], bound: str) -> Mount:
+def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount:
     root = volume_root(context.state_dir, context.run_dir, uid, mount)
     read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
     if not mount["sub_path"]:
@@ -279,7 +280,7 @@ def _resolve(context: Context, uid: str, mount: Mapping[str, Any], bound: str) -
     return Mount(source, mount["target"], read_only, real_root, bound if source != real_root else "")
 
 
-def _check_host_paths(entry: Mapping[str, Any]) -> None:
+def _check_host_paths(entry: ContainerEntry) -> None:
     """Refuse a hostPath that is not what its type asks for: what stands there must not be mounted all the same."""
     for mount in entry["mounts"]:
         if mount["kind"] == "hostPath" and mount["host_type"]:

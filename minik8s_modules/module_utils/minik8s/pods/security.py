@@ -21,7 +21,7 @@ from ..core.files import read_bytes
 from ..core.paths import relative
 from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Context
-from ..entries.containers import Security
+from ..entries.containers import ContainerEntry, Security
 
 ENTRY = schema_of(Security)
 CHOICES = {"pid": ("", "host", "pod"), "ipc": ("", "host")}
@@ -152,7 +152,7 @@ def least_oom_score() -> int:
     return OOM_SCORES.start
 
 
-def adapted(entry: dict[str, Any]) -> dict[str, Any]:
+def adapted(entry: ContainerEntry) -> ContainerEntry:
     """Return a normalized container entry with the oom_score_adj that this machine can give."""
     return {**entry, "oom_score_adj": max(entry["oom_score_adj"], least_oom_score())}
 
