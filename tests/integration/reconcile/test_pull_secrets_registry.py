@@ -136,10 +136,12 @@ def test_a_private_image_waits_for_its_secret_and_is_had_with_it(cluster: Cluste
     cluster.create("nobody", containers=[asking(private.image)])
     waits(cluster, "nobody", "ImagePullBackOff")
     assert "auth" in waiting(cluster, "nobody")["message"]
-    events = cluster.events("nobody")
-    assert f'Pulling: Pulling image "{private.image}"' in events
-    assert "Failed: Error: ErrImagePull" in events
-    assert f'BackOff: Back-off pulling image "{private.image}"' in events
+    expected = {
+        f'Pulling: Pulling image "{private.image}"',
+        "Failed: Error: ErrImagePull",
+        f'BackOff: Back-off pulling image "{private.image}"',
+    }
+    cluster.until(lambda: expected <= {*cluster.events("nobody")})  # they are written behind the status
     secret(cluster, "right", "kubernetes.io/dockerconfigjson", {"auths": {private.host: entry(PASSWORD)}})
     # a refused credential, a missing secret, then the right one
     names = [{"name": "wrong"}, {"name": "lost"}, {"name": "right"}]

@@ -106,8 +106,8 @@ def check_texts(where: str, value: Any, width: int = 0) -> None:
 
 
 def check_address(where: str, value: Any) -> None:
-    """Raise KeyFault (InvalidEntry) for what is no IPv4 address."""
+    """Raise KeyFault (InvalidEntry) for what is not an IPv4 address."""
     try:
         socket.inet_pton(socket.AF_INET, value)
     except (OSError, TypeError, ValueError):
-        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} is no IPv4 address") from None
+        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} is not an IPv4 address") from None
