@@ -24,7 +24,12 @@ from tests.support.node import SOCKET
 SERVER = 'mkdir -p /tmp/w && echo "$POD" > /tmp/w/index.html && exec httpd -f -p 8080 -h /tmp/w'
 READY = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
 # of a pod that is ready until it has this file
-SICK = {"exec": {"command": ["test", "!", "-e", "/tmp/sick"]}, "periodSeconds": 1, "failureThreshold": 1}
+SICK = {
+    "exec": {"command": ["test", "!", "-e", "/tmp/sick"]},
+    "periodSeconds": 1,
+    "failureThreshold": 1,
+    "timeoutSeconds": 10,
+}
 
 
 class Cluster(whole_path.Cluster):

@@ -121,8 +121,8 @@ def on_lab(lab: Lab, node: str, mode: str) -> Machine:
     """Return a lab node as a machine; the package and the script are copied to it."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for path in sorted(PACKAGE.glob("*.py")):
-            archive.add(path, f"minik8s/{path.name}")
+        for path in sorted(PACKAGE.rglob("*.py")):
+            archive.add(path, f"minik8s/{path.relative_to(PACKAGE)}")
         archive.add(SCRIPT, "services_machine.py")
     folder = "/root/services"
     text = base64.b64encode(packed.getvalue()).decode()
