@@ -48,7 +48,7 @@ suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowes
 	@# a short folder: sockets below it may have 107 characters
 	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
 		$(PYTEST) tests --ignore tests/machines/long -m 'not nightly' --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
-		--max-suite-reruns 3 -rR --durations 30 --junitxml=.cache/junit-all.xml
+		--max-suite-reruns 6 -rR --durations 30 --junitxml=.cache/junit-all.xml
 
 .PHONY: check
 check: lint test-unit ## What needs neither root nor servers: lint and unit tests

@@ -28,6 +28,7 @@ SICK = {
     "exec": {"command": ["test", "!", "-e", "/tmp/sick"]},
     "periodSeconds": 1,
     "failureThreshold": 1,
+    # an exec in a User-Mode-Linux machine takes longer than the second that is the default
     "timeoutSeconds": 10,
 }
 
