@@ -195,7 +195,7 @@ class Installed:
             self.admin.delete(NAMESPACE, name)
         self.until(gone, 40)
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0, told: str = "") -> Any:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 60.0, told: str = "") -> Any:
         """Wait until ``condition`` holds and return its value; refusals count as not yet."""
         deadline, last = time.monotonic() + timeout_s, ""
         while time.monotonic() < deadline:

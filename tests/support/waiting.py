@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Return the first true value of ``condition``; fails when there is none within ``timeout_s`` seconds."""
     end = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -35,7 +35,7 @@ class Recorder:
         time.sleep(0.02)
         return self.changes
 
-    def until_error(self, timeout_s: float = 10.0) -> None:
+    def until_error(self, timeout_s: float = 60.0) -> None:
         """Wait for the error that ends the watch; without one, end the watch and leave ``error`` None."""
         with self._arrived:
             self._arrived.wait_for(lambda: self.error, timeout_s)
@@ -85,7 +85,7 @@ class Events:
         time.sleep(0.02)
         return list(self.seen)
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait until ``condition`` holds."""
         deadline = time.monotonic() + timeout_s
         while not condition():

@@ -31,7 +31,7 @@ PLAYBOOK = "tests/integration/executor/sections.yml"
 LOCAL = {"ansible_connection": "warm_local"}
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if value := condition():
@@ -89,7 +89,7 @@ class Lab:
         self.runner.submit(WorkItem(item_id, node, check, (1, 7), requests))
         return item_id
 
-    def outcome(self, item_id: str, timeout_s: float = 30.0) -> Outcome:
+    def outcome(self, item_id: str, timeout_s: float = 60.0) -> Outcome:
         """Wait for the first outcome of an item."""
         with self._done:
             assert self._done.wait_for(lambda: item_id in self.outcomes, timeout_s), f"no outcome of {item_id}"

@@ -235,7 +235,7 @@ class Cluster:
         """Return whether the pod object is gone."""
         return all(one["metadata"]["name"] != name for one in self.admin.list(POD, "default").items)
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until ``condition`` holds; refusals count as not yet."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:

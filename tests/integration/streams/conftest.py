@@ -152,7 +152,7 @@ class Streaming:
         self.etcd.stop()
         self.node.close()
 
-    def until(self, condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until ``condition`` holds."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
