@@ -16,6 +16,8 @@ from tests.support.wholeness import assert_whole
 HERE, THERE = "worker1", "worker2"
 CUT_S = 60.0
 NOTICED_S = 240.0
+# The promise is 10 s. Machines differ three times in speed: beside three other test processes it was 10.5 to 10.9 s.
+EXTRAS_S = 3 * 10.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -78,8 +80,8 @@ def test_a_node_cut_off_for_a_minute_doubles_no_pod(cluster: LabCluster) -> None
         took_s = time.monotonic() - healed_at
         cluster.until(lambda: standing.all_ready(cluster, 4))
         assert_whole(cluster)
-    # the promise is 10 s, kept on a machine that does nothing else; beside three other processes it was 10.5 to 10.9 s
     print(f"extras were gone {took_s:.1f} s after the healing")
+    assert took_s <= EXTRAS_S, f"extras were gone {took_s:.1f} s after the healing"
 
 
 def test_a_node_confirmed_down_has_its_pods_replaced_and_never_started_again(cluster: LabCluster) -> None:
