@@ -124,20 +124,22 @@ lock: ## Write requirements.txt and requirements-dev.txt again from pyproject.to
 
 # The virtual environments: the stamp is a copy of the lock it was made from. The runtime lock is part of the dev lock.
 # minik8s.pth lets modules that run on this machine (minik8s_object) import the client from this checkout.
+# Two pips at once break each other's packages (`make lint` beside `make suites`): one waits and then finds all there.
+pip_install = mkdir -p .cache && flock .cache/pip.flock $(BIN)/pip install --quiet --requirement $(1)
+
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or newer is needed, $(PYTHON) is {sys.version.split()[0]}" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3-venv; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/runtime.lock: requirements.txt | $(VENV)/bin/pip
-	@mkdir -p .cache
-	$(BIN)/pip install --quiet --requirement requirements.txt
+	$(call pip_install,requirements.txt)
 	@echo '$(CURDIR)' > $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/minik8s.pth
 	@printf '#!/bin/sh\nexec "%s" -m minik8s_modules.cli.main "$$@"\n' '$(CURDIR)/$(BIN)/python' >$(BIN)/minik8s && chmod +x $(BIN)/minik8s
 	@cp requirements.txt $@
 
 $(VENV)/dev.lock: requirements-dev.txt | $(VENV)/runtime.lock
-	$(BIN)/pip install --quiet --requirement requirements-dev.txt
+	$(call pip_install,requirements-dev.txt)
 	@cp requirements-dev.txt $@
 
 # The lab: machines with real kernels on this host, see docs/how-to/lab.md. LAB names it (several may run); KERNEL, see `-m tests.lab up -h`.
