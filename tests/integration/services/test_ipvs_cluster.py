@@ -1,4 +1,7 @@
-"""Services by IPVS on real pods, on a machine with a kernel of its own: scenarios S-07 and S-08."""
+"""Services by IPVS on real pods, on a machine with a kernel and systemd of its own: scenarios S-07 and S-08.
+
+Also what only such a machine shows: limits of pods under Docker's systemd driver, clocks that are wrong.
+"""
 
 from __future__ import annotations
 
@@ -107,6 +110,22 @@ def test_equal_names_in_two_namespaces_and_quick_recreation(ipvs: LabCluster) ->
     ipvs.admin.delete(SERVICE, "same", "default")
     ipvs.until(lambda: not any(f"{mine}:80" in line for line in ipvs.listing()), 60)
     assert set(ipvs.ask(theirs, 2)) == {"theirs"}
+
+
+def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs: LabCluster) -> None:
+    limits = {"cpu": "100m", "memory": "64Mi"}
+    uid = ipvs.web("limited", {}, container={"resources": {"limits": limits}})["metadata"]["uid"]
+    ipvs.until(lambda: ipvs.ready("limited"), 120)
+    found = ["find", "/sys/fs/cgroup", "/run/systemd", "-name", f"minik8s-*-pod{uid.replace('-', '_')}.slice*"]
+    slices = [path for path in ipvs.lab.run(NODE, found).split() if path.startswith("/sys/fs/cgroup/minik8s.slice/")]
+    assert len(slices) == 1
+    limits_of = ["cat", *(f"{slices[0]}/{name}" for name in ("cpu.max", "memory.max", "cpu.weight"))]
+    before = ipvs.lab.run(NODE, limits_of).split()
+    assert before[:3] == ["10000", "100000", str(64 << 20)]
+    ipvs.lab.run(NODE, ["systemctl", "daemon-reload"])
+    assert ipvs.lab.run(NODE, limits_of).split() == before
+    ipvs.delete("limited")
+    ipvs.until(lambda: not ipvs.lab.run(NODE, found), 60)
 
 
 @pytest.mark.parametrize("skew_s", [3600.0, -3600.0], ids=["ahead", "behind"])

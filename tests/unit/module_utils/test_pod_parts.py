@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,6 +68,74 @@ def test_a_cgroup_in_use_is_left_over_but_not_empty(version_2: Path) -> None:
     assert not pod_cgroup.is_empty("n1", UID)
     (version_2 / "container").rmdir()
     assert pod_cgroup.is_empty("n1", UID)
+
+
+@pytest.fixture
+def slice_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hierarchy of version 2 with a pod's slice as systemd makes it, a container's scope below it."""
+    name = pod_cgroup.slice_of("n1", UID)
+    own = tmp_path / "minik8s.slice" / name.replace(f"-pod{UID.replace('-', '_')}", "") / name
+    (own / "docker-1.scope").mkdir(parents=True)
+    for module in (cgroups, pod_cgroup):
+        monkeypatch.setattr(module, "ROOT", str(tmp_path))
+    monkeypatch.setattr(pod_cgroup, "membership", lambda _pid: {"": f"/{own.relative_to(tmp_path)}/docker-1.scope"})
+    return own
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A systemctl that writes down what it is asked, and removes a slice's directory when it stops it."""
+    program = tmp_path / "bin" / "systemctl"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
+        f'[ "$1" != stop ] || find {tmp_path} -depth -type d -name "$2" -exec rmdir {{}} \\;\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return tmp_path / "asked"
+
+
+def test_limits_of_a_slice_are_properties_that_a_reload_keeps(slice_of_a_pod: Path, asked: Path) -> None:
+    pod_cgroup.write(1, LIMITS)
+    assert asked.read_text().split() == [
+        "set-property", "--runtime", slice_of_a_pod.name,
+        "CPUQuota=50.00%", f"MemoryMax={64 << 20}", "CPUWeight=39", "TasksMax=100",
+    ]  # fmt: skip
+
+
+def test_no_limits_of_a_slice_take_back_earlier_ones() -> None:
+    free = {"cpu_shares": 2, "cpu_quota_us": 0, "memory_bytes": 0, "pids": 0}
+    assert pod_cgroup.properties(free, version_2=True) == [
+        "CPUQuota=", "MemoryMax=infinity", "CPUWeight=1", "TasksMax=infinity",
+    ]  # fmt: skip
+    assert pod_cgroup.properties(free, version_2=False)[1:3] == ["MemoryLimit=infinity", "CPUShares=2"]
+
+
+def test_a_refusal_of_systemd_is_an_error_with_its_words(
+    slice_of_a_pod: Path, asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (asked.parent / "bin" / "systemctl").write_text("#!/bin/sh\necho Access denied >&2\nexit 4\n")
+    with pytest.raises(OSError, match=f"set-property --runtime {slice_of_a_pod.name}.*Access denied"):
+        pod_cgroup.write(1, LIMITS)
+
+
+def test_an_empty_slice_goes_with_its_pod_and_those_above_it(slice_of_a_pod: Path, asked: Path) -> None:
+    assert pod_cgroup.left_over("n1", []) == [UID]
+    assert pod_cgroup.left_over("n1", [UID]) == []
+    pod_cgroup.remove("n1", UID)
+    assert slice_of_a_pod.is_dir()  # a container is in it
+    assert not asked.exists()
+    (slice_of_a_pod / "docker-1.scope").rmdir()
+    assert pod_cgroup.is_empty("n1", UID)
+    pod_cgroup.remove("n1", UID)
+    above = slice_of_a_pod.parent
+    assert asked.read_text().splitlines() == [
+        line
+        for name in (slice_of_a_pod.name, above.name, above.parent.name)
+        for line in (f"stop {name}", f"--no-reload revert {name}")
+    ]
+    assert not above.parent.exists()
 
 
 class SystemdDocker:

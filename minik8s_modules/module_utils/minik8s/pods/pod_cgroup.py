@@ -3,7 +3,8 @@
 Docker makes it on the way to the pause container (``--cgroup-parent``), with either cgroup driver and version; this
 file finds it through that container's process, writes the limits into it, and removes it after the pod. Pods of a node
 lie flat under ``/minik8s/<8 hex of the node's name>/pod<uid>``: what kubelet's level of QoS classes does there is told
-by each pod's own CPU shares. With the systemd driver the same is a slice.
+by each pod's own CPU shares. With the systemd driver the same is a slice, and its files are systemd's, which writes
+them anew at any ``daemon-reload``: limits become properties of the slice, and the slice is stopped after its pod.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import glob
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +21,7 @@ from .cgroups import CPU_PERIOD_US, ROOT, limits_of_paths, membership, same_memo
 
 TOP = "minik8s"
 SYSTEMD_WORDS = "should be a valid slice"
+SLICE = ".slice"
 
 
 def _node_part(node: str) -> str:
@@ -58,12 +61,32 @@ def write(pid: int, declared: Mapping[str, Any]) -> None:
     """Give the pod of ``pid`` its limits.
 
     Raises:
-        OSError: the kernel refuses them.
+        OSError: the kernel or systemd refuses them.
     """
-    for path, text in _files(paths_of(pid), declared):
+    paths = paths_of(pid)
+    slices = {os.path.basename(path) for path in paths.values() if path.endswith(SLICE)}
+    for name in sorted(slices):
+        _systemctl("set-property", "--runtime", name, *properties(declared, version_2="cpu" not in paths))
+    # systemd writes them as well, but a moment later
+    for path, text in _files(paths, declared):
         if os.path.exists(path):
             with open(path, "w", encoding="ascii") as target:
                 target.write(text)
+
+
+def properties(declared: Mapping[str, Any], *, version_2: bool) -> list[str]:
+    """Return the limits as properties of a slice, see systemd.resource-control(5)."""
+    quota, memory, shares = declared["cpu_quota_us"], declared["memory_bytes"], declared["cpu_shares"]
+    words = [f"CPUQuota={100 * quota / CPU_PERIOD_US:.2f}%" if quota else "CPUQuota="]
+    words.append(f"{'MemoryMax' if version_2 else 'MemoryLimit'}={memory or 'infinity'}")
+    words.append(f"CPUWeight={weight_of(shares)}" if version_2 else f"CPUShares={shares}")
+    return words + ([f"TasksMax={declared['pids'] or 'infinity'}"] if "pids" in declared else [])
+
+
+def _systemctl(*arguments: str) -> None:
+    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"systemctl {' '.join(arguments)}: {done.stderr.strip()}")
 
 
 def _files(paths: Mapping[str, str], declared: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -84,22 +107,30 @@ def _files(paths: Mapping[str, str], declared: Mapping[str, Any]) -> Iterator[tu
         yield f"{base}/memory.max", str(memory or "max")
 
 
-def _directories(node: str, name: str) -> Iterator[str]:
-    """Yield the directories of ``/minik8s/<node>/<name>`` in every hierarchy."""
-    yield from glob.glob(f"{ROOT}/{TOP}/{_node_part(node)}/{name}")
-    yield from glob.glob(f"{ROOT}/*/{TOP}/{_node_part(node)}/{name}")
+def _directories(node: str, uid: str) -> Iterator[str]:
+    """Yield the pod's directories in every hierarchy, a cgroup's or a slice's; the uid ``*`` stands for all pods."""
+    part = _node_part(node)
+    level = f"{TOP}{SLICE}/{TOP}-{part}{SLICE}/{slice_of(node, uid)}"
+    for path in (f"{TOP}/{part}/pod{uid}", level):
+        yield from glob.glob(f"{ROOT}/{path}")
+        yield from glob.glob(f"{ROOT}/*/{path}")
+
+
+def _uid_of(directory: str) -> str:
+    name = os.path.basename(directory)
+    if not name.endswith(SLICE):
+        return name.removeprefix("pod")
+    return name.removesuffix(SLICE).partition("-pod")[2].replace("_", "-")
 
 
 def left_over(node: str, uids: Iterable[str]) -> list[str]:
     """Return the uids of pods that have a cgroup here and are none of ``uids``."""
-    known = {f"pod{uid}" for uid in uids}
-    names = {os.path.basename(path) for path in _directories(node, "pod*")}
-    return sorted(name.removeprefix("pod") for name in names - known)
+    return sorted({_uid_of(path) for path in _directories(node, "*")} - set(uids))
 
 
 def is_empty(node: str, uid: str) -> bool:
     """Return whether no container's cgroup is left in the pod's."""
-    return not any(_has_child(path) for path in _directories(node, f"pod{uid}"))
+    return not any(_has_child(path) for path in _directories(node, uid))
 
 
 def _has_child(path: str) -> bool:
@@ -112,9 +143,24 @@ def _has_child(path: str) -> bool:
 
 def remove(node: str, uid: str) -> None:
     """Remove the pod's cgroup where it is empty; one in use stays for the next full pass."""
-    for path in sorted(_directories(node, f"pod{uid}")):
+    found = sorted(_directories(node, uid))
+    slices = [path for path in found if path.endswith(SLICE)]
+    for path in [path for path in found if not path.endswith(SLICE)]:
         with contextlib.suppress(OSError):  # busy: a container is still ending; the kernel keeps it safe
             os.rmdir(path)
         for above in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
             with contextlib.suppress(OSError):
                 os.rmdir(above)
+    while slices and os.path.basename(slices[0]).startswith(TOP):
+        # to stop one ends what runs in it: none that is in use, nor those above it
+        if any(_has_child(path) for path in slices):
+            return
+        _forget_slice(os.path.basename(slices[0]))
+        slices = [os.path.dirname(path) for path in slices]
+
+
+def _forget_slice(name: str) -> None:
+    """Stop an empty slice and drop its properties, without the reload that would cost every other unit."""
+    for arguments in (("stop", name), ("--no-reload", "revert", name)):
+        with contextlib.suppress(OSError):  # it is gone
+            _systemctl(*arguments)
