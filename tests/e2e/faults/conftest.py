@@ -18,7 +18,7 @@ SETTLES_S = 15.0  # what ends by itself after the last pod has gone: sandboxes' 
 @pytest.fixture
 def namespace(cluster: Installed) -> Iterator[str]:
     """A namespace; after it has gone the node is as before, and no daemon holds more than before."""
-    cluster.until(cluster.whole, 30)
+    cluster.until(cluster.whole, 120)
     before, held = settled(cluster), descriptors(cluster)
     name = f"fault-{uuid.uuid4().hex[:8]}"
     cluster.admin.create(NAMESPACE, {"metadata": {"name": name}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pwd
 import shutil
@@ -22,7 +23,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.api import ApiClient, Warn
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
@@ -84,8 +85,13 @@ class Cluster:
         except BaseException:
             self.etcd.stop()
             raise
-        self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
+        self.admin = self.person(None)
         self.daemons = {room: self._daemon(room, config) for room, config in self._configs().items()}
+
+    def person(self, warn: Warn | None = logging.warning) -> ApiClient:
+        """Return a client of the administrator with the patience of the commands; without ``warn`` with a daemon's."""
+        server = self.server
+        return ApiClient(server.url, server.authority.ca, server.admin.cert, server.admin.key, warn=warn)
 
     def _server(self) -> ApiServerProcess:
         """Return an API server that may ask this cluster's reconciler for plans."""

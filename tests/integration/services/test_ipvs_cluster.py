@@ -6,6 +6,7 @@ Also what only such a machine shows: limits of pods under Docker's systemd drive
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import tempfile
@@ -93,7 +94,8 @@ def test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed(ipvs: LabC
     flushed = f"ip link del minik8s-dummy; nft delete table ip minik8s_{ipvs.node.bridge}; ipvsadm --clear; ipvsadm -Ln"
     assert place not in ipvs.lab.run(NODE, ["sh", "-c", flushed])
     options = argparse.Namespace(words=[], heal=True, detailed_exitcode=True)
-    assert planning_commands.drift(ipvs.admin, options) == 2
+    with contextlib.closing(ipvs.person()) as person:
+        assert planning_commands.drift(person, options) == 2
     ipvs.until(lambda: set(ipvs.ask(place, 2)) == names, 60)
 
 
