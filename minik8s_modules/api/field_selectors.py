@@ -135,6 +135,7 @@ _FIELDS: Mapping[tuple[str, str], dict[str, Callable[[JsonObject], str]]] = {
     ("", "Namespace"): {**_fields("status.phase"), "name": _path("metadata", "name")},
     ("", "Service"): _fields("spec.clusterIP", "spec.type"),
     ("apps", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
+    ("", "ReplicationController"): {"status.replicas": _count("status", "replicas")},
     ("", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
     ("batch", "Job"): {"status.successful": _count("status", "succeeded")},
     ("certificates.k8s.io", "CertificateSigningRequest"): _fields("spec.signerName"),

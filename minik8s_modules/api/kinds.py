@@ -130,11 +130,11 @@ DAEMON_SET = Kind(
     "apps", "v1", "DaemonSet", "daemonsets", f"{_APPS}DaemonSet",
     short_names=("ds",), categories=("all",), subresources=("status",),
 )  # fmt: skip
-# Only read, and always empty: `kubectl apply --prune`, `cluster-info dump` and k9s list it and fail without it.
 REPLICATION_CONTROLLER = Kind(
     "", "v1", "ReplicationController", "replicationcontrollers", f"{_CORE}ReplicationController",
-    short_names=("rc",), verbs=("get", "list", "watch"),
+    short_names=("rc",), categories=("all",), subresources=("status", "scale"),
 )  # fmt: skip
+POD_TEMPLATE = Kind("", "v1", "PodTemplate", "podtemplates", f"{_CORE}PodTemplate", has_spec=False)
 CONTROLLER_REVISION = Kind(
     "apps", "v1", "ControllerRevision", "controllerrevisions", f"{_APPS}ControllerRevision", has_spec=False
 )  # fmt: skip
@@ -260,6 +260,7 @@ KINDS = Registry(
         STATEFUL_SET,
         DAEMON_SET,
         REPLICATION_CONTROLLER,
+        POD_TEMPLATE,
         CONTROLLER_REVISION,
         JOB,
         CRON_JOB,

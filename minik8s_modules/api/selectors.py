@@ -176,6 +176,16 @@ def from_label_selector(selector: JsonObject | None) -> LabelSelector:
     return LabelSelector(tuple(found))
 
 
+def as_label_selector(selector: JsonObject | None) -> JsonObject | None:
+    """Return the ``spec.selector`` of a workload as a metav1.LabelSelector: a ReplicationController's is a plain map.
+
+    The two cannot be confused: values of the map are strings, fields of a LabelSelector are a map and a list.
+    """
+    if selector and all(isinstance(value, str) for value in selector.values()):
+        return {"matchLabels": selector}
+    return selector
+
+
 def from_map(selector: Mapping[str, str] | None) -> LabelSelector:
     """Return the selector a Service's ``spec.selector`` says: no labels at all match nothing."""
     if not selector:

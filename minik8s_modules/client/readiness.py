@@ -122,6 +122,7 @@ _RULES: Mapping[str, Callable[[JsonObject, Mapping[str, Any]], Unready | None]] 
     "Pod": _pod,
     "Deployment": _deployment,
     "ReplicaSet": _replicas,
+    "ReplicationController": _replicas,
     "StatefulSet": _stateful_set,
     "DaemonSet": _daemon_set,
     "Job": _job,

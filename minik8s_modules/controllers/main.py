@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from minik8s_modules.api.kinds import REPLICATION_CONTROLLER
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
@@ -79,6 +80,7 @@ def controllers(
     recorder = context.recorder
     return [
         ReplicaSetController(context),
+        ReplicaSetController(context, REPLICATION_CONTROLLER),
         DeploymentController(context),
         DisruptionController(context),
         JobController(context),

@@ -33,6 +33,19 @@ def _replica_set(replica_set: JsonObject) -> None:
     set_missing(_spec(replica_set), replicas=1)
 
 
+def _replication_controller(controller: JsonObject) -> None:
+    """Fill in its selector and labels from its template, before the rest (``SetDefaults_ReplicationController``)."""
+    spec = _spec(controller)
+    for holder, field in ((spec, "selector"), (metadata(controller), "labels")):
+        if not holder.get(field) and (template_labels := labels(spec["template"])):
+            holder[field] = dict(template_labels)
+    set_missing(spec, replicas=1)
+
+
+def _pod_template(template: JsonObject) -> None:
+    pod_template(template.setdefault("template", {}))
+
+
 def _stateful_set(stateful_set: JsonObject) -> None:
     spec = _spec(stateful_set)
     set_nonempty(spec, podManagementPolicy="OrderedReady")
@@ -114,6 +127,8 @@ def _rolling_update(update: JsonObject) -> None:
 BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "ReplicaSet"): _replica_set,
+    ("", "ReplicationController"): _replication_controller,
+    ("", "PodTemplate"): _pod_template,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,
     ("batch", "Job"): _job,

@@ -32,6 +32,7 @@ _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
 _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("apps", "Deployment"): {},
     ("apps", "ReplicaSet"): {"replicas": 0},
+    ("", "ReplicationController"): {"replicas": 0},
     ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
     ("apps", "DaemonSet"): {
         "currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0,

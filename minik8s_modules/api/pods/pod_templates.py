@@ -9,6 +9,8 @@ from minik8s_modules.api.objects import JsonObject, dig
 TEMPLATES: Mapping[tuple[str, str], str] = {
     ("apps", "Deployment"): "spec.template",
     ("apps", "ReplicaSet"): "spec.template",
+    ("", "ReplicationController"): "spec.template",
+    ("", "PodTemplate"): "template",
     ("apps", "DaemonSet"): "spec.template",
     ("apps", "StatefulSet"): "spec.template",
     ("batch", "Job"): "spec.template",

@@ -11,7 +11,8 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting import conversion
-from minik8s_modules.api.objects import JsonObject, dig, metadata, name, spec, status
+from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec, status
+from minik8s_modules.api.selectors import as_label_selector, describe
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 from minik8s_modules.base.clock import parse_rfc3339
 
@@ -23,7 +24,8 @@ _CLOSED = 64  # characters of the pods' addresses of an ingress
 
 
 def selector_text(selector: JsonObject | None) -> str:
-    """Return a metav1.LabelSelector as kubectl prints it."""
+    """Return the selector of a workload as kubectl prints it."""
+    selector = as_label_selector(selector)
     if selector is None:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -62,6 +64,11 @@ def _deployment(obj: JsonObject, now: datetime) -> list[Any]:
 def _replica_set(obj: JsonObject, now: datetime) -> list[Any]:
     counts = _counts(obj, "replicas", "readyReplicas")
     return [name(obj), spec(obj).get("replicas") or 0, *counts, age(obj, now), *_wide(obj)]
+
+
+def _pod_template(obj: JsonObject, now: datetime) -> list[Any]:
+    template = obj.get("template") or {}
+    return [name(obj), *_template({"spec": obj}), describe(labels(template)), age(obj, now)]
 
 
 def _stateful_set(obj: JsonObject, now: datetime) -> list[Any]:
@@ -333,6 +340,7 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("apps", "Deployment"): ([NAME, *columns("Ready"), *_numbers("Up-to-date", "Available"), AGE, *_MADE], _deployment),
     ("apps", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "ReplicationController"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
+    ("", "PodTemplate"): ([NAME, *columns("Containers", "Images", "Pod Labels"), AGE], _pod_template),
     ("", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "VirtualService"): (
         [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets"), AGE], _virtual_service,

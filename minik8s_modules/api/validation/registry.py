@@ -49,6 +49,8 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("rbac.authorization.k8s.io", "RoleBinding"): rbac.validate_role_binding,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): rbac.validate_cluster_role_binding,
     ("apps", "ReplicaSet"): workloads.validate_replica_set,
+    ("", "ReplicationController"): workloads.validate_replication_controller,
+    ("", "PodTemplate"): workloads.validate_pod_template,
     ("apps", "Deployment"): workloads.validate_deployment,
     ("apps", "StatefulSet"): workloads.validate_stateful_set,
     ("apps", "DaemonSet"): workloads.validate_daemon_set,

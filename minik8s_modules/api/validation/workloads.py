@@ -8,7 +8,9 @@ from minik8s_modules.api import cause, objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
+from minik8s_modules.api.selectors import as_label_selector
 from minik8s_modules.api.validation import check, shared
+from minik8s_modules.api.validation.meta import validate_labels
 
 # the pods that Kubernetes is made for (its "considerations for large clusters"): more is a mistake, and would be tried
 MOST_COPIES = 150_000
@@ -25,7 +27,9 @@ def _kept_pods(owner: str) -> tuple[check.Row, check.Row]:
 _COUNTS = check.fields(
     (("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), check.not_negative)
 )
-_REPLICAS = check.fields(("", _COUNTS), ("replicas", check.at_most(MOST_COPIES)), *_kept_pods("deployment"))
+_COPIES = check.fields(("", _COUNTS), ("replicas", check.at_most(MOST_COPIES)))
+_TEMPLATE = check.fields(("", shared.matching_template))
+_REPLICAS = check.fields(("", _COPIES), *_kept_pods("deployment"))
 
 
 def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
@@ -38,6 +42,21 @@ def validate_replica_set(replica_set: JsonObject) -> list[Cause]:
         detail = "pods are made in the namespace of their replica set"
         causes.append(cause.invalid("spec.template.metadata.namespace", meta["namespace"], detail))
     return causes + check.if_set(check.subdomain)("spec.template.metadata.name", meta.get("name"))
+
+
+def validate_replication_controller(controller: JsonObject) -> list[Cause]:
+    """Return why the replication controller may not be kept; its selector is a plain map (``core/validation``)."""
+    declared = spec(controller)
+    selector = as_label_selector(declared.get("selector"))
+    if not selector:
+        return [cause.required("spec.selector"), *_COPIES("spec", declared), *_TEMPLATE("spec", declared)]
+    causes = _COPIES("spec", declared) + validate_labels("spec.selector", declared["selector"])
+    return causes + _TEMPLATE("spec", {**declared, "selector": selector})
+
+
+def validate_pod_template(template: JsonObject) -> list[Cause]:
+    """Return why the template may not be kept."""
+    return shared.pod_template("template", template.get("template"))
 
 
 def validate_deployment(deployment: JsonObject) -> list[Cause]:

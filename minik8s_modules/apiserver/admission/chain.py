@@ -77,6 +77,8 @@ _PODS, _WORKLOADS = (
     (POD.id,),
     (
         *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")),
+        ("", "ReplicationController"),
+        ("", "PodTemplate"),
         ("batch", "Job"),
         ("batch", "CronJob"),
         ROLLING_UPDATE.id,

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.selectors import as_label_selector
 from minik8s_modules.cli.causes.service_endpoints import Behind, service_cause
 from minik8s_modules.client.api import ApiClient
 
 # a container that waits for these is simply on its way
 ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
-WORKLOADS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
+WORKLOADS = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
 
 NodeOf = Callable[[str], JsonObject | None]
 
@@ -92,7 +93,7 @@ PRESSURES = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 
 def pods_of(client: ApiClient, obj: JsonObject) -> list[JsonObject]:
     """Return the pods that a workload selects by labels; none for other kinds. Raises as the API does."""
-    labels = objects.dig(obj, "spec", "selector", "matchLabels")
+    labels = objects.dig(as_label_selector(objects.spec(obj).get("selector")), "matchLabels")
     if obj.get("kind") not in WORKLOADS or not isinstance(labels, dict) or not labels:
         return []
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.selectors import LabelSelector, from_label_selector
+from minik8s_modules.api.selectors import LabelSelector, as_label_selector, from_label_selector
 from minik8s_modules.controllers.core.steps import Adopt, Release
 
 
@@ -25,7 +25,7 @@ class Claim(NamedTuple):
 
 def selector_of(owner: JsonObject) -> LabelSelector:
     """Return the selector of a workload."""
-    return from_label_selector(objects.spec(owner).get("selector"))
+    return from_label_selector(as_label_selector(objects.spec(owner).get("selector")))
 
 
 def claim(owner: JsonObject, selector: LabelSelector, kind: Kind, found: Iterable[JsonObject]) -> Claim:

@@ -18,6 +18,7 @@ from minik8s_modules.api.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    REPLICATION_CONTROLLER,
     STATEFUL_SET,
     Kind,
 )
@@ -35,7 +36,7 @@ from minik8s_modules.runtime.informers import BY_LABEL, BY_NAMESPACE, selected
 # an eviction whose deletion is not seen by then is forgotten (disruption.go, DeletionTimeout)
 DELETION_TIMEOUT = timedelta(minutes=2)
 _ALLOWED = "DisruptionAllowed"
-_SCALABLE = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET)
+_SCALABLE = (DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET)
 _UNMANAGED = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
     "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "

@@ -18,6 +18,7 @@ from minik8s_modules.api.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
     REPLICA_SET,
+    REPLICATION_CONTROLLER,
     STATEFUL_SET,
     Kind,
 )
@@ -49,6 +50,12 @@ def replica_set_steps(world: World, replica_set: JsonObject) -> list[Step]:
         ]
     related = [pod for each in siblings for pod in world.controlled(POD, each)]
     return decide_replica_set(replica_set, world.found(POD, replica_set), related, world.now)
+
+
+def replication_controller_steps(world: World, controller: JsonObject) -> list[Step]:
+    """Return the steps of a replication controller of the world."""
+    found, own = world.found(POD, controller), world.controlled(POD, controller)
+    return decide_replica_set(controller, found, own, world.now, kind=REPLICATION_CONTROLLER)
 
 
 def job_steps(world: World, job: JsonObject) -> list[Step]:
@@ -83,6 +90,7 @@ def stateful_set_steps(world: World, stateful_set: JsonObject) -> list[Step]:
 DECIDERS: Mapping[Kind, Decider] = {
     DEPLOYMENT: deployment_steps,
     REPLICA_SET: replica_set_steps,
+    REPLICATION_CONTROLLER: replication_controller_steps,
     CRON_JOB: cron_job_steps,
     JOB: job_steps,
     DAEMON_SET: daemon_set_steps,

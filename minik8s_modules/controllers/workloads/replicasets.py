@@ -1,8 +1,9 @@
-"""ReplicaSets: as many pods as declared, by ``decide_replica_set``.
+"""ReplicaSets and ReplicationControllers: as many pods as declared, by ``decide_replica_set``.
 
-Source: kubernetes ``pkg/controller/replicaset``. Pods that failed or ended are not counted: they stay and are replaced;
-pods that are being deleted are replaced at once. The pods of a replica set of the original MiniK8s (annotation
-``minik8s.io/dialect``) are named ``<name of the template>-<uuid>``.
+Source: kubernetes ``pkg/controller/replicaset``, and ``replication``, which runs it for the older kind with its plain
+map as the selector. Pods that failed or ended are not counted: they stay and are replaced; pods that are being deleted
+are replaced at once. The pods of a replica set of the original MiniK8s (annotation ``minik8s.io/dialect``) are named
+``<name of the template>-<uuid>``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
-from minik8s_modules.api.kinds import POD, REPLICA_SET
+from minik8s_modules.api.kinds import POD, REPLICA_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core import pods as podlib
@@ -50,6 +51,7 @@ def decide_replica_set(
     related: Sequence[JsonObject],
     now: datetime,
     trouble: Trouble | None = None,
+    kind: Kind = REPLICA_SET,
 ) -> list[Step]:
     """Return the steps to the declared number of pods, and the status.
 
@@ -59,25 +61,26 @@ def decide_replica_set(
         related: the pods of its owner's other sets, and its own; nodes with many of them are relieved first.
         now: decides what is available.
         trouble: what the last round could not do; it becomes the condition ReplicaFailure.
+        kind: REPLICA_SET or REPLICATION_CONTROLLER.
     """
     selector = selector_of(replica_set)
     active = [pod for pod in found if podlib.is_active(pod)]
     claimed = claim(replica_set, selector, POD, active)
     steps: list[Step] = [*claimed.steps]
     if not objects.is_deleting(replica_set):
-        steps += _counted(replica_set, claimed.owned, related, now)
+        steps += _counted(kind, replica_set, claimed.owned, related, now)
     status = next_status(replica_set, claimed.owned, now, trouble)
     if status != objects.status(replica_set):
-        steps.append(WriteStatus(REPLICA_SET, replica_set, status))
+        steps.append(WriteStatus(kind, replica_set, status))
     return [*steps, *_wake_up(replica_set, claimed.owned, now)]
 
 
 def _counted(
-    replica_set: JsonObject, owned: Sequence[JsonObject], related: Sequence[JsonObject], now: datetime
+    kind: Kind, replica_set: JsonObject, owned: Sequence[JsonObject], related: Sequence[JsonObject], now: datetime
 ) -> list[Step]:
     surplus = len(owned) - wanted_replicas(replica_set)
     if surplus < 0:
-        return [new_pod(replica_set)] * min(-surplus, BURST)
+        return [new_pod(replica_set, kind)] * min(-surplus, BURST)
     if surplus == len(owned):
         doomed = list(owned)
     else:
@@ -91,10 +94,10 @@ def wanted_replicas(workload: JsonObject) -> int:
     return 1 if declared is None else int(declared)
 
 
-def new_pod(replica_set: JsonObject) -> Create:
+def new_pod(replica_set: JsonObject, kind: Kind = REPLICA_SET) -> Create:
     """Return the creation of one more pod."""
     template = objects.spec(replica_set).get("template") or {}
-    pod = pod_from_template(template, REPLICA_SET, replica_set)
+    pod = pod_from_template(template, kind, replica_set)
     name = objects.name(template)
     original = objects.annotations(replica_set).get(ANNOTATION) == ORIGINAL
     if original:
@@ -143,22 +146,24 @@ def _wake_up(replica_set: JsonObject, owned: Sequence[JsonObject], now: datetime
 
 
 class ReplicaSetController(WorkloadController):
-    """Keeps the pods of ReplicaSets."""
+    """Keeps the pods of ReplicaSets, or of ReplicationControllers."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context, REPLICA_SET, (POD,), workers=4)
-        self._sets = self.loop.reads(REPLICA_SET, "controller")
+    def __init__(self, context: Context, kind: Kind = REPLICA_SET) -> None:
+        super().__init__(context, kind, (POD,), workers=4)
+        self._sets = self.loop.reads(kind, "controller")
 
     def decide(self, obj: JsonObject) -> Sequence[Step]:
         """Return the steps for one replica set."""
         found = self.found(POD, obj)
-        return decide_replica_set(obj, found, self._related(obj, found), self.context.clock.now())
+        now = self.context.clock.now()
+        return decide_replica_set(obj, found, self._related(obj, found), now, kind=self.kind)
 
     def failed(self, owner: Owner, failures: Sequence[Failure]) -> None:
         """Say in the status why pods could not be made or deleted; then as ever."""
         trouble = trouble_of(failures[0])
         if trouble is not None:
-            steps = decide_replica_set(owner.obj, self.found(POD, owner.obj), (), self.context.clock.now(), trouble)
+            found, now = self.found(POD, owner.obj), self.context.clock.now()
+            steps = decide_replica_set(owner.obj, found, (), now, trouble, owner.kind)
             self.take(owner, [step for step in steps if isinstance(step, WriteStatus)])
         super().failed(owner, failures)
 

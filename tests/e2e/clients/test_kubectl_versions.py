@@ -194,9 +194,6 @@ def test_prune_removes_what_left_the_file(kubectl: Kubectl):
     kubectl("apply", "-f", first, "--prune", "--applyset=configmap/set", env=alpha)
     told = kubectl("apply", "-f", second, "--prune", "--applyset=configmap/set", env=alpha)
     assert "configmap/a pruned" in told
-    assert kubectl("get", "replicationcontrollers") == ""
-    body = json.dumps({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "x"}})
-    assert "MethodNotAllowed" in kubectl.fails("create", "--validate=false", "-f", "-", stdin=body)
 
 
 def test_nodes_are_tainted_cordoned_and_drained(kubectl: Kubectl):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Invalid, NotFound
-from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, LEGACY_REPLICA_SET, POD, REPLICA_SET
+from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, LEGACY_REPLICA_SET, POD, REPLICA_SET, REPLICATION_CONTROLLER
 from tests.integration.control.conftest import Cluster, Daemon, until
 from tests.support.playing import STUCK, PlayingNode
 
@@ -58,6 +59,35 @@ def test_a_replica_set_makes_replaces_and_deletes_its_pods(cluster: Cluster, dae
     name = objects.name(first[1])
     until(lambda: ("SuccessfulCreate", f"Created pod: {name}") in words(cluster, space, "web"), PATIENCE_S)
     assert any(reason == "SuccessfulDelete" for reason, _ in words(cluster, space, "web"))
+
+
+def test_a_replication_controller_scales_adopts_and_leaves_its_pods(
+    cluster: Cluster, daemon: Daemon, node: PlayingNode
+):
+    space, kubectl = cluster.namespace(), cluster.server.kubectl
+    made = {**workload("ReplicationController", "web", space, 2), "apiVersion": "v1"}
+    orphan = made["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
+    cluster.admin.create(POD, {**orphan, "metadata": {**orphan["metadata"], "name": "before", "namespace": space}})
+    del made["spec"]["selector"]
+    kubectl("create", "-f", "-", stdin=json.dumps(made))
+    assert cluster.admin.get(REPLICATION_CONTROLLER, "web", space)["spec"]["selector"] == {"app": "web"}
+    until(lambda: ready_replicas(cluster, REPLICATION_CONTROLLER, "web", space) == 2, PATIENCE_S)
+    owner = objects.controller_of(cluster.admin.get(POD, "before", space)) or {}
+    assert (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) == ("v1", "ReplicationController", "web")
+    kubectl("-n", space, "scale", "rc/web", "--replicas=3")
+    until(lambda: ready_replicas(cluster, REPLICATION_CONTROLLER, "web", space) == 3, PATIENCE_S)
+    columns = kubectl("-n", space, "get", "rc", "-o", "wide", "--no-headers").stdout.split()
+    assert columns[:4] == ["web", "3", "3", "3"]
+    assert columns[-1] == "app=web"
+    kubectl("-n", space, "label", "pod/before", "app=debugged", "--overwrite")
+    until(lambda: objects.controller_of(cluster.admin.get(POD, "before", space)) is None, PATIENCE_S)
+    until(lambda: ready_replicas(cluster, REPLICATION_CONTROLLER, "web", space) == 3, PATIENCE_S)
+    kubectl("-n", space, "delete", "rc/web", "--cascade=orphan")
+    until(lambda: [objects.controller_of(each) for each in pods(cluster, space)] == [None] * 4, PATIENCE_S)
+    kubectl("create", "-f", "-", stdin=json.dumps(made))
+    until(lambda: ready_replicas(cluster, REPLICATION_CONTROLLER, "web", space) == 2, PATIENCE_S)
+    kubectl("-n", space, "delete", "rc/web")
+    until(lambda: [objects.name(each) for each in pods(cluster, space)] == ["before"], PATIENCE_S)
 
 
 def test_the_originals_replica_set_names_its_pods_as_the_original_does(

@@ -119,6 +119,8 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
         "subjects": [{"kind": "Group", "name": "people"}],
     },
     **{("apps", each): {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}} for each in _WORKLOADS},
+    ("", "ReplicationController"): {"spec": {"template": _TEMPLATE}},
+    ("", "PodTemplate"): {"template": _TEMPLATE},
     ("apps", "ControllerRevision"): {"revision": 1, "data": {"spec": {}}},
     ("batch", "Job"): {"spec": {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}},
     ("batch", "CronJob"): {

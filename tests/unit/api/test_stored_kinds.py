@@ -25,7 +25,9 @@ from minik8s_modules.api.kinds import (
     LEGACY_REPLICA_SET,
     LIMIT_RANGE,
     POD_DISRUPTION_BUDGET,
+    POD_TEMPLATE,
     REPLICA_SET,
+    REPLICATION_CONTROLLER,
     RESOURCE_QUOTA,
     STATEFUL_SET,
 )
@@ -37,7 +39,8 @@ from tests.unit.api import samples
 GROUPS = ("apps", "batch", "autoscaling", "policy", "networking.k8s.io", "storage.k8s.io", "scheduling.k8s.io",
           "certificates.k8s.io")  # fmt: skip
 CORE = ("ResourceQuota", "LimitRange", "PersistentVolume", "PersistentVolumeClaim", "DNS", "VirtualService", "Subset",
-        "RollingUpdate", "SidecarMapping", "ReplicaSet", "HorizontalPodAutoscaler", "Job")  # fmt: skip
+        "RollingUpdate", "SidecarMapping", "ReplicaSet", "ReplicationController", "PodTemplate",
+        "HorizontalPodAutoscaler", "Job")  # fmt: skip
 STORED = [kind for kind in KINDS.all() if kind.group in GROUPS or (not kind.group and kind.kind in CORE)]
 EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{kind.version}.{kind.group}")
 
@@ -47,6 +50,8 @@ ACTED_ON = (
     POD_DISRUPTION_BUDGET,
     RESOURCE_QUOTA,
     REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    POD_TEMPLATE,
     LEGACY_REPLICA_SET,
     DEPLOYMENT,
     CERTIFICATE_SIGNING_REQUEST,

@@ -153,6 +153,10 @@ def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_fo
     for resource in ("replicasets", "replicasets/status", "deployments/status", "controllerrevisions"):
         assert access.allowed(controllers, Attributes("update", "apps", resource, "default", "web"))
         assert not access.allowed(reconciler, Attributes("update", "apps", resource, "default", "web"))
+    replication = Attributes("update", "", "replicationcontrollers/status", "default", "web")
+    assert access.allowed(controllers, replication)
+    assert not access.allowed(controllers, replication._replace(resource="replicationcontrollers"))
+    assert access.allowed(reconciler, Attributes("list", "", "replicationcontrollers"))
     assert access.allowed(controllers, Attributes("create", "", "pods", "default"))
     assert access.allowed(controllers, Attributes("update", "", "resourcequotas/status", "default", "q"))
     assert access.allowed(controllers, Attributes("update", "policy", "poddisruptionbudgets/status", "default", "b"))

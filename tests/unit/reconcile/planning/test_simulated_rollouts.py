@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, POD, REPLICA_SET, STATEFUL_SET
+from minik8s_modules.api.kinds import (
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    POD,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+)
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World, unroll
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
@@ -109,6 +118,13 @@ def test_a_replica_set_is_unrolled_in_both_versions(version: str):
     assert found.messages == ()
     assert [step["owner"] for step in found.order] == ["ReplicaSet/web", "ReplicaSet/web"]
     assert all(step["pod"].startswith(f"{SPACE}/web-") for step in found.order)
+
+
+def test_a_replication_controller_is_unrolled():
+    obj = workload(REPLICATION_CONTROLLER, {"replicas": 2, "selector": {"app": "web"}})
+    found = hypothesis(Question((Operation("create", obj),), frozenset()), [], [node("a")], NOW)
+    assert found.messages == ()
+    assert [step["owner"] for step in found.order] == ["ReplicationController/web"] * 2
 
 
 def as_running(pod: dict[str, Any]) -> dict[str, Any]:
