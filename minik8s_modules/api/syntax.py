@@ -26,6 +26,7 @@ _SPECIAL = (
     (ipaddress.IPv4Network("169.254.0.0/16"), "link-local range (169.254.0.0/16, fe80::/10)"),
     (ipaddress.IPv4Network("224.0.0.0/24"), "link-local multicast range (224.0.0.0/24, ff02::/10)"),
 )
+_CIDR = "must be a valid IPv4 CIDR block, (e.g. 10.9.8.0/24)"
 _CIDR_NAME = "must be an IPv4 range with a - for the /, such as 10.244.1.0-24"
 LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -179,6 +180,15 @@ def ip_address(value: str) -> list[str]:
     except ValueError:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
     return []
+
+
+def ipv4_cidr(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an IPv4 range."""
+    try:
+        ipaddress.IPv4Network(value.strip(), strict=False)
+    except ValueError:
+        return [_CIDR]
+    return [] if "/" in value else [_CIDR]
 
 
 def cidr_name(value: str) -> list[str]:

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from minik8s_modules.api.objects import JsonObject
 
+_OUTSIDE = frozenset({"NodePort", "LoadBalancer"})
+_BALANCED = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 _FAMILY_FIELDS = ("ipFamilies", "ipFamilyPolicy")
+
+
+def needs_node_ports(declared: JsonObject) -> bool:
+    """Return whether each port of a service with this spec gets a port on every node (``needsNodePort``)."""
+    balanced = declared.get("type") == "LoadBalancer" and declared.get("allocateLoadBalancerNodePorts") is not False
+    return balanced or declared.get("type") == "NodePort"
 
 
 def prepare_service(declared: JsonObject) -> None:
@@ -34,7 +42,7 @@ def _keep_allocated(new: JsonObject, old: JsonObject) -> None:
     for field in ("clusterIP", "clusterIPs"):
         if not new.get(field) and old.get(field):
             new[field] = old[field]
-    if {new.get("type"), old.get("type")} <= {"NodePort", "LoadBalancer"}:
+    if needs_node_ports(new) and needs_node_ports(old):
         given = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in old.get("ports") or []}
         for port in new.get("ports") or []:
             node_port = given.get((port.get("protocol"), port.get("port")))
@@ -65,9 +73,12 @@ def _drop_of_former_type(new: JsonObject, old: JsonObject) -> None:
         gone = addresses if all(_same(new, old, field) for field in addresses) else ()
         for field in (*gone, *(each for each in _FAMILY_FIELDS if _same(new, old, each))):
             new.pop(field, None)
-    if new.get("type") != "NodePort" and old.get("type") == "NodePort":
-        if _same(new, old, "externalTrafficPolicy"):
-            new.pop("externalTrafficPolicy", None)
+    if new.get("type") not in _OUTSIDE and old.get("type") in _OUTSIDE and _same(new, old, "externalTrafficPolicy"):
+        new.pop("externalTrafficPolicy", None)
+    for field in _BALANCED if old.get("type") == "LoadBalancer" else ():
+        if _same(new, old, field):
+            new.pop(field, None)
+    if old.get("type") in _OUTSIDE and not needs_node_ports(new):
         given = {port.get("nodePort") for port in old.get("ports") or []}
         for port in new.get("ports") or []:
             if port.get("nodePort") in given:

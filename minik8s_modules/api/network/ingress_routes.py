@@ -20,6 +20,10 @@ from minik8s_modules.api.objects import JsonObject
 
 CONTROLLER, CLASS = "minik8s.io/ingress", "minik8s"
 """What an IngressClass of ours names, and the class that needs no such object."""
+NGINX_CONTROLLER, NGINX_CLASS = "k8s.io/ingress-nginx", "nginx"
+"""What manifests written for ingress-nginx name: ours answers for it unless ingress-nginx itself is installed, which
+brings a class with the label ``INSTALLED``."""
+INSTALLED = ("app.kubernetes.io/name", "ingress-nginx")
 CLASS_ANNOTATION, DEFAULT_CLASS = "kubernetes.io/ingress.class", "ingressclass.kubernetes.io/is-default-class"
 REDIRECT_ANNOTATION = "nginx.ingress.kubernetes.io/ssl-redirect"
 """ingress-nginx' annotation; "false" is what it takes to have a host with a certificate answer without TLS, too."""
@@ -113,6 +117,7 @@ class _Claims:
     def __init__(self, cluster: Cluster) -> None:
         self._services = cluster.services
         self._classes = {objects.name(each): each for each in cluster.classes}
+        self._has_nginx = any(_is_installed_nginx(each) for each in self._classes.values())
         self._grants = HostGrants(cluster.grants)
         self._places: dict[str, Places] = {}
         self._holders: dict[str, _Holder] = {}
@@ -193,9 +198,14 @@ class _Claims:
             known = self._classes.get(name)
             if known is None and name != CLASS and objects.spec(obj).get("ingressClassName"):
                 self._refuse(owner_of("Ingress", obj), NO_CLASS, f"there is no IngressClass {name}; {CLASS} needs none")
-            return name == CLASS if known is None else objects.spec(known).get("controller") == CONTROLLER
+            return name == CLASS if known is None else self._serves(known)
         defaults = [each for each in self._classes.values() if objects.annotations(each).get(DEFAULT_CLASS) == "true"]
-        return not defaults or any(objects.spec(each).get("controller") == CONTROLLER for each in defaults)
+        return not defaults or any(map(self._serves, defaults))
+
+    def _serves(self, ingress_class: JsonObject) -> bool:
+        """Return whether Ingresses of a class are this installation's to realize."""
+        controller = objects.spec(ingress_class).get("controller")
+        return controller == CONTROLLER or (controller == NGINX_CONTROLLER and not self._has_nginx)
 
     def _route(self, obj: JsonObject, owner: str, kind: str, path: str, backend: JsonObject) -> list[Route]:
         service = backend.get("service")
@@ -315,6 +325,12 @@ class _Claims:
             self._refuse(owner, NO_CERTIFICATE, detail)
         elif self._tls.setdefault(host, (secret, owner)) != (secret, owner):
             self._refuse(owner, NO_CERTIFICATE, f"host {host} has its certificate from {self._tls[host][1]}")
+
+
+def _is_installed_nginx(ingress_class: JsonObject) -> bool:
+    label, value = INSTALLED
+    controller = objects.spec(ingress_class).get("controller")
+    return controller == NGINX_CONTROLLER and objects.labels(ingress_class).get(label) == value
 
 
 def _hosts_of(spec: JsonObject) -> list[str]:

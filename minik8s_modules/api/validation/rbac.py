@@ -50,8 +50,13 @@ def _path_rule(at: str, rule: JsonObject, *, namespaced: bool) -> list[Cause]:
     return []
 
 
-def _subject(at: str, subject: JsonObject) -> list[Cause]:
-    return (_ACCOUNT if subject.get("kind") == "ServiceAccount" else _USER_OR_GROUP)(at, subject)
+def _subject(account: check.Rule) -> check.Rule:
+    """Return the rule of a subject; ``account`` is the one of accounts."""
+
+    def rule(at: str, subject: JsonObject) -> list[Cause]:
+        return (account if subject.get("kind") == "ServiceAccount" else _USER_OR_GROUP)(at, subject)
+
+    return rule
 
 
 def _group_of(at: str, subject: JsonObject) -> list[Cause]:
@@ -63,25 +68,26 @@ def _group_of(at: str, subject: JsonObject) -> list[Cause]:
 
 _GROUP = check.absent_as("", check.one_of(GROUP))
 _USER_OR_GROUP = check.fields(("name", check.mandatory()), ("", _group_of))
+# of the namespace of its RoleBinding, unless it names another (rbac.go, ``appliesToUser``)
 _ACCOUNT = check.fields(
     ("name", check.mandatory(check.subdomain)),
     ("apiGroup", check.if_set(check.one_of(""))),
-    ("namespace", check.mandatory()),
 )
+_ACCOUNT_ANYWHERE = check.fields(("", _ACCOUNT), ("namespace", check.mandatory()))
 
 
-def _binding(*kinds: str) -> Callable[[JsonObject], list[Cause]]:
+def _binding(account: check.Rule, *kinds: str) -> Callable[[JsonObject], list[Cause]]:
     rule = check.fields(
         ("roleRef.apiGroup", _GROUP),
         ("roleRef.kind", check.absent_as("", check.one_of(*kinds))),
         ("roleRef.name", check.mandatory(check.syntax_of(syntax.path_segment))),
-        ("subjects", check.each(_subject)),
+        ("subjects", check.each(_subject(account))),
     )
     return lambda binding: rule("", binding)
 
 
-validate_role_binding = _binding("Role", "ClusterRole")
-validate_cluster_role_binding = _binding("ClusterRole")  # only a ClusterRole holds everywhere
+validate_role_binding = _binding(_ACCOUNT, "Role", "ClusterRole")
+validate_cluster_role_binding = _binding(_ACCOUNT_ANYWHERE, "ClusterRole")  # only a ClusterRole holds everywhere
 
 
 def validate_binding_update(new: JsonObject, old: JsonObject) -> list[Cause]:

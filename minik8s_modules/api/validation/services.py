@@ -141,20 +141,34 @@ _SERVICE_PORT = check.fields(
 def _node_port(field: str, port: int, service_type: str) -> list[Cause]:
     if not port:
         return []
-    if service_type != "NodePort":
+    if service_type not in {"NodePort", "LoadBalancer"}:
         return [cause.forbidden(field, f"may not be used when `type` is '{service_type}'")]
     return cause.all_invalid(field, port, syntax.port_number(port))
 
 
+def _load_balancer(_at: str, declared: JsonObject) -> list[Cause]:
+    """Fields that only a Service of type LoadBalancer has."""
+    if declared.get("type") == "LoadBalancer":
+        return _BALANCED("spec", declared)
+    fields = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges")
+    given = (field for field in fields if declared.get(field) not in (None, []))
+    return [cause.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'") for field in given]
+
+
+_BALANCED = check.fields(
+    ("loadBalancerClass", check.if_given(check.qualified_name)),
+    ("loadBalancerSourceRanges", check.each(check.syntax_of(syntax.ipv4_cidr))),
+)
 _TIMEOUT = check.between(1, _DAY_S, "must be greater than 0 and less than 86400")
 validate_service = check.of_spec(
-    ("type", check.if_set(check.one_of("ClusterIP", "ExternalName", "NodePort"))),
+    ("type", check.if_set(check.one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))),
     ("sessionAffinity", check.if_set(check.one_of("ClientIP", "None"))),
     ("internalTrafficPolicy", check.if_set(check.one_of(*_POLICIES))),
     ("ipFamilyPolicy", check.if_set(check.one_of("SingleStack", "PreferDualStack"))),
     ("trafficDistribution", check.if_set(check.one_of("PreferClose"))),
     ("", _addressed),
     ("", _external_policy),
+    ("", _load_balancer),
     ("", _service_ports),
     ("selector", validate_labels),
     ("sessionAffinityConfig.clientIP.timeoutSeconds", _TIMEOUT),
@@ -164,6 +178,17 @@ validate_service = check.of_spec(
 def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old service may not become the new one: its address stays while it has one."""
     after, before = spec(new), spec(old)
+    return _class_stays(after, before) + _address_stays(after, before)
+
+
+def _class_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
+    both = after.get("type") == before.get("type") == "LoadBalancer"
+    if not both or after.get("loadBalancerClass") == before.get("loadBalancerClass"):
+        return []
+    return [cause.invalid("spec.loadBalancerClass", after.get("loadBalancerClass"), "may not change once set")]
+
+
+def _address_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
     has, had = after.get("clusterIPs") or [], before.get("clusterIP") or ""
     if "ExternalName" in {after.get("type"), before.get("type")} or not had:
         return []

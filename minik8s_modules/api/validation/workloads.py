@@ -95,6 +95,18 @@ def _partition_only_when_rolling(at: str, strategy: JsonObject) -> list[Cause]:
     return [cause.invalid(f"{at}.rollingUpdate", strategy["rollingUpdate"] or {}, detail)]
 
 
+def _template_with_claims(at: str, declared: JsonObject) -> list[Cause]:
+    """Return what is wrong with a template whose pods also get a volume of each claim template's name."""
+    template = declared.get("template") or {}
+    volumes = (template.get("spec") or {}).get("volumes") or []
+    known = {volume.get("name") for volume in volumes}
+    claims = (objects.name(claim) for claim in declared.get("volumeClaimTemplates") or [])
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims if name not in known]
+    if added:
+        template = {**template, "spec": {**(template.get("spec") or {}), "volumes": [*volumes, *added]}}
+    return shared.matching_template(at, {**declared, "template": template})
+
+
 _UPDATE_TYPE = check.mandatory(check.one_of("OnDelete", "RollingUpdate"))
 _RETENTION = "persistentVolumeClaimRetentionPolicy"
 validate_stateful_set = check.of_spec(
@@ -105,7 +117,8 @@ validate_stateful_set = check.of_spec(
     ("updateStrategy", check.if_given(_partition_only_when_rolling)),
     ((f"{_RETENTION}.whenDeleted", f"{_RETENTION}.whenScaled"), check.mandatory(check.one_of("Delete", "Retain"))),
     ("ordinals.start", check.not_negative),
-    *_kept_pods("statefulset"),
+    ("selector", shared.required_selector("statefulset")),
+    ("", _template_with_claims),
 )
 
 

@@ -18,6 +18,7 @@ import orjson
 
 from minik8s_modules.api.errors import Cause, InternalError, Invalid
 from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite
@@ -31,16 +32,13 @@ NODE_PORTS = range(30000, 32768)
 _FOR_PEOPLE = 86
 ORPHAN_S = 60
 HEADLESS = "None"
+# the latter may name ports of its own, and ask for no others
+_WITH_PORTS = frozenset({"NodePort", "LoadBalancer"})
 
 
 def needs_address(service: JsonObject) -> bool:
     """Return whether a Service of this type has a cluster IP."""
     return spec(service).get("type") != "ExternalName" and spec(service).get("clusterIP") != HEADLESS
-
-
-def needs_node_ports(service: JsonObject) -> bool:
-    """Return whether each port of the Service also has a port on every node."""
-    return spec(service).get("type") == "NodePort"
 
 
 def held(service: JsonObject | None) -> set[str]:
@@ -50,7 +48,7 @@ def held(service: JsonObject | None) -> set[str]:
     keys = set()
     if needs_address(service) and spec(service).get("clusterIP"):
         keys.add(ADDRESSES + spec(service)["clusterIP"])
-    if needs_node_ports(service):
+    if spec(service).get("type") in _WITH_PORTS:
         keys |= {f"{PORTS}{port['nodePort']}" for port in spec(service).get("ports") or [] if port.get("nodePort")}
     return keys
 
@@ -72,7 +70,7 @@ class Claims:
         """
         if needs_address(self._service):
             self._address()
-        if needs_node_ports(self._service):
+        if spec(self._service).get("type") in _WITH_PORTS:
             self._node_ports()
 
     def undo(self) -> None:
@@ -104,7 +102,7 @@ class Claims:
         for index, port in enumerate(ports):
             if number := port.get("nodePort"):
                 self._named_port(f"spec.ports[{index}].nodePort", number)
-        for port in ports:
+        for port in ports if needs_node_ports(spec(self._service)) else ():
             if not port.get("nodePort"):
                 port["nodePort"] = self._free_port(port, ports)
 

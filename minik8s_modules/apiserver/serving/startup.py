@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from minik8s_modules.api.access import rbac
 from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.network import ingress_routes
 from minik8s_modules.api.objects import JsonObject, name
 from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
@@ -38,6 +39,7 @@ RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
 # kube-node-lease: the nodes' heartbeats, as in Kubernetes, apart from everybody else's leases
 # kube-public: what anybody may know
 NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
+_CLUSTER = ("kube-system", "minik8s-cluster")
 
 
 class Wanted(NamedTuple):
@@ -54,12 +56,18 @@ def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
     """Yield the objects, in the order they must be made."""
     for namespace in NAMESPACES:
         yield Wanted(NAMESPACE, "", namespace, {})
-    yield Wanted(CONFIG_MAP, "kube-system", "minik8s-cluster", {"data": {"epoch": str(epoch)}})
+    yield Wanted(CONFIG_MAP, *_CLUSTER, {"data": {"epoch": str(epoch)}})
     labels = {"component": "apiserver", "provider": "kubernetes"}
     first = str(next(settings.service_cidr.hosts()))
     service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
     spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
     yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
+
+
+def wanted_once() -> Iterator[Wanted]:
+    """Yield the objects that a cluster is given once: who deletes one does not get it back."""
+    spec = {"controller": ingress_routes.CONTROLLER}
+    yield Wanted(INGRESS_CLASS, "", ingress_routes.NGINX_CLASS, {"spec": spec})
 
 
 class Startup:
@@ -100,6 +108,8 @@ class Startup:
         """Make what is missing, put right what differs."""
         for each in wanted(self._settings, int(self._backend.clock.now().timestamp())):
             ensure(self._backend, each)
+        for each in wanted_once():
+            ensure_once(self._backend, each)
         service_addresses.repair(self._backend)
         ensure_policy(self._backend)
 
@@ -114,6 +124,19 @@ def ensure(backend: Backend, each: Wanted) -> None:
         return
     if each.keep:
         _change(backend, each.kind, each.namespace, each.name, partial(_merged, content=each.obj))
+
+
+def ensure_once(backend: Backend, each: Wanted) -> None:
+    """Make one object unless it was made before, which the cluster's ConfigMap remembers."""
+    mark = f"made.{each.kind.plural}.{each.name}"
+    remembered = backend.get(Target(CONFIG_MAP, *_CLUSTER)).object
+    if mark not in (remembered.get("data") or {}):
+        _create(backend, each)
+
+        def marked(old: JsonObject) -> JsonObject:
+            return {**old, "data": {**(old.get("data") or {}), mark: "true"}}
+
+        _change(backend, CONFIG_MAP, *_CLUSTER, marked)
 
 
 def ensure_policy(backend: Backend) -> None:

@@ -112,7 +112,21 @@ def _has(pod: JsonObject, port: JsonObject) -> bool:
 
 
 def service_cause(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
-    """Return why a Service leads nowhere in one line; empty when it leads somewhere, or to a name."""
+    """Return why a Service does not lead where it should in one line; empty when it does, or leads to a name."""
+    return _leads_nowhere(service, found, cause_of) or _pending(service)
+
+
+def _pending(service: JsonObject) -> str:
+    """Return what a Service of type LoadBalancer waits for."""
+    declared = objects.spec(service)
+    if declared.get("type") != "LoadBalancer" or objects.dig(service, "status", "loadBalancer", "ingress"):
+        return ""
+    ports = ", ".join(str(port["nodePort"]) for port in declared.get("ports") or [] if port.get("nodePort"))
+    way = f"from outside it is reached on port {ports} of every node" if ports else "it is reached from pods only"
+    return f"no load balancer has given it an address (minik8s has none); {way}"
+
+
+def _leads_nowhere(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
     wanted = objects.spec(service).get("selector") or {}
     if objects.spec(service).get("type") == "ExternalName" or any(
         "not ready" not in what for _, what in endpoints(found)

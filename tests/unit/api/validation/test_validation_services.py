@@ -49,7 +49,8 @@ def test_only_ipv4_is_served(kind, change, field):
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"spec": {"type": "LoadBalancer"}}, "spec.type"),
+        ({"spec": {"type": "Mesh"}}, "spec.type"),
+        ({"spec": {"type": "LoadBalancer", "healthCheckNodePort": 30001}}, "spec.healthCheckNodePort"),
         ({"spec": {"ports": [{"port": 80, "protocol": "SCTP"}]}}, "spec.ports[0].protocol"),
         ({"spec": {"externalIPs": ["192.0.2.9"]}}, "spec.externalIPs"),
         ({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": 30080}]}}, "spec.ports[0].nodePort"),
@@ -69,6 +70,13 @@ def test_only_ipv4_is_served(kind, change, field):
 )
 def test_what_is_not_served_is_refused(change, field):
     assert [cause.field for cause in validate_create(SERVICE, service(change))] == [field]
+
+
+def test_what_only_a_load_balancer_acts_on_is_told():
+    declared = {"type": "LoadBalancer", "loadBalancerIP": "192.0.2.9", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
+    assert warnings(SERVICE, service({"spec": {"type": "LoadBalancer"}})) == []
+    (told,) = warnings(SERVICE, service({"spec": declared}))
+    assert "spec.loadBalancerIP, spec.loadBalancerSourceRanges: stored" in told
 
 
 def test_nothing_is_told_about_an_ordinary_service():

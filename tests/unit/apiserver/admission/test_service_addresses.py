@@ -119,6 +119,21 @@ def test_node_ports_are_given_once_and_come_back(backend: Backend, options: Opti
     assert _service(backend, "c")["spec"]["ports"][0]["nodePort"] == 30086
 
 
+def test_a_load_balancers_service_has_node_ports_unless_it_wants_none(backend: Backend, options: Options):
+    _create(backend, options, "a", type="LoadBalancer")
+    named = [{"name": "x", "port": 1, "nodePort": 30007}, {"name": "y", "port": 2}]
+    _create(backend, options, "b", type="LoadBalancer", allocateLoadBalancerNodePorts=False, ports=named)
+    assert _node_ports(backend) == ["30007", "30086"]
+    kept = _change(backend, options, "a", allocateLoadBalancerNodePorts=False)
+    assert kept["ports"][0]["nodePort"] == 30086
+    with pytest.raises(Invalid, match="already allocated"):
+        _create(backend, options, "c", type="NodePort", ports=[{"port": 80, "nodePort": 30007}])
+    changed = _change(backend, options, "a", type="ClusterIP")
+    assert "nodePort" not in changed["ports"][0]
+    assert not {"allocateLoadBalancerNodePorts", "externalTrafficPolicy"} & set(changed)
+    assert _node_ports(backend) == ["30007"]
+
+
 def test_a_wanted_node_port_is_honoured_or_refused_with_its_holder(backend: Backend, options: Options):
     _create(backend, options, "a", type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
     with pytest.raises(Invalid, match="already allocated to service default/a"):

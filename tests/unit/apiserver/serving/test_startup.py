@@ -5,7 +5,10 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from minik8s_modules.api.kinds import CONFIG_MAP, NAMESPACE, SERVICE
+import pytest
+
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
@@ -37,6 +40,17 @@ def test_they_are_made_and_then_left_alone(backend: Backend):
     revision = backend.cache.revision
     startup.ensure()
     assert backend.store.revision() == revision
+
+
+def test_an_ingress_class_for_ordinary_manifests_is_made_once(backend: Backend, options: Options):
+    Startup(backend, SETTINGS).ensure()
+    nginx = Target(INGRESS_CLASS, "", "nginx")
+    assert backend.get(nginx).object["spec"] == {"controller": "minik8s.io/ingress"}
+    deleting.delete(backend, nginx, {}, options)
+    Startup(backend, SETTINGS).ensure()
+    with pytest.raises(NotFound):
+        backend.get(nginx)
+    assert backend.get(EPOCH).object["data"]["made.ingressclasses.nginx"] == "true"
 
 
 def test_what_is_missing_is_made_again_and_the_epoch_is_not_raised(

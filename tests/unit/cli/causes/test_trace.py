@@ -157,6 +157,18 @@ def test_a_pod_that_is_no_endpoint_is_told_with_the_reason(
     assert f"pod late: {told}" in shown
 
 
+def test_why_a_service_waits_for_a_load_balancer(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with_endpoint(api)
+    ports = [{"port": 80, "targetPort": 80, "nodePort": 30080}]
+    api.patch(SERVICE, "web", "default", {"spec": {"type": "LoadBalancer", "ports": ports}})
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert "no load balancer has given it an address" in shown
+    assert "port 30080 of every node" in shown
+    api.patch(SERVICE, "web", "default", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}})
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert "as it should be" in shown
+
+
 def test_why_a_service_leads_nowhere_is_one_line(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
     assert "no pod of namespace default has the labels app=web" in shown
