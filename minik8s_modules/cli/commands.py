@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from minik8s_modules import __version__
-from minik8s_modules.cli import completing, joining, machines, options, planning_commands, tokens
+from minik8s_modules.cli import completing, drifting, joining, machines, options, planning_commands, tokens
 from minik8s_modules.cli.causes import trace, why
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 
@@ -67,11 +67,12 @@ def _planning(commands: Subparsers) -> None:
     parser.add_argument("--delete", action="store_true", help="plan the deletion of the files' objects")
     _exitcode_option(parser)
     parser = add(
-        commands, "drift", planning_commands.drift, "show how nodes differ from what is declared; changes nothing",
+        commands, "drift", drifting.drift, "show how nodes differ from what is declared; changes nothing",
         usage="drift [options] [NODE ...]",
     )  # fmt: skip
     add_words(parser, "NODE", "default: all nodes")
     parser.add_argument("--heal", action="store_true", help="then heal the differences")
+    parser.add_argument("--history", action="store_true", help="show what drift was found and put right before")
     _exitcode_option(parser)
 
 

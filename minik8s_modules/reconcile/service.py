@@ -22,6 +22,7 @@ from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors
 from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policies
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static
 from minik8s_modules.reconcile.loop.copies import Copies, pod_selector
+from minik8s_modules.reconcile.loop.drift_events import DriftTeller, concerned
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.ingress_events import NameTeller
 from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
@@ -166,7 +167,12 @@ class ShardService:
             self._registrar,
             self._recorder,
             settings,
+            DriftTeller(self._recorder, self._concerned, copies.node),
         )
+
+    def _concerned(self, section: str, key: str) -> list[JsonObject]:
+        """Return the objects that a section's key is about."""
+        return concerned(section, key, self._copies.pod, self._services.service, self._named.owners)
 
     def _world(self, mirrors: Mirrors) -> Household:
         return Household(

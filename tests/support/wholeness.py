@@ -21,7 +21,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.cli import planning
+from minik8s_modules.cli import drifting
 from minik8s_modules.cli.output import Paint
 from tests.lab.errors import LabError
 from tests.support.labcluster import CommandFailed, LabCluster, is_true
@@ -235,9 +235,10 @@ def drift(cluster: LabCluster) -> list[str]:
     body = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "metadata": {"name": "plan"}, "spec": {"objects": []}}
     with contextlib.closing(cluster.client()) as client:
         status = client.create(PLAN, body).get("status", {})
-    told = planning.render(status, Paint())
+    told = drifting.render(status, Paint())
+    unrealized = any(part.get("faults") for part in status.get("nodes", {}).values())
     missing = set(cluster.nodes) - set(status.get("nodes") or {})
-    return [told] if planning.has_changes(status) or missing else []
+    return [told] if drifting.differs(status) or unrealized or missing else []
 
 
 def faults(cluster: LabCluster) -> list[str]:

@@ -82,7 +82,13 @@ def _node(part: JsonObject, sight: Sight) -> JsonObject:
         if seen:
             diff[section] = {when: _text(each[when], seen) for when in ("before", "after")}
     hidden = len(part["steps"]) - len(steps) or (differing - kept)
-    return {"diff": diff, "steps": steps, **({"hidden": hidden} if hidden else {})}
+    faults = _seen(part.get("faults") or [], sight)
+    return {
+        "diff": diff,
+        "steps": steps,
+        **({"faults": faults} if faults else {}),
+        **({"hidden": hidden} if hidden else {}),
+    }
 
 
 def _text(facets: Mapping[str, Any], keys: Iterable[str]) -> str:

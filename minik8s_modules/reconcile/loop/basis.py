@@ -31,3 +31,7 @@ class Basis(NamedTuple):
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
     links: Links = no_links
+    realized: Mapping[str, Entries] = {}
+    """What the node has had as declared (drifts.py), by section."""
+    errors: Mapping[str, JsonObject] = {}
+    """Why ``<section>/<key>`` is not realized."""

@@ -185,11 +185,13 @@ class Reconciler:
                 state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
                 if state.relist_wanted:
                     state.relist_wanted = not self._shard.gateway.send({"op": "relist", "node": state.name})
+            drift = state.taken_drift()
             fenced = any(result.get("fenced") for result in outcome.sections.values())
             self._fenced = self._fenced or fenced
         if fenced:
             log.warning("node %s knows a newer token than %s; giving the shard up", outcome.node, self._token)
             self._on_fenced()
+        self._shard.drifts.tell(outcome.node, drift)
         self._queue.add(outcome.node)
 
     def _on_facts(self, state: NodeState, outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.reconcile.loop import section_changes as changes
+from minik8s_modules.reconcile.loop.drifts import Difference, Realized
 from minik8s_modules.reconcile.loop.probe_state import Checking
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.pods.observed import NodeObservations, ObservedContainer, ObservedPod, observation
@@ -60,6 +61,8 @@ class NodeState:
         self.errors: dict[str, JsonObject] = {}
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
+        self.realized = Realized()
+        self.drift: list[Difference] = []
         self._asked_meanwhile = False
         self._was_observed = self._back = False
         self.relist_wanted = False
@@ -119,6 +122,11 @@ class NodeState:
         self._item_failures, self._retry_at_s, self._back = 0, 0.0, self._was_observed
         self.observe_fully()
 
+    def taken_drift(self) -> list[Difference]:
+        """Return the drift that passes found since the last call."""
+        found, self.drift = self.drift, []
+        return found
+
     def confirmed(self) -> dict[str, Confirmed | None]:
         """Return what the node confirmed, by section; None where it is not known."""
         return dict(self._confirmed)
@@ -166,6 +174,7 @@ class NodeState:
                 self._confirmed[section] = None
                 continue
             self._confirmed[section] = Confirmed(result["digest"], request.entries)
+            self.drift += self.realized.take(section, request, result, now)
             touched |= self._on_result(section, request, result, now, now_s, happened)
         failed = outcome.status != "ok"
         self._item_failures = self._item_failures + 1 if failed else 0

@@ -50,6 +50,8 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
         named=shard.objects.named(),
         tokens={uid: shard.tokens.of(uid) for uid in state.decisions},
         links=shard.objects.links,
+        realized=state.realized.known(),
+        errors=dict(state.errors),
     )
 
 

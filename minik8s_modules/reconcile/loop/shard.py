@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.loop.drift_events import DriftTeller
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.loop.references import ReferencedObjects
@@ -56,6 +57,7 @@ class Shard(NamedTuple):
     registrar: Registrar
     recorder: EventRecorder
     settings: Settings
+    drifts: DriftTeller
 
 
 def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject, address_error: str) -> PodInputs:

@@ -26,6 +26,7 @@ from minik8s_modules.reconcile.loop.nodestate import retained_volumes
 from minik8s_modules.reconcile.loop.plan_subjects import About, Hosts, Note, Subjects, of_pod
 from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.loop.section_changes import Request
+from minik8s_modules.reconcile.planning.drifting import drift_of
 from minik8s_modules.reconcile.planning.plan_requests import (
     Answer,
     awaiting,
@@ -194,7 +195,11 @@ class Planner:
 
     def _drift_of(self, name: str) -> Answer:
         basis = self._quiet(name)
-        return silent(name) if basis is None else self._asked(name, self._drift(basis), self._subjects(basis))
+        if basis is None:
+            return silent(name)
+        requests, subjects = self._drift(basis), self._subjects(basis)
+        outcome = self._checks.run(name, requests, ANSWER_S)
+        return drift_of(name, outcome, requests, basis, subjects)
 
     def _effect_of(self, name: str, prospect: Prospect | None, future: Future) -> Answer:
         answer = silent(name)

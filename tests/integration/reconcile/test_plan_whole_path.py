@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
-from minik8s_modules.api.kinds import NAMESPACE, POD, SECRET, SERVICE
+from minik8s_modules.api.kinds import EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
@@ -67,6 +68,53 @@ def test_drift_is_shown_then_healed_only_by_the_loop(cluster: Cluster):
     assert [(step["section"], step["action"]) for step in steps] == [("containers", "update")]
     assert cluster.node.docker.inspect(app)["HostConfig"]["Memory"] == 100 << 20  # type: ignore[index]
     cluster.delete("drifts", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_what_cannot_be_realized_is_no_drift(cluster: Cluster, tmp_path: Path):
+    volume = {"name": "data", "hostPath": {"path": str(tmp_path / "data"), "type": "Directory"}}
+    mounting = {**pod("x")["spec"]["containers"][0], "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    tiny = {**pod("x")["spec"]["containers"][0], "resources": {"limits": {"memory": "1Mi"}}}
+    cluster.create("homeless", containers=[mounting], volumes=[volume])
+    cluster.create("tiny", containers=[tiny])
+
+    def faults() -> dict[str, list[str]]:
+        part = cluster.plan()["nodes"][cluster.node.name]
+        assert (part["steps"], part["diff"]) == ([], {})
+        found: dict[str, list[str]] = {}
+        for fault in part.get("faults", []):
+            found.setdefault(fault["about"][0]["name"], []).append(fault["reason"])
+        return found
+
+    cluster.until(lambda: any("hostPath" in one or "HostPath" in one for one in faults().get("homeless", [])), 60)
+    cluster.delete("homeless", grace_s=0)
+    cluster.delete("tiny", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_healed_drift_is_an_event_of_the_pod_and_of_the_node(cluster: Cluster):
+    cluster.create(
+        "meddled", containers=[{**pod("x")["spec"]["containers"][0], "resources": {"limits": {"memory": "64Mi"}}}]
+    )
+    cluster.until(lambda: cluster.ready("meddled"))
+    app = cluster.container("meddled")["containerID"].removeprefix("docker://")
+    subprocess.run(
+        ["docker", "update", "--memory", "100m", "--memory-swap", "100m", app], check=True, capture_output=True
+    )
+    cluster.admin.patch(NODE, cluster.node.name, "", {"metadata": {"annotations": {"minik8s.io/observe": "now"}}})
+    wanted = {("Pod", "meddled"), ("Node", cluster.node.name)}
+
+    def told() -> set[tuple[str, str]]:
+        events = cluster.admin.list(EVENT, "default", field_selector="reason=DriftHealed").items
+        return {
+            (one["involvedObject"]["kind"], one["involvedObject"]["name"])
+            for one in events
+            if "put right by minik8s_containers" in one["message"]
+        }
+
+    cluster.until(lambda: wanted <= told(), 60)
+    assert cluster.node.docker.inspect(app)["HostConfig"]["Memory"] == 64 << 20  # type: ignore[index]
+    cluster.delete("meddled", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.cli import planning_commands
+from minik8s_modules.cli import drifting
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.services.conftest import SICK
 from tests.integration.services.lab_cluster import NODE, LabCluster
@@ -93,9 +93,9 @@ def test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed(ipvs: LabC
     # one command: a pass that begins in between would heal the first part before the last is gone
     flushed = f"ip link del minik8s-dummy; nft delete table ip minik8s_{ipvs.node.bridge}; ipvsadm --clear; ipvsadm -Ln"
     assert place not in ipvs.lab.run(NODE, ["sh", "-c", flushed])
-    options = argparse.Namespace(words=[], heal=True, detailed_exitcode=True)
+    options = argparse.Namespace(words=[], heal=True, history=False, detailed_exitcode=True)
     with contextlib.closing(ipvs.person()) as person:
-        assert planning_commands.drift(person, options) == 2
+        assert drifting.drift(person, options) == 2
     ipvs.until(lambda: set(ipvs.ask(place, 2)) == names, 60)
 
 

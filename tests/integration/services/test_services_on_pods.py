@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.cli import planning_commands
+from minik8s_modules.cli import drifting
 from tests.integration.services.conftest import SICK, Cluster, answers, fetch
 from tests.support.node import command
 from tests.support.services_machine import ask_one
@@ -136,8 +136,8 @@ def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:
     plan = cluster.plan()
     assert any(step["section"] == "services" for step in plan["nodes"][cluster.node.name]["steps"]), plan
     # put right at once when asked for; else at the next observation
-    options = argparse.Namespace(words=[], heal=True, detailed_exitcode=False)
-    assert planning_commands.drift(cluster.admin, options) == 0
+    options = argparse.Namespace(words=[], heal=True, history=False, detailed_exitcode=False)
+    assert drifting.drift(cluster.admin, options) == 0
     cluster.until(lambda: fetch(address) == "kept", 30)
     # any change of rules finds damage, too (a service without endpoints has none)
     command("nft", "delete", "table", "ip", table)

@@ -34,6 +34,8 @@ class FakeNode:
         self.tell: Callable[[JsonObject], None] = lambda _message: None
         self.token = [0, 0]
         self.errors: dict[str, JsonObject] = {}
+        self.meddled: dict[str, list[JsonObject]] = {}
+        """Steps by section that the next full pass finds to do."""
         self.secret_blobs: list[str] = []
         self.effects_left: int | None = None
         self.stopped: list[tuple[str, int]] = []
@@ -73,7 +75,8 @@ class FakeNode:
                 self._converge(section, declared, keys, errors, due)
             self.documents[section] = declared
             status = {key: self._status(section, key, declared.get(key)) for key in keys or declared}
-            return self._result(section, declared=declared, status=status, errors=errors, due=due)
+            steps = self.meddled.pop(section, []) if keys is None else []
+            return self._result(section, declared=declared, status=status, errors=errors, due=due, steps=steps)
 
     def _checked(self, section: str, before: JsonObject, declared: JsonObject) -> JsonObject:
         changed = {key for key in {*before, *declared} if before.get(key) != declared.get(key)}

@@ -1,0 +1,109 @@
+"""What of a node's answer is drift: somebody changed what the node had as it was declared. Pure, but for its memory.
+
+A step tells drift when the node once had this very entry without an error and has another state now. A step that leads
+from one declaration to the next, or does again what failed or was put off, does not; neither does anything a node is
+asked for the first time. Only passes over a whole section are judged: a delta touches what changed by our own doing.
+``Realized`` is the memory of one node; ``drift_events.py`` tells people, ``planning/drifting.py`` answers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
+from minik8s_modules.module_utils.minik8s.services.services_entries import DATAPLANE
+from minik8s_modules.module_utils.minik8s.volumes import secrets, tmpfs
+from minik8s_modules.reconcile.loop.section_changes import Request
+from minik8s_modules.reconcile.values.values import Entries, Entry
+
+SHARED = {
+    "secrets": frozenset({secrets.SEAL_KEY, tmpfs.KEY}),
+    "services": frozenset({DATAPLANE}),
+    "dns": frozenset({dns_entries.SERVER}),
+    "ingress": frozenset({ingress_entries.SERVER}),
+}
+"""Keys that have steps of their own whenever another key of the section changes: one file or table holds them all."""
+
+
+class Difference(NamedTuple):
+    """One key that was not as the node had had it.
+
+    Attributes:
+        what: the steps that put it right, or the error that keeps it from being so.
+        since: when the section was last seen to be right; None when that is not known.
+    """
+
+    section: str
+    key: str
+    what: str
+    since: datetime | None
+    healed: bool
+
+
+def drifted(
+    section: str, steps: Collection[str], errors: Collection[str], wanted: Entries, realized: Entries
+) -> frozenset[str]:
+    """Return the keys with ``steps`` or ``errors`` towards ``wanted`` that the node had had so before."""
+
+    def same(key: str) -> bool:
+        return realized.get(key) == wanted.get(key)  # None both: nobody declared it, and there it is
+
+    shared = SHARED.get(section, frozenset())
+    ours = any(not same(key) for key in steps if key not in shared and key not in errors)
+    return frozenset(key for key in {*steps, *errors} if same(key) and not (ours and key in shared))
+
+
+class Realized:
+    """What a node has had as declared since we know it, by section and key."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, dict[str, Entry]] = {}
+        self._right_at: dict[str, datetime] = {}
+
+    def known(self) -> dict[str, Entries]:
+        """Return the entries by section; a section that was never looked at as a whole is missing."""
+        return {section: dict(entries) for section, entries in self._entries.items()}
+
+    def take(self, section: str, request: Request, result: JsonObject, now: datetime) -> list[Difference]:
+        """Take over a pass over the section, and return what of it was drift."""
+        found = []
+        if request.keys is None:
+            since = self._right_at.get(section)
+            if section in self._entries:
+                found = _differences(section, request.entries, result, self._entries[section], since)
+            self._right_at[section] = now
+        pending = {*result["errors"], *(str(due["key"]) for due in result["due"])}
+        self._remember(section, request, pending)
+        return found
+
+    def _remember(self, section: str, request: Request, pending: set[str]) -> None:
+        """Note what the node has now; of a key that is ``pending`` it still has what it had, if that is declared."""
+        known, wanted = self._entries.get(section), request.entries
+        if request.keys is None:
+            had = known or {}
+            kept = {key: had[key] for key in pending if key in had and had[key] == wanted.get(key)}
+            self._entries[section] = {key: one for key, one in wanted.items() if key not in pending} | kept
+        elif known is not None:
+            for key in request.keys:
+                if key in wanted and (key not in pending or known.get(key) == wanted[key]):
+                    known[key] = wanted[key]
+                elif key in wanted or key not in pending:
+                    known.pop(key, None)
+
+
+def _differences(
+    section: str, wanted: Entries, result: JsonObject, realized: Entries, since: datetime | None
+) -> list[Difference]:
+    steps: dict[str, list[str]] = {}
+    for step in result["steps"]:
+        steps.setdefault(str(step["key"]), []).append(f"{step['action']} {step['detail']}".strip())
+    errors: Mapping[str, JsonObject] = result["errors"]
+    return [
+        Difference(section, key, str(errors[key].get("message")), since, healed=False)
+        if key in errors
+        else Difference(section, key, ", ".join(steps[key]), since, healed=True)
+        for key in sorted(drifted(section, steps, errors, wanted, realized))
+    ]

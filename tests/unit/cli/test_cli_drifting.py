@@ -1,0 +1,106 @@
+"""drift's text and its exit status: an alarm rings when somebody changed something, and only then."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.kinds import EVENT, NODE, PLAN, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.drifting import differs, drift, history, render
+from minik8s_modules.cli.output import Paint
+
+PLAIN = Paint(io.StringIO())
+POD = [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web"}]
+FAULT: dict[str, Any] = {
+    "section": "volumes", "key": "u/data", "reason": "HostPathMissing", "message": "/data is not there", "about": POD,
+}  # fmt: skip
+STEP = {"section": "services", "action": "set", "key": "shop/web:80", "detail": ""}
+
+
+def status(**part: Any) -> JsonObject:
+    return {"nodes": {"n1": {"steps": [], "diff": {}, **part}}, "messages": []}
+
+
+class Client:
+    """Answers every plan the same, and keeps no objects but Events."""
+
+    def __init__(self, answer: JsonObject, events: list[JsonObject] | None = None) -> None:
+        self.answer, self.events, self.patched = answer, events or [], list[str]()
+
+    def get(self, kind: Kind, name: str) -> JsonObject:
+        """Return the Node."""
+        assert kind is NODE
+        return {"metadata": {"name": name}}
+
+    def create(self, kind: Kind, body: JsonObject) -> JsonObject:
+        """Answer the plan."""
+        assert kind is PLAN
+        return {**body, "status": self.answer}
+
+    def list(self, kind: Kind, *, field_selector: str) -> Any:
+        """Return the Events of the reason asked for."""
+        assert kind is EVENT
+        found = [one for one in self.events if f"reason={one['reason']}" in field_selector]
+        return argparse.Namespace(items=found)
+
+    def patch(self, kind: Kind, name: str, namespace: str, body: JsonObject) -> None:
+        """Note the Node."""
+        assert (kind, namespace) == (NODE, "")
+        assert "minik8s.io/observe" in body["metadata"]["annotations"]
+        self.patched.append(name)
+
+
+def run(client: Client, *words: str, **options: bool) -> int:
+    given = {"heal": False, "history": False, "detailed_exitcode": True, **options}
+    return drift(client, argparse.Namespace(words=[*words], **given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "code"),
+    [({}, 0), ({"steps": [STEP]}, 2), ({"faults": [FAULT]}, 0), ({"faults": [{**FAULT, "drifted": True}]}, 2)],
+)
+def test_the_exit_status_is_an_alarm(part, code, capsys):
+    assert run(Client(status(**part))) == code
+    assert differs(status(**part)) is (code == 2)
+    assert capsys.readouterr().out
+
+
+def test_what_was_never_realized_stands_below_and_names_its_object():
+    text = render(status(faults=[FAULT]), PLAIN)
+    assert text.splitlines() == [
+        "no changes",
+        "not realized, which is no drift:",
+        "  ! node n1: Pod/shop/web: volumes u/data: HostPathMissing: /data is not there",
+    ]
+    assert "changed by somebody and cannot be put right:" in render(status(faults=[{**FAULT, "drifted": True}]), PLAIN)
+
+
+def test_heal_asks_for_the_nodes_named(capsys):
+    client = Client(status(steps=[STEP]))
+    assert run(client, "n1", heal=True) == 2
+    assert client.patched == ["n1"]
+    assert "node n1 is being healed" in capsys.readouterr().out
+
+
+def event(node: str, at: str, reason: str = "DriftHealed") -> JsonObject:
+    return {
+        "involvedObject": {"kind": "Node", "name": node},
+        "lastTimestamp": at,
+        "reason": reason,
+        "message": "dns: x",
+    }
+
+
+def test_the_history_is_in_order_and_of_the_nodes_asked_for(capsys):
+    events = [event("n1", "2026-01-01T00:00:02Z"), event("n2", "2026-01-01T00:00:01Z", "DriftFound")]
+    assert [line.split()[1] for line in history(iter(events), []).splitlines()] == ["NODE", "n2", "n1"]
+    assert run(Client({}, events), "n2", history=True) == 0
+    shown = capsys.readouterr().out
+    assert "DriftFound" in shown
+    assert "n1" not in shown
+    assert run(Client({}), history=True) == 0
+    assert "no drift was found" in capsys.readouterr().out

@@ -1,0 +1,83 @@
+"""Drift is what somebody changed; what could never be realized stands apart from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.plan_subjects import Subjects
+from minik8s_modules.reconcile.loop.section_changes import full
+from minik8s_modules.reconcile.planning.drifting import drift_of
+from minik8s_modules.reconcile.values.items import Outcome
+from tests.unit.reconcile.worlds import NODE, UID, pod
+
+HAD, WANTED = {"image": "a"}, {"image": "b"}
+KEY = f"{UID}/app"
+MISSING = {"reason": "HostPathMissing", "message": "/data is not there"}
+
+
+def answer(
+    realized: dict[str, Any] | None, *keys: str, errors: JsonObject | None = None, known: Any = None
+) -> JsonObject:
+    """Return a node's part where the containers ``keys`` have steps and are WANTED."""
+    result = {
+        "changed": bool(keys),
+        "differences": {"before": dict.fromkeys(keys), "after": {key: {"image": "b"} for key in keys}},
+        "steps": [{"action": "create", "key": key, "detail": ""} for key in keys],
+        "errors": errors or {},
+    }
+    basis = Basis(
+        node=NODE, pods=(pod(),), decisions={}, observed={}, confirmed={}, images=frozenset(), busy=False,
+        realized={} if realized is None else {"containers": realized}, errors=known or {},
+    )  # fmt: skip
+    outcome = Outcome("i", "n1", "ok", {"containers": result}, "")
+    wanted = full(dict.fromkeys([KEY, *keys], WANTED))
+    subjects = Subjects("n1", {UID: pod()}, lambda _: ())
+    found = drift_of("n1", outcome, {"containers": wanted}, basis, subjects)
+    assert found.told == ()
+    assert found.plan is not None
+    return found.plan
+
+
+def test_what_the_node_had_is_drift():
+    plan = answer({KEY: WANTED}, KEY)
+    assert [step["key"] for step in plan["steps"]] == [KEY]
+    assert list(plan["diff"]) == ["containers"]
+    assert "faults" not in plan
+
+
+def test_what_it_never_had_is_no_drift_but_a_fault():
+    plan = answer({KEY: HAD}, KEY)
+    assert (plan["steps"], plan["diff"]) == ([], {})
+    about = [{"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "web"}]
+    told = {"reason": "Pending", "message": "it is declared and not yet realized", "about": about}
+    assert plan["faults"] == [{"section": "containers", "key": KEY, **told}]
+
+
+@pytest.mark.parametrize("errors", [{}, {KEY: {"reason": "SandboxMissing", "message": "-"}}])
+def test_a_fault_has_its_own_cause_or_that_of_its_pod(errors):
+    plan = answer({}, KEY, errors=errors, known={f"volumes/{UID}/data": MISSING, "volumes/other/data": {}})
+    reason = "SandboxMissing" if errors else "HostPathMissing"
+    assert [fault["reason"] for fault in plan["faults"]] == [reason]
+    assert plan["steps"] == []
+
+
+def test_what_the_node_had_and_cannot_have_again_is_drift():
+    plan = answer({KEY: WANTED}, KEY, errors={KEY: MISSING})
+    assert plan["steps"] == []
+    assert [(fault["reason"], fault["drifted"]) for fault in plan["faults"]] == [("HostPathMissing", True)]
+
+
+def test_of_a_node_that_was_never_looked_at_everything_may_be_drift():
+    assert [step["key"] for step in answer(None, KEY)["steps"]] == [KEY]
+
+
+def test_a_node_that_fails_to_answer_is_told():
+    outcome = Outcome("i", "n1", "unreachable", {}, "no route")
+    basis = Basis(NODE, (), {}, {}, {}, frozenset(), busy=False)
+    found = drift_of("n1", outcome, {}, basis, Subjects("n1", {}, lambda _: ()))
+    assert found.plan is None
+    assert [note.text for note in found.told] == ["node n1: no route"]
