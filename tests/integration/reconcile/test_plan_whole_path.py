@@ -86,7 +86,7 @@ def test_what_cannot_be_realized_is_no_drift(cluster: Cluster, tmp_path: Path):
             found.setdefault(fault["about"][0]["name"], []).append(fault["reason"])
         return found
 
-    cluster.until(lambda: any("hostPath" in one or "HostPath" in one for one in faults().get("homeless", [])), 60)
+    cluster.until(lambda: "FailedMount" in faults().get("homeless", []), 60)
     cluster.delete("homeless", grace_s=0)
     cluster.delete("tiny", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
