@@ -26,6 +26,7 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
+from minik8s_modules.reconcile.executor.standing_runner import StandingRunner
 from minik8s_modules.reconcile.housekeeping.policies import Policies, read_policies
 from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
 from minik8s_modules.reconcile.network.network_settings import network_settings
@@ -182,9 +183,8 @@ def jittered(every_s: float) -> Callable[[], float]:
     return lambda: every_s * (1 - _JITTER + 2 * _JITTER * random.random())  # noqa: S311 - no secret
 
 
-def outside(options: Options, client: ApiClient) -> Outside:
-    """Return the real world: Ansible, the gateway's socket, the clock."""
-    clock = SystemClock()
+def standing_runner(options: Options) -> StandingRunner:
+    """Return Ansible for all elections."""
 
     def make_runner(on_outcome: OnOutcome) -> Runner:
         return AnsibleRunner(
@@ -194,18 +194,26 @@ def outside(options: Options, client: ApiClient) -> Outside:
             on_outcome=on_outcome,
         )
 
+    return StandingRunner(make_runner)
+
+
+def outside(options: Options, client: ApiClient, runner: StandingRunner) -> Outside:
+    """Return the real world: Ansible, the gateway's socket, the clock."""
+    clock = SystemClock()
+
     def make_link(on_message: OnMessage, on_up: OnUp) -> Link:
         return GatewayLink(options.gateway_socket, on_message, on_up, clock)
 
-    return Outside(client, make_runner, make_link, clock)
+    return Outside(client, runner.turn, make_link, clock)
 
 
 class Leader:
     """What happens between two elections."""
 
-    def __init__(self, options: Options, client: ApiClient) -> None:
+    def __init__(self, options: Options, client: ApiClient, runner: StandingRunner) -> None:
         self._options = options
         self._client = client
+        self._runner = runner
         self._inventory = Inventory(options.inventory, options.shard)
         self._hosts = self._names = tuple(self._inventory.changed_hosts() or ())
         self._alone: frozenset[str] = frozenset()
@@ -213,6 +221,8 @@ class Leader:
         self._service: ShardService | None = None
         self._vacancy: Vacancy | None = None
         """While the shard is led and has no nodes."""
+        if self._hosts:  # Ansible has nothing to run on before
+            runner.warm_up()
 
     def _has_new_hosts(self) -> bool:
         """Return whether there are other hosts to run than before; an unusable inventory is told and waited out."""
@@ -299,7 +309,7 @@ class Leader:
         if done.is_set():
             return
         service = ShardService(
-            outside(options, self._client),
+            outside(options, self._client, self._runner),
             self._names,
             (token.epoch, token.revision),
             options.settings,
@@ -335,7 +345,8 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     """
     options = read_options(configuration)
     client = client_of(configuration, "minik8s-reconciler")
-    leader = Leader(options, client)
+    runner = standing_runner(options)
+    leader = Leader(options, client, runner)
     annotations, server = {}, None
     if options.plan is not None:
         server = PlanServer(*options.plan, leader.plan)
@@ -348,6 +359,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     try:
         elector.run(stop, leader.lead)
     finally:
+        runner.stop()
         if server is not None:
             server.stop()
         client.close()

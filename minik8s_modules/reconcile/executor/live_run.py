@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import queue
 import signal
@@ -24,7 +25,11 @@ from typing import Any, NamedTuple
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.reconcile.values.items import WorkItem
 
-READY_S = 180.0  # a start takes 1 to 2 s, at a load of 25 over a minute; one that is killed starts over
+# A start takes 1 to 2 s, on a starved machine minutes, and one that is killed begins from zero: what counts is whether
+# the processor was used since the last look.
+IDLE_START_S = 180.0
+log = logging.getLogger(__name__)
+TICKS = slice(13, 17)  # utime, stime, cutime, cstime in proc(5) stat, counted after the name
 POLL_S = 0.02
 MAX_EVENT_BYTES = 32 << 20  # above the strategy's limit for one section's result
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -113,6 +118,17 @@ def encode_item(item: WorkItem) -> bytes:
         raise ValueError(f"item {item.id}: the options are not JSON: {error}") from error
 
 
+def effort_of_children() -> int:
+    """Return the processor time of this process's living children in clock ticks, 0 where the kernel lists none."""
+    total = 0
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in listing.read_text().split():
+                stat = Path(f"/proc/{child}/stat").read_text()
+                total += sum(map(int, f"pid name {stat.rpartition(')')[2]}".split()[TICKS]))
+    return total
+
+
 class LiveRun:
     """The run ``generation``: ``thread`` is ansible-runner's, ``cancelled`` is what its cancel callback returns."""
 
@@ -127,21 +143,31 @@ class LiveRun:
         self._outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._ended = False
 
-    def connect(self, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> None:
+    def connect(
+        self,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        effort: Callable[[], int] = effort_of_children,
+    ) -> None:
         """Wait until the run listens, and connect.
 
         Raises:
-            RunFailed: it ended, or did not listen within a minute.
+            RunFailed: it ended, or did nothing for three minutes before it listened.
         """
-        deadline = clock() + READY_S
+        deadline, spent = clock() + IDLE_START_S, 0
         while True:
             with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
                 self._socket.connect(str(self.path))
                 break
             if self.thread is not None and not self.thread.is_alive():
                 raise RunFailed(f"the play ended before it was ready: {' '.join(self.first_words).strip()}"[:2000])
-            if self.cancelled or clock() > deadline:
-                raise RunFailed(f"the play was not ready within {READY_S:.0f} s")
+            if self.cancelled:
+                raise RunFailed("the play was ended before it was ready")
+            if clock() > deadline:
+                if (now := effort()) <= spent:
+                    raise RunFailed(f"the play was not ready, and has done nothing for {IDLE_START_S:.0f} s")
+                log.info("the play is still starting after %.0f s", clock() - self.started_s)
+                deadline, spent = clock() + IDLE_START_S, now
             sleep(POLL_S)
         threading.Thread(target=self._write, name=f"run-{self.generation}-writer", daemon=True).start()
         self.pid = PEER.unpack(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))[0]

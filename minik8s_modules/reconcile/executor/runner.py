@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 PLAYBOOK = "playbooks/reconcile_node.yml"
 RESTART = Backoff(initial_s=0.2, maximum_s=30.0)
-RESULT_LATENESS_S = 10.0  # an event usually comes before its answer, at most some ms after it
+RESULT_LATENESS_S = 60.0  # an event usually comes before its answer, at most some ms after it on an idle machine
 MAX_SOCKET_PATH = 107  # sun_path, unix(7)
 RESULT_EVENTS = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
 DISPLAY_EVENTS = {"error": logging.ERROR, "warning": logging.WARNING, "system_warning": logging.WARNING}

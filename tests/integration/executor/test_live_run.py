@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.reconcile.executor import live_run
 
 from .conftest import wait_for
 
@@ -221,3 +224,21 @@ def test_options_that_are_not_json_are_refused_at_once(lab: Any) -> None:
     with pytest.raises(ValueError, match="the options are not JSON"):
         lab.submit(first={"entries": {1, 2}})
     assert lab.run(first={}).status == "ok"
+
+
+def test_a_start_is_given_up_only_when_it_does_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(live_run, "IDLE_START_S", 10.0)
+    clock = itertools.count(0.0, 4.0)
+    efforts = [5, 6, 9, 9]
+    run = live_run.LiveRun(1, tmp_path / "nobody.sock", 0.0)
+    with pytest.raises(live_run.RunFailed, match="has done nothing for 10 s"):
+        run.connect(lambda _s: None, lambda: next(clock), lambda: efforts.pop(0))
+    assert efforts == []
+    run.close()
+
+
+def test_the_effort_of_children_grows_with_what_they_compute() -> None:
+    before = live_run.effort_of_children()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        wait_for(lambda: live_run.effort_of_children() > before + 5, "processor time of a child")
+        child.kill()

@@ -1,4 +1,4 @@
-"""The promises of items.Runner, kept by the real runner and by the fake."""
+"""The promises of items.Runner, kept by the real runner, by the fake and by an election's turn with a runner."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.reconcile.executor.fake_runner import FakeRunner
+from minik8s_modules.reconcile.executor.standing_runner import StandingRunner
+from minik8s_modules.reconcile.values.items import WorkItem
 
 from .conftest import LOCAL, Lab
 
@@ -33,12 +35,16 @@ def play_probe(lab: Lab) -> Any:
     return realize
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", "real", "turn"])
 def either(request: pytest.FixtureRequest) -> Iterator[Lab]:
     lab = Lab(NODES)
     if request.param == "fake":
         lab.runner = FakeRunner(NODES, play_probe(lab), lab._on_outcome)  # type: ignore[assignment]
+    standing = StandingRunner(lambda on_outcome: FakeRunner(NODES, play_probe(lab), on_outcome))
+    if request.param == "turn":
+        lab.runner = standing.turn(lab._on_outcome)  # type: ignore[assignment]
     yield lab
+    standing.stop()
     lab.close()
 
 
@@ -96,6 +102,7 @@ def test_stop_answers_everything_and_takes_no_more(either: Lab) -> None:
 
 def test_an_id_is_used_once(either: Lab) -> None:
     item = either.submit(first={})
-    entry = either.runner._ledger._entries[item].item
     with pytest.raises(ValueError, match="has no outcome yet"):
-        either.runner.submit(entry)
+        either.runner.submit(WorkItem(item, "n0", check=False, token=(1, 7), sections={}))
+    either.runner.start()
+    assert either.outcome(item).status == "ok"
