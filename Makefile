@@ -86,7 +86,7 @@ test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the 
 	$(PYTEST) tests/machines --ignore tests/machines/long --junitxml=.cache/junit-machines.xml
 
 .PHONY: test-nightly
-test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, the lab, molecule for every role
+test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, more installations and upgrades of lab machines, the lab, molecule for every role
 	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
 
 .PHONY: test-long

@@ -32,8 +32,9 @@ TOGETHER = {
 # Groups begin in this order, the longest first, so that the processes end at about the same time.
 ORDER = [*TOGETHER, "machines", "molecule", "integration", "attacks", "e2e", "unit"]
 # Left out of `make test`: what tries luck, what compiles other people's programs, load, minutes without a control
-# plane, the lab's own faults, a whole cluster on User-Mode Linux (integration/services has pods behind IPVS there), and
-# scenarios of molecule whose roles the clusters of tests/machines converge, check, run again and look at as well.
+# plane, the lab's own faults, a whole cluster on User-Mode Linux (integration/services has pods behind IPVS there),
+# scenarios of molecule whose roles the clusters of tests/machines converge, check, run again and look at as well, and
+# what installs a lab's machines once more: the others there begin with an installation, and CI has two on this machine.
 NIGHTLY = [
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
@@ -42,6 +43,14 @@ NIGHTLY = [
     "e2e/clients/test_go_clients.py",
     "machines/resilience/test_static_stability.py",
     "machines/test_ipvs_whole.py",
+    "machines/test_install.py",
+    "machines/test_shards.py",
+    "machines/test_control_planes.py::test_the_first_machine_comes_back_with_an_empty_disk",
+    "machines/membership/test_upgrade.py",
+    "machines/membership/test_join_leave.py::test_a_disruption_budget_is_honoured_and_the_removal_can_be_called_off",
+    "machines/membership/test_join_leave.py::test_a_machine_that_does_not_answer_is_given_up_and_its_addresses_wait",
+    "integration/services/test_ipvs_cluster.py::test_a_clock_an_hour_wrong_delays_nothing",
+    "e2e/faults/test_slow_pods.py::test_all_three_at_once_for_a_quarter_of_a_minute",
     *(
         f"molecule/{role}"
         for role in ("application", "cadvisor", "control_plane", "coredns", "etcd", "images", "kubectl", "lab", "nginx")
@@ -81,7 +90,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: ORDER.index(group_of(item.nodeid).partition("/")[0]))
     for item in items:
         path = _path(item.nodeid)
-        if any(path.is_relative_to(place) for place in NIGHTLY):
+        test = f"{path}::{item.nodeid.partition('::')[2].partition('[')[0]}"
+        if test in NIGHTLY or any(path.is_relative_to(place) for place in NIGHTLY):
             item.add_marker(pytest.mark.nightly)
         if config.getoption("max_suite_reruns") and any(path.is_relative_to(place) for place in SECOND_TRY):
             item.add_marker(pytest.mark.flaky(reruns=1))

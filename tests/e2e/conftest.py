@@ -15,6 +15,6 @@ def cluster() -> Iterator[Installed]:
     if not KUBECONFIG.exists():
         pytest.fail(f"{KUBECONFIG} does not exist: run `make cluster` first")
     made = Installed()
-    made.until(made.whole, 30, "the cluster is not whole before the test")
+    made.until(made.whole, 60, "the cluster is not whole before the test")
     yield made
     made.close()

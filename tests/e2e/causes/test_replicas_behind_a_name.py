@@ -47,7 +47,7 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
     assert cluster.minik8s("rollout", "status", "deployment/web", "-n", namespace).returncode == 0
     pods = set(cluster.pods(namespace))
     # nginx's workers of before a reload answer for a moment beside the new ones
-    cluster.until(lambda: {_get(host)[1] for _ in range(40)} == pods, 30)
+    cluster.until(lambda: {_get(host)[1] for _ in range(40)} == pods)
     traced = cluster.minik8s("trace", f"{host}/")
     assert traced.returncode == 0, traced.stdout
     for part in ("ingress", f"{namespace}/web", *pods):
@@ -69,7 +69,7 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
     why = cluster.minik8s("why", "-n", namespace, "ingress/web").stdout
     assert f"Service {namespace}/web has no endpoints (nginx answers 503): no pod of namespace" in why
     cluster.kubectl("delete", *given)
-    cluster.until(lambda: _get(host)[0] == 404, 30)
+    cluster.until(lambda: _get(host)[0] == 404)
 
 
 def test_names_are_not_served_by_root() -> None:

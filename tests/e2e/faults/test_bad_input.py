@@ -169,4 +169,4 @@ def test_an_image_name_that_is_none_is_told_and_never_run(cluster: Installed, na
         statuses = cluster.pods(namespace)["odd"]["status"].get("containerStatuses") or [{}]
         return str(statuses[0].get("state", {}).get("waiting", {}).get("reason", ""))
 
-    cluster.until(lambda: reason() == "InvalidImageName", 20)
+    cluster.until(lambda: reason() == "InvalidImageName")

@@ -166,5 +166,5 @@ def test_a_deleted_secret_leaves_tmpfs_with_its_pod(cluster: Installed, namespac
     cluster.until(lambda: cluster.ready("user", namespace))
     assert canary.files(RUN)
     cluster.admin.delete(POD, "user", namespace, grace_s=0)
-    cluster.until(lambda: not canary.files(RUN, STATE), 20, "the secret stays on the node")
+    cluster.until(lambda: not canary.files(RUN, STATE), 60, "the secret stays on the node")
     assert processes_showing(canary) == []

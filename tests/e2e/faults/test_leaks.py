@@ -29,4 +29,4 @@ def test_the_second_round_of_pods_needs_no_more_descriptors_than_the_first(clust
         now = descriptors(cluster)
         return now.keys() == before.keys() and all(count <= before[name] + MOST for name, count in now.items())
 
-    cluster.until(same, 10, f"before: {before}")
+    cluster.until(same, 60, f"before: {before}")

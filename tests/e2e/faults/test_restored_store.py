@@ -71,7 +71,7 @@ def test_a_restored_cluster_goes_on_with_its_containers(cluster: Installed, name
     with DockerWatch(cluster.node) as docker:
         restore(cluster, tmp_path / "snapshot")
         cluster.until(cluster.whole, 40, "after the restoration")
-        cluster.until(lambda: cluster.epoch() > epoch, 20, "the epoch was not raised")
+        cluster.until(lambda: cluster.epoch() > epoch, 60, "the epoch was not raised")
         cluster.until(lambda: stored_token() > token and stored_token()[0] > epoch, 40, "no new token on the node")
         cluster.until(
             lambda: not cluster.containers(made), 30, "a pod that the store no longer knows still has containers"
@@ -80,7 +80,7 @@ def test_a_restored_cluster_goes_on_with_its_containers(cluster: Installed, name
             lambda: cluster.ready("deleted-since", namespace), 30, "a pod that the store has again does not run"
         )
         cluster.pod("after", namespace)
-        cluster.until(lambda: cluster.ready("after", namespace), 30)
+        cluster.until(lambda: cluster.ready("after", namespace))
     assert set(cluster.pods(namespace)) == {"stays", "deleted-since", "after"}
     assert cluster.containers(cluster.pods(namespace)["stays"]["metadata"]["uid"]) == kept
     assert old_pass(token)

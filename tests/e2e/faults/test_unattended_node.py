@@ -35,13 +35,13 @@ def test_an_attended_node_leaves_everything_to_the_reconciler(cluster: Installed
     cluster.service("stop", "reconciler")
     try:
         os.kill(app_of(cluster, uid)[1], signal.SIGKILL)
-        cluster.until(lambda: not app_of(cluster, uid)[2], 5)
+        cluster.until(lambda: not app_of(cluster, uid)[2])
         assert cluster.reapply() == []
         assert not app_of(cluster, uid)[2]
     finally:
         cluster.service("start", "reconciler")
-    cluster.until(lambda: cluster.pods(namespace)["watched"]["status"]["containerStatuses"][0]["restartCount"] == 1, 30)
-    cluster.until(lambda: cluster.ready("watched", namespace), 30)
+    cluster.until(lambda: cluster.pods(namespace)["watched"]["status"]["containerStatuses"][0]["restartCount"] == 1)
+    cluster.until(lambda: cluster.ready("watched", namespace))
 
 
 def test_an_unattended_node_restarts_by_policy_and_nothing_twice(cluster: Installed, namespace: str) -> None:
@@ -54,20 +54,20 @@ def test_an_unattended_node_restarts_by_policy_and_nothing_twice(cluster: Instal
         try:
             for uid in uids.values():
                 os.kill(app_of(cluster, uid)[1], signal.SIGKILL)
-            cluster.until(lambda: not any(app_of(cluster, uid)[2] for uid in uids.values()), 10)
+            cluster.until(lambda: not any(app_of(cluster, uid)[2] for uid in uids.values()))
             age_attendance()
             cluster.reapply()  # unless the node's timer was faster
-            cluster.until(lambda: app_of(cluster, uids["always"])[2], 10, "the node did not restart its container")
+            cluster.until(lambda: app_of(cluster, uids["always"])[2], 60, "the node did not restart its container")
             assert not app_of(cluster, uids["never"])[2]
             alive = app_of(cluster, uids["always"])
             assert cluster.reapply() == []
         finally:
             cluster.service("start", "gateway", "reconciler")
-        cluster.until(cluster.whole, 30)
-        cluster.until(lambda: ATTENDED.stat().st_mtime > time.time() - 60, 30, "nobody attends the node again")
-        cluster.until(lambda: cluster.ready("always", namespace), 30)
-        cluster.until(lambda: cluster.pods(namespace)["never"]["status"]["phase"] == "Failed", 30)
+        cluster.until(cluster.whole)
+        cluster.until(lambda: ATTENDED.stat().st_mtime > time.time() - 60, 60, "nobody attends the node again")
+        cluster.until(lambda: cluster.ready("always", namespace))
+        cluster.until(lambda: cluster.pods(namespace)["never"]["status"]["phase"] == "Failed")
         cluster.pod("later", namespace)
-        cluster.until(lambda: cluster.ready("later", namespace), 30)
+        cluster.until(lambda: cluster.ready("later", namespace))
     assert app_of(cluster, uids["always"]) == alive
     assert not docker.doubles, docker.doubles
