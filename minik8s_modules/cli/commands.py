@@ -82,9 +82,12 @@ def _exitcode_option(parser: argparse.ArgumentParser) -> None:
 
 def _explaining(commands: Subparsers) -> None:
     parser = add(
-        commands, "why", why.why, "print the cause of each object that is not as it should be, one line each",
+        commands, "why", why.why, "print why objects are not as they should be, and what to run next",
         usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE)",
-        examples="minik8s why pods -A --faults      what is wrong anywhere",
+        examples="""
+        minik8s why pod/web               the cause, and the next command
+        minik8s why pods -A --faults      what is wrong anywhere
+        minik8s get pods --why            one line each, without the commands""",
     )  # fmt: skip
     add_words(parser, "TYPE")
     add_namespace(parser)
@@ -93,6 +96,7 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("--field-selector", metavar="SELECTOR", help="field selector, as in status.phase=Running")
     add_filename(parser, required=False)
     parser.add_argument("--faults", action="store_true", help="only objects with a fault")
+    parser.add_argument("--one-line", action="store_true", help="the causes alone, as `get --why` prints them")
     parser = add(
         commands, "trace", trace.trace, "print the way of a request: name, ingress, service, endpoints",
         usage="trace [options] HOST[/PATH]",

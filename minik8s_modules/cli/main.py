@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 OWN = frozenset({"plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
 COMPLETE = "__complete"
-_ASKED_BY_OPTION = (("apply", "--plan", "plan"), ("get", "--why", "why"))
+_ASKED_BY_OPTION = (("apply", "--plan", "plan", ()), ("get", "--why", "why", ("--one-line",)))
 
 
 def own_words(words: Sequence[str]) -> list[str] | None:
     """Return the command line for our own parser; None where it is kubectl's."""
     verb = translating.verb_of(words)
-    for kubectls, option, own in _ASKED_BY_OPTION:
+    for kubectls, option, own, more in _ASKED_BY_OPTION:
         if verb == kubectls and option in words:
-            return translating.with_verb(words, kubectls, own, option)
+            return [*translating.with_verb(words, kubectls, own, option), *more]
     if verb == "help" and (len(words) == 1 or words[1] in OWN):
         return [*words[1:], "--help"]
     return list(words) if verb in OWN or not verb else None

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
-from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, NODE, POD, REPLICA_SET, STATEFUL_SET, Kind
+from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import kubectl, translating
-from minik8s_modules.cli.causes.diagnosis import find_cause
+from minik8s_modules.cli.causes.pods import status_cause
 from minik8s_modules.cli.connection import client_for
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.cli.rollout_picture import picture
@@ -26,7 +26,6 @@ from minik8s_modules.client.informer import Informer
 
 _ROLLED: dict[str, Kind] = {kind.kind: kind for kind in (DEPLOYMENT, DAEMON_SET, STATEFUL_SET)}
 _FRAME_S = 0.1
-_READY = {"type": "Ready", "status": "True"}
 
 
 def is_drawn(argv: Sequence[str]) -> bool:
@@ -105,13 +104,10 @@ class _Drawing:
         self._drawn = len(lines)
 
     def _troubles(self) -> list[str]:
-        pods = sorted(self._pods.list(), key=objects.name)
-        found = [(objects.name(pod), find_cause(pod, (), self._node)) for pod in pods]
-        return [f"pod {name}: {cause}" for name, cause in found if cause]
-
-    def _node(self, name: str) -> JsonObject:
         # a node's health is for `minik8s why`; asking for it at every frame would cost a request a pod
-        return {"kind": NODE.kind, "metadata": {"name": name}, "status": {"conditions": [_READY]}}
+        pods = sorted(self._pods.list(), key=objects.name)
+        found = [(objects.name(pod), status_cause(pod)) for pod in pods]
+        return [f"pod {name}: {cause}" for name, cause in found if cause]
 
 
 def _controller(obj: JsonObject) -> str:

@@ -6,16 +6,14 @@ looked at, and what is behind the Services.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SECRET, SERVICE
 from minik8s_modules.api.network.host_grants import confinement
 from minik8s_modules.api.network.ingress_routes import (
     CLASS_ANNOTATION,
+    CONTROLLER,
     NOT_GRANTED,
     Cluster,
     Routes,
@@ -25,41 +23,57 @@ from minik8s_modules.api.network.ingress_routes import (
     port_of,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.access import certificate_fault, replace_certificate
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered, why
+from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, service_cause
-from minik8s_modules.client.api import ApiClient
-
-KINDS = frozenset({"Ingress", "DNS"})
-CauseOf = Callable[[JsonObject], str]
-_REFUSED, _PUT_RIGHT = "FailedToUpdatePaths", "PathsUpdated"
+from minik8s_modules.cli.causes.surroundings import Around
 
 
-def route_causes(client: ApiClient, obj: JsonObject, events: Sequence[JsonObject], cause_of: CauseOf) -> list[str]:
-    """Return why requests to the object's hosts and paths do not arrive; [] for other kinds, or where all do.
-
-    ``cause_of`` tells what is wrong with a pod. What may not be read is not spoken of.
-    """
-    if obj.get("kind") not in KINDS:
-        return []
-    try:
-        services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
-        dns, ingresses, classes, grants = (
-            client.list(kind).items for kind in (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
-        )
-    except StatusError:
-        return []
+def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why requests to the hosts and paths of an Ingress or DNS object do not arrive."""
+    services = {str(objects.key(each)): each for each in around.all(SERVICE)}
+    dns, ingresses, classes, grants = (around.all(kind) for kind in (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT))
+    if around.unread & {kind.plural for kind in (SERVICE, DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)}:
+        return  # who has which host is decided by all of them
     routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
-    owner = owner_of(obj["kind"], obj)
-    found = [f"{one.reason}: {one.message}" for one in routes.refused.get(owner, ())]
-    if owner not in routes.owners and not found:
-        return [_foreign(obj)]
-    hosts = routes.confined.get(owner, ())
-    found += [f"{NOT_GRANTED}: {told}" for told in confinement(objects.namespace(obj), hosts)]
-    found += _certificates(client, routes, obj)
-    found += _endpoints(client, routes, owner, services, cause_of)
-    found += _refused_by_nginx(events)
+    owner, namespace = owner_of(obj["kind"], obj), objects.namespace(obj)
+    refused = [f"{one.reason}: {one.message}" for one in routes.refused.get(owner, ())]
+    if owner not in routes.owners and not refused:
+        if not objects.is_deleting(obj):
+            yield Fault(_foreign(obj), "kubectl get ingressclasses")
+        return
+    found = [Fault(told, kubectl(namespace, "edit", resource(obj))) for told in (*refused, *_pathless(obj))]
+    confined = confinement(namespace, routes.confined.get(owner, ()))
+    found += [Fault(f"{NOT_GRANTED}: {told}", "kubectl get hostgrants") for told in confined]
+    found += _certificates(around, routes, obj)
+    found += _endpoints(around, routes, owner, services)
+    found += unrecovered(around.events(obj))
     if not found and not has_place(obj):
-        found.append("no node that is ready has an address to answer at, or the controllers have not looked yet")
-    return found
+        told = "no node that is ready has an address to answer at, or the controllers have not looked yet"
+        found.append(Fault(told, "kubectl get nodes -o wide"))
+    yield from found
+
+
+def _pathless(obj: JsonObject) -> Iterator[str]:
+    """Yield the hosts for which an object declares no path."""
+    spec = objects.spec(obj)
+    rules = spec.get("rules") or []
+    if not rules and not spec.get("defaultBackend"):
+        yield "it has no rules: nothing is served"
+    for rule in rules:
+        paths = rule.get("paths") if obj["kind"] == "DNS" else (rule.get("http") or {}).get("paths")
+        if not paths and not spec.get("defaultBackend"):
+            yield f"host {rule.get('host') or 'of any name'} has no paths: nginx answers 404"
+
+
+def class_faults(one: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield that an IngressClass belongs to another controller."""
+    controller = objects.spec(one).get("controller")
+    if controller != CONTROLLER:
+        told = f"it belongs to the controller {controller}: minik8s ({CONTROLLER}) does not act on its Ingresses"
+        yield Fault(told, "kubectl get ingresses -A")
+    _ = around
 
 
 def _foreign(obj: JsonObject) -> str:
@@ -69,48 +83,28 @@ def _foreign(obj: JsonObject) -> str:
     return "it names no class, and the default class belongs to another controller: minik8s does not act on it"
 
 
-def _certificates(client: ApiClient, routes: Routes, obj: JsonObject) -> Iterator[str]:
+def _certificates(around: Around, routes: Routes, obj: JsonObject) -> Iterator[Fault]:
     """Yield what is wrong with the Secrets of an Ingress."""
     namespace = objects.namespace(obj)
     for tls in objects.spec(obj).get("tls") or []:
-        secret = f"{namespace}/{tls.get('secretName')}"
+        name = str(tls.get("secretName") or "")
+        secret = f"{namespace}/{name}"
         hosts = [str(host).lower() for host in tls.get("hosts") or [] if routes.tls.get(str(host).lower()) == secret]
-        if not hosts and tls.get("hosts"):
-            continue  # another object's certificate is served there, which is a refusal
+        if not name or (not hosts and tls.get("hosts")):
+            continue  # told as a refusal, as is another object's certificate that is served there
         where = ", ".join(hosts) or "its hosts"
-        if why := _of_secret(client, namespace, str(tls.get("secretName") or "")):
-            yield f"no certificate for {where}: {why}"
+        if why := _of_secret(around, namespace, name):
+            yield Fault(f"no certificate for {where}: {why}", replace_certificate(namespace, name))
 
 
-def _of_secret(client: ApiClient, namespace: str, name: str) -> str:
-    if not name:
-        return ""  # told as a refusal
-    try:
-        data = client.get(SECRET, name, namespace).get("data") or {}
-    except NotFound:
-        return f"there is no Secret {namespace}/{name}"
-    except StatusError:
-        return ""
-    missing = [key for key in ("tls.crt", "tls.key") if not data.get(key)]
-    if missing:
-        return f"Secret {namespace}/{name} has no {' and no '.join(missing)}"
-    plain = [
-        key for key, mark in (("tls.crt", b"CERTIFICATE"), ("tls.key", b"PRIVATE KEY")) if not _pem(data[key], mark)
-    ]
-    return f"{' and '.join(plain)} of Secret {namespace}/{name} is not PEM" if plain else ""
+def _of_secret(around: Around, namespace: str, name: str) -> str:
+    secret = around.get(SECRET, name, namespace)
+    if secret is None:
+        return f"there is no Secret {namespace}/{name}" if around.lacks(SECRET, name, namespace) else ""
+    return certificate_fault(secret, around)
 
 
-def _pem(text: str, mark: bytes) -> bool:
-    try:
-        plain = base64.b64decode(text)
-    except (binascii.Error, ValueError):
-        return False
-    return b"-----BEGIN " in plain and mark in plain
-
-
-def _endpoints(
-    client: ApiClient, routes: Routes, owner: str, services: dict[str, JsonObject], cause_of: CauseOf
-) -> Iterator[str]:
+def _endpoints(around: Around, routes: Routes, owner: str, services: dict[str, JsonObject]) -> Iterator[Fault]:
     """Yield the Services of an object's paths that lead nowhere, each once."""
     ways = sorted({(one.service, one.port) for places in routes.hosts.values() for one in places if one.owner == owner})
     seen = set[str]()
@@ -119,15 +113,7 @@ def _endpoints(
         if service is None or port_of(service, port) is None or name in seen:
             continue  # told as a refusal, or told
         seen.add(name)
-        try:
-            cause = service_cause(service, behind(client, service), cause_of)
-        except StatusError:
-            continue
+        cause = service_cause(service, behind(around, service), lambda pod: pod_cause(pod, around))
         if cause:
-            yield f"Service {name} has no endpoints (nginx answers 503): {cause}"
-
-
-def _refused_by_nginx(events: Iterable[JsonObject]) -> list[str]:
-    """Return what a node's nginx said last, while it says so."""
-    last = [event for event in events if event.get("reason") in (_REFUSED, _PUT_RIGHT)][-1:]
-    return [f"{_REFUSED}: {event.get('message', '')}" for event in last if event.get("reason") == _REFUSED]
+            lead = why(SERVICE, objects.name(service), objects.namespace(service))
+            yield Fault(f"Service {name} has no endpoints (nginx answers 503): {cause}", lead)

@@ -7,10 +7,11 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, POD
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.client.api import ApiClient
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered
+from minik8s_modules.cli.causes.pods import pod_cause
+from minik8s_modules.cli.causes.surroundings import Around
 
 SERVICE_NAME = "kubernetes.io/service-name"
 CauseOf = Callable[[JsonObject], str]
@@ -25,23 +26,20 @@ class Behind(NamedTuple):
     """What a failing probe said last, by the UID of its pod."""
 
 
-def behind(client: ApiClient, service: JsonObject) -> Behind:
-    """Return what is behind a Service. Raises as the API does."""
+def behind(around: Around, service: JsonObject) -> Behind:
+    """Return what is behind a Service; ``around.unread`` says what could not be read."""
     namespace = objects.namespace(service)
-    slices = client.list(ENDPOINT_SLICE, namespace, label_selector=f"{SERVICE_NAME}={objects.name(service)}").items
+    slices = around.selected(ENDPOINT_SLICE, namespace, f"{SERVICE_NAME}={objects.name(service)}")
     wanted = objects.spec(service).get("selector") or {}
-    selector = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
-    pods = client.list(POD, namespace, label_selector=selector).items if wanted else []
+    labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+    pods = around.selected(POD, namespace, labels) if wanted else []
     unready = {objects.uid(pod) for pod in pods if (objects.condition(pod, "Ready") or {}).get("status") != "True"}
-    return Behind(slices, pods, _probes(client, namespace, unready) if unready else {})
+    return Behind(slices, pods, _probes(around, namespace, unready) if unready else {})
 
 
-def _probes(client: ApiClient, namespace: str, pods: AbstractSet[str]) -> dict[str, str]:
-    """Return what failing probes said last; {} where Events may not be read."""
-    try:
-        events = client.list(EVENT, namespace, field_selector="involvedObject.kind=Pod,reason=Unhealthy").items
-    except StatusError:
-        return {}
+def _probes(around: Around, namespace: str, pods: AbstractSet[str]) -> dict[str, str]:
+    """Return what failing probes said last, by the UID of the pod."""
+    events = around.all(EVENT, namespace, fields="involvedObject.kind=Pod,reason=Unhealthy")
     ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     told = ((str(objects.dig(event, "involvedObject", "uid") or ""), str(event.get("message"))) for event in ordered)
     return {uid: " ".join(message.split()) for uid, message in told if uid in pods}
@@ -141,3 +139,29 @@ def _leads_nowhere(service: JsonObject, found: Behind, cause_of: CauseOf) -> str
     name, why = missing[0]
     several = f"none of {len(missing)} pods is an endpoint; " if len(missing) > 1 else ""
     return f"{several}pod {name}: {why}"
+
+
+def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why a Service leads nowhere, or not with all of its ports."""
+    found, namespace = behind(around, service), objects.namespace(service)
+    labels = ",".join(f"{key}={value}" for key, value in sorted((objects.spec(service).get("selector") or {}).items()))
+    show = ["-l", labels, "-o", "wide"] if found.pods else ["--show-labels"]
+    cause = service_cause(service, found, lambda pod: pod_cause(pod, around))
+    if cause:
+        yield Fault(cause, kubectl(namespace, "get", "pods", *show))
+    lacking = [pod for pod in found.pods if not cause and _unknown_ports(service, pod)]
+    for pod in lacking[:1]:
+        several = f"{len(lacking)} of {len(found.pods)} pods are not behind all of its ports; " if lacking[1:] else ""
+        told = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
+        yield Fault(told, kubectl(namespace, "edit", resource(service)))
+    yield from unrecovered(around.events(service))
+
+
+def slice_faults(one: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield that the Service of Endpoints or of an EndpointSlice does not exist."""
+    namespace = objects.namespace(one)
+    name = objects.name(one) if one["kind"] == "Endpoints" else objects.labels(one).get(SERVICE_NAME, "")
+    if not name:
+        yield Fault(f"it is of no Service: it has no label {SERVICE_NAME}", kubectl(namespace, "get", "services"))
+    elif around.lacks(SERVICE, name, namespace):
+        yield Fault(f"nobody uses it: there is no Service {name}", kubectl(namespace, "get", "services"))

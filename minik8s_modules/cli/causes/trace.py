@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN, name_within
 from minik8s_modules.api.network.ingress_routes import (
@@ -20,8 +19,9 @@ from minik8s_modules.api.network.ingress_routes import (
     port_of,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes.diagnosis import find_cause
+from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, service_cause
+from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.client.api import ApiClient
 
 _WIDTH = 11
@@ -117,20 +117,10 @@ def _named(services: dict[str, JsonObject], host: str, own: str) -> JsonObject |
 def _behind(client: ApiClient, service: JsonObject) -> Iterator[Line]:
     if objects.spec(service).get("type") == "ExternalName":
         return
-    found = behind(client, service)
+    around = Around(client)
+    found = behind(around, service)
     shown = [Line("endpoints", f"{place} ({what})") for place, what in endpoints(found)]
     yield from shown
-
-    def cause_of(pod: JsonObject) -> str:
-        return find_cause(pod, (), lambda name: _node(client, name))
-
-    cause = service_cause(service, found, cause_of)
+    cause = service_cause(service, found, lambda pod: pod_cause(pod, around))
     if cause:
         yield Line("endpoints", f"none: {cause}", broken=True)
-
-
-def _node(client: ApiClient, name: str) -> JsonObject | None:
-    try:
-        return client.get(NODE, name)
-    except NotFound:
-        return None

@@ -4,45 +4,65 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.field_selectors import exactly
-from minik8s_modules.api.kinds import EVENT, NODE, SERVICE
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import NAMESPACE, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli import kubectl, output, translating
-from minik8s_modules.cli.causes import diagnosis
-from minik8s_modules.cli.causes.route_causes import route_causes
-from minik8s_modules.cli.causes.service_endpoints import Behind, absentees, behind
+from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
+from minik8s_modules.cli.causes.control_plane import silence
+from minik8s_modules.cli.causes.pods import pod_cause
+from minik8s_modules.cli.causes.service_endpoints import absentees, behind
+from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.cli.connection import client_for
 from minik8s_modules.client.api import ApiClient
 
 _APART = frozenset({"-", "-h", "--help"})
 """Where nothing is told above: standard input is kubectl's to read, and help is no description."""
-
-
-class About(NamedTuple):
-    """What is known around an object; in the order of ``diagnosis.find_cause``."""
-
-    events: list[JsonObject]
-    node_of: diagnosis.NodeOf
-    pods: list[JsonObject]
-    found: Behind | None
-    ways: list[str]
+_ONE_SCREEN = 10
 
 
 def why(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the cause of each named object that is not as it should be; returns 1 when one was not found."""
     found, complete = kubectl.objects_of(translating.as_get(options.argv))
-    told = [[objects.namespace(obj), _named(obj), diagnosis.find_cause(obj, *_about(client, obj))] for obj in found]
-    rows = [[*row[:2], row[2] or "as it should be"] for row in told if row[2] or not options.faults]
-    if rows:
+    if not complete and not found and (told := silence(client)):
+        print(f"{'Cause:':<8}{told.cause}\n{'Next:':<8}{told.next}")
+        return 1
+    around = Around(client, scope_of(found))
+    judged = [(obj, judge(obj, around)) for obj in found]
+    shown = [(obj, verdict) for obj, verdict in judged if verdict.faults or not options.faults]
+    if shown:
+        rows = [[objects.namespace(obj), _named(obj), verdict.cause or verdict.otherwise] for obj, verdict in shown]
         print(output.aligned(["NAMESPACE", "OBJECT", "CAUSE"], rows, output.Paint()))
+        if not options.one_line:
+            _lead_on([verdict for _, verdict in shown])
     elif complete:
-        print("nothing is wrong")
+        print(_nothing(judged, around, options))
     return int(not complete)
+
+
+def _lead_on(verdicts: Sequence[Verdict]) -> None:
+    """Print the commands to run next, each once and no more than a screen holds."""
+    leads = list(dict.fromkeys(fault.next for verdict in verdicts for fault in verdict.faults if fault.next))
+    if leads:
+        print()
+    for lead in leads[:_ONE_SCREEN]:
+        print(f"Next: {lead}")
+    if leads[_ONE_SCREEN:]:
+        print(f"… and {len(leads) - _ONE_SCREEN} more: name one object, or a type and a namespace")
+
+
+def _nothing(judged: Sequence[tuple[JsonObject, Verdict]], around: Around, options: argparse.Namespace) -> str:
+    """Return what to say where no object is shown."""
+    namespace = "" if options.all_namespaces else options.namespace or ""
+    if not judged and namespace and around.lacks(NAMESPACE, namespace):
+        return f"there is no such object: namespace {namespace} does not exist"
+    if not judged:
+        return f"there is no such object{f' in namespace {namespace}' if namespace else ''}"
+    unknown = sorted({verdict.otherwise for _, verdict in judged if not verdict.certain})
+    return "; ".join(unknown) or "nothing is wrong"
 
 
 def tell_causes(argv: Sequence[str]) -> None:
@@ -51,8 +71,8 @@ def tell_causes(argv: Sequence[str]) -> None:
         return
     try:
         found, _ = kubectl.objects_of(translating.as_get(argv), quiet=True)
-        client = client_for(argv)
-        lines = [line for obj in found for line in causes_of(client, obj, named=len(found) > 1)]
+        around = Around(client_for(argv), scope_of(found))
+        lines = [line for obj in found for line in causes_of(around, obj, named=len(found) > 1)]
     except (StatusError, Minik8sError):
         return
     if lines:
@@ -63,51 +83,10 @@ def _named(obj: JsonObject) -> str:
     return f"{str(obj['kind']).lower()}/{objects.name(obj)}"
 
 
-def causes_of(client: ApiClient, obj: JsonObject, *, named: bool = False) -> Iterator[str]:
+def causes_of(around: Around, obj: JsonObject, *, named: bool = False) -> Iterator[str]:
     """Yield the lines that stand above the description of an object: its causes, and the pods that are no endpoints."""
-    about = _about(client, obj)
     who = f"{_named(obj)}: " if named else ""
-    told = about.ways or [cause for cause in (diagnosis.find_cause(obj, *about),) if cause]
-    yield from (f"{'Cause:':<18}{who}{cause}" for cause in told)
-    if about.found is not None:
-        for pod, absence in absentees(obj, about.found, lambda pod: diagnosis.find_cause(pod, (), about.node_of)):
+    yield from (f"{'Cause:':<18}{who}{fault.cause}" for fault in judge(obj, around).faults)
+    if (obj.get("apiVersion"), obj.get("kind")) == (SERVICE.api_version, SERVICE.kind):
+        for pod, absence in absentees(obj, behind(around, obj), lambda pod: pod_cause(pod, around)):
             yield f"{'No endpoint:':<18}{who}pod {pod}: {absence}"
-
-
-def _about(client: ApiClient, obj: JsonObject) -> About:
-    """Return what ``causes`` wants to know besides the object."""
-    events = events_of(client, obj)
-
-    def node_of(name: str) -> JsonObject | None:
-        return _node(client, name)
-
-    ways = route_causes(client, obj, events, lambda pod: diagnosis.find_cause(pod, (), node_of))
-    return About(events, node_of, diagnosis.pods_of(client, obj), _behind(client, obj), ways)
-
-
-def _behind(client: ApiClient, obj: JsonObject) -> Behind | None:
-    """Return what is behind a Service, None for other kinds and where it may not be read."""
-    if (obj.get("apiVersion"), obj.get("kind")) != (SERVICE.api_version, SERVICE.kind):
-        return None
-    try:
-        return behind(client, obj)
-    except StatusError:
-        return None
-
-
-def _node(client: ApiClient, name: str) -> JsonObject | None:
-    try:
-        return client.get(NODE, name)
-    except NotFound:
-        return None
-
-
-def events_of(client: ApiClient, obj: JsonObject) -> list[JsonObject]:
-    """Return the Events whose involvedObject is ``obj``, oldest first; [] where they may not be read."""
-    metadata = obj["metadata"]
-    selector = exactly(involvedObject__name=metadata["name"], involvedObject__uid=metadata.get("uid", ""))
-    try:
-        found = client.list(EVENT, metadata.get("namespace", ""), field_selector=selector).items
-    except StatusError:
-        return []
-    return sorted(found, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))

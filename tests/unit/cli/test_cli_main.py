@@ -44,7 +44,7 @@ def test_what_no_own_command_takes_is_refused(line, capsys):
         ("apply -f web.yml", None),
         ("apply -f web.yml --plan", "plan -f web.yml"),
         ("--context c apply --plan -f -", "--context c plan -f -"),
-        ("get pods --why -A", "why pods -A"),
+        ("get pods --why -A", "why pods -A --one-line"),
         ("get -n plan pods", None),
         ("-n why get pods", None),
         ("--kubeconfig k drift", "--kubeconfig k drift"),

@@ -22,6 +22,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.cli.causes.trace import trace
 from minik8s_modules.cli.causes.why import causes_of, why
 from minik8s_modules.cli.main import parse
@@ -61,7 +62,7 @@ def run(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[
     """Run a command; return its code and what it printed."""
     client = cast("ApiClient", api)
     if words[0] == "describe":
-        return 0, "\n".join(causes_of(client, named(api, *words[1:3])))
+        return 0, "\n".join(causes_of(Around(client), named(api, *words[1:3])))
     return {"trace": trace, "why": why}[words[0]](client, parse(list(words))), capsys.readouterr().out
 
 

@@ -1,0 +1,123 @@
+"""Which check knows why an object of a kind is not as it should be; and the verdict on one object.
+
+Every kind that is served stands in one of the tables, or ``why`` says that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from minik8s_modules.api import kinds, objects
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes import access, nodes, pods, route_causes, service_endpoints, workloads
+from minik8s_modules.cli.causes.faults import Fault, deletion, kind_of
+from minik8s_modules.cli.causes.surroundings import Around
+
+Check = Callable[[JsonObject, Around], Iterator[Fault]]
+
+CHECKS: Mapping[Kind, Check] = {
+    kinds.POD: pods.pod_faults,
+    kinds.NODE: nodes.node_faults,
+    kinds.NAMESPACE: nodes.namespace_faults,
+    kinds.SECRET: access.secret_faults,
+    kinds.SERVICE_ACCOUNT: access.account_faults,
+    kinds.SERVICE: service_endpoints.service_faults,
+    kinds.ENDPOINTS: service_endpoints.slice_faults,
+    kinds.ENDPOINT_SLICE: service_endpoints.slice_faults,
+    kinds.LEASE: nodes.lease_faults,
+    kinds.POD_ADDRESS: nodes.address_faults,
+    kinds.POD_CIDR: nodes.range_faults,
+    kinds.HOST_GRANT: access.grant_faults,
+    kinds.ROLE_BINDING: access.binding_faults,
+    kinds.CLUSTER_ROLE_BINDING: access.binding_faults,
+    kinds.CERTIFICATE_SIGNING_REQUEST: access.request_faults,
+    kinds.REPLICA_SET: workloads.workload_faults,
+    kinds.LEGACY_REPLICA_SET: workloads.workload_faults,
+    kinds.DEPLOYMENT: workloads.workload_faults,
+    kinds.STATEFUL_SET: workloads.workload_faults,
+    kinds.DAEMON_SET: workloads.workload_faults,
+    kinds.JOB: workloads.workload_faults,
+    kinds.CRON_JOB: workloads.cron_faults,
+    kinds.POD_DISRUPTION_BUDGET: workloads.budget_faults,
+    kinds.RESOURCE_QUOTA: workloads.quota_faults,
+    kinds.INGRESS: route_causes.route_faults,
+    kinds.DNS: route_causes.route_faults,
+    kinds.INGRESS_CLASS: route_causes.class_faults,
+}
+
+DATA = frozenset(
+    {
+        kinds.CONFIG_MAP, kinds.EVENT, kinds.EVENTS_EVENT, kinds.LIMIT_RANGE, kinds.CONTROLLER_REVISION, kinds.ROLE,
+        kinds.CLUSTER_ROLE, kinds.NODE_METRICS, kinds.POD_METRICS,
+    }
+)  # fmt: skip
+"""Kinds that others read: alone nothing can be wrong with them, but that their deletion waits."""
+
+_SEVERAL = frozenset({kinds.INGRESS, kinds.DNS, kinds.HOST_GRANT, kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING})
+"""Kinds whose parts fail one by one; of all others the nearest cause is told."""
+FINE = "as it should be"
+
+
+class Verdict(NamedTuple):
+    """What is known of an object: its faults, else ``otherwise``; ``certain``: all that matters was checked."""
+
+    faults: tuple[Fault, ...]
+    otherwise: str
+    certain: bool
+
+    @property
+    def cause(self) -> str:
+        """Return the faults in one line, "" for none."""
+        return "; ".join(fault.cause for fault in self.faults)
+
+
+def judge(obj: JsonObject, around: Around) -> Verdict:
+    """Return what is known of an object."""
+    kind = kind_of(obj)
+    known = CHECKS.get(kind) if kind is not None else None
+    faults = tuple(islice(_faults(obj, kind, known, around), None if kind in _SEVERAL else 1))
+    if around.unread:
+        told = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
+        return Verdict(faults, told, certain=False)
+    if known is None and kind not in DATA:
+        return Verdict(faults, f"not known: nothing checks a {obj.get('kind')}", certain=False)
+    return Verdict(faults, FINE, certain=True)
+
+
+def _faults(obj: JsonObject, kind: Kind | None, known: Check | None, around: Around) -> Iterable[Fault]:
+    if known is not pods.pod_faults:
+        yield from deletion(obj)
+    if known is not None:
+        yield from known(obj, around)
+    if kind is not None:
+        yield from _not_acted_on(kind, obj)
+
+
+def _not_acted_on(kind: Kind, obj: JsonObject) -> Iterator[Fault]:
+    """Yield the fields of an object that are stored and not acted on."""
+    from minik8s_modules.api.schema import coverage  # noqa: PLC0415 - 0.1 s, once nothing nearer is wrong
+
+    found: dict[str, list[str]] = {}
+    for path, rule in coverage.findings(kind, obj):
+        if rule.treatment == "warned":
+            found.setdefault(rule.reason, []).append(path)
+    for reason, paths in found.items():
+        yield Fault(
+            f"{', '.join(paths)} {'are' if paths[1:] else 'is'} not acted on: {reason}", _explain(kind, paths[0])
+        )
+
+
+def _explain(kind: Kind, path: str) -> str:
+    return f"kubectl explain {kind.plural}.{path.partition('[')[0]}"
+
+
+def scope_of(found: Iterable[JsonObject]) -> str | None:
+    """Return the scope to read around objects: None for one, their namespace, or "" for several."""
+    several = list(found)
+    namespaces = {objects.namespace(one) for one in several}
+    if len(several) <= 1:
+        return None
+    return namespaces.pop() if len(namespaces) == 1 else ""

@@ -1,0 +1,87 @@
+"""What ``why`` tells of an object: a cause in words, and the command that leads on, written for a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import parse_rfc3339
+
+
+class Fault(NamedTuple):
+    """Why something is not as it should be; ``next``: the command to run next, to mend it or to see more."""
+
+    cause: str
+    next: str = ""
+
+
+def kubectl(namespace: str, *words: str) -> str:
+    """Return a command line of kubectl, quoted for a shell; ``namespace`` "" for kinds of the whole cluster."""
+    return shlex.join(["kubectl", *(["-n", namespace] if namespace else []), *words])
+
+
+def why(kind: Kind, name: str, namespace: str = "") -> str:
+    """Return the command that asks for the cause of another object."""
+    return shlex.join(["minik8s", "why", *(["-n", namespace] if namespace else []), f"{kind.singular_name}/{name}"])
+
+
+def resource(obj: JsonObject) -> str:
+    """Return ``TYPE/NAME`` as kubectl takes it."""
+    kind = kind_of(obj)
+    return f"{kind.singular_name if kind else str(obj.get('kind')).lower()}/{objects.name(obj)}"
+
+
+def kind_of(obj: JsonObject) -> Kind | None:
+    """Return the kind of an object, None where it is none that is known here."""
+    return KINDS.by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
+
+
+def moment(text: object) -> datetime | None:
+    """Return a time of an object, None where there is none or it cannot be read."""
+    try:
+        return parse_rfc3339(str(text)) if text else None
+    except ValueError:
+        return None
+
+
+RECOVERED: Mapping[str, str] = {
+    "FailedToUpdateServiceRules": "ServiceRulesUpdated",
+    "FailedToUpdateNames": "NamesUpdated",
+    "FailedToUpdatePaths": "PathsUpdated",
+    "DriftFound": "DriftHealed",
+}
+"""Events of what a node could not do, and the one that says it is over."""
+
+
+def unrecovered(events: Sequence[JsonObject]) -> Iterator[Fault]:
+    """Yield what nodes could not do and have not done since; ``events`` oldest first."""
+    for failed, over in RECOVERED.items():
+        last = [event for event in events if event.get("reason") in (failed, over)][-1:]
+        for event in last:
+            if event.get("reason") == failed:
+                yield Fault(f"{failed}: {' '.join(str(event.get('message')).split())}", "minik8s drift")
+
+
+def deletion(obj: JsonObject) -> Iterator[Fault]:
+    """Yield what keeps an object that is to be deleted."""
+    held = [
+        *objects.finalizers(obj),
+        *(objects.spec(obj).get("finalizers") or [] if obj["kind"] == "Namespace" else []),
+    ]
+    if not objects.is_deleting(obj) or not held or obj["kind"] == "Namespace":
+        return
+    since = f"it was deleted at {objects.deletion_timestamp(obj)}"
+    if set(held) <= {"foregroundDeletion", "orphan"}:
+        yield Fault(
+            f"{since} and waits for the garbage collector: {', '.join(held)}", "kubectl -n kube-system get leases"
+        )
+        return
+    told = f"{since} and is kept by its finalizers until whoever set them removes them: {', '.join(held)}"
+    remedy = ("patch", resource(obj), "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    yield Fault(f"{told} (by hand only if nobody will)", kubectl(objects.namespace(obj), *remedy))

@@ -1,0 +1,170 @@
+"""Why a workload, a budget or a quota is not as it should be: mostly because of its pods, so these are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import JOB, POD, RESOURCE_QUOTA
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.quantities import parse
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, why
+from minik8s_modules.cli.causes.pods import pod_cause, pod_faults
+from minik8s_modules.cli.causes.surroundings import Around
+
+_WANTED = {"DaemonSet": ("status", "desiredNumberScheduled"), "Job": ("status", "active")}
+_OPERATORS = {"In": "in", "NotIn": "notin"}
+
+
+def workload_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job is not as it should be."""
+    namespace = objects.namespace(obj)
+    yield from _job(obj)
+    failure = objects.condition(obj, "ReplicaFailure") or {}
+    if failure.get("status") == "True":
+        told = f"ReplicaFailure: {failure.get('reason', '')}: {failure.get('message', '')}"
+        yield Fault(told, _of_quota(namespace, around) or kubectl(namespace, "get", "events", "--types=Warning"))
+    pods = _pods(obj, around)
+    yield from _troubled(pods, around)
+    if objects.spec(obj).get("paused"):
+        told = "the rollout is paused: template changes wait until it is resumed"
+        yield Fault(told, kubectl(namespace, "rollout", "resume", resource(obj)))
+    yield from _conditions(obj)
+    wanted = objects.dig(obj, *_WANTED.get(obj["kind"], ("spec", "replicas"))) or 0
+    if len(pods) < wanted:
+        yield from _unmade(obj, around, wanted - len(pods))
+    observed = objects.status(obj).get("observedGeneration")
+    if (observed is not None and observed < objects.generation(obj)) or (not objects.status(obj) and wanted):
+        yield Fault(
+            "the controllers have not looked at it since it was written: does minik8s-controllers run?",
+            "kubectl -n kube-system get leases",
+        )
+
+
+def _job(obj: JsonObject) -> Iterator[Fault]:
+    if obj["kind"] != "Job":
+        return
+    namespace = objects.namespace(obj)
+    failed = objects.condition(obj, "Failed") or objects.condition(obj, "FailureTarget") or {}
+    if failed.get("status") == "True":
+        told = f"{failed['type']}: {failed.get('reason', '')}: {failed.get('message', '')}"
+        yield Fault(told, kubectl(namespace, "logs", resource(obj), "--tail=20"))
+    managed = objects.spec(obj).get("managedBy")
+    if managed and managed != "kubernetes.io/job-controller":
+        yield Fault(f"it is left to the controller {managed} (spec.managedBy); minik8s does not act on it")
+    if objects.spec(obj).get("suspend"):
+        resume = ("patch", resource(obj), "--type=merge", "-p", '{"spec":{"suspend":false}}')
+        yield Fault("it is suspended (spec.suspend): no pods are made", kubectl(namespace, *resume))
+
+
+def selector_text(selector: JsonObject | None) -> str:
+    """Return a metav1.LabelSelector as requests have it, "" for one that selects nothing or everything."""
+    found = [f"{key}={value}" for key, value in sorted(((selector or {}).get("matchLabels") or {}).items())]
+    for one in (selector or {}).get("matchExpressions") or []:
+        key, operator = one.get("key"), one.get("operator")
+        if operator in _OPERATORS:
+            found.append(f"{key} {_OPERATORS[operator]} ({','.join(one.get('values') or [])})")
+        else:
+            found.append(f"!{key}" if operator == "DoesNotExist" else str(key))
+    return ",".join(found)
+
+
+def _pods(obj: JsonObject, around: Around) -> list[JsonObject]:
+    labels = selector_text(objects.spec(obj).get("selector"))
+    return around.selected(POD, objects.namespace(obj), labels) if labels else []
+
+
+def _troubled(pods: list[JsonObject], around: Around) -> Iterator[Fault]:
+    """Yield the first cause among the pods, and how many have one."""
+    troubled = [pod for pod in pods if pod_cause(pod, around)]
+    if not troubled:
+        return
+    fault = next(pod_faults(troubled[0], around))
+    several = f"{len(troubled)} of {len(pods)} pods are not ready; " if len(pods) > 1 else ""
+    yield Fault(f"{several}pod {objects.name(troubled[0])}: {fault.cause}", fault.next)
+
+
+def _conditions(obj: JsonObject) -> Iterator[Fault]:
+    for condition in objects.status(obj).get("conditions") or []:
+        if condition.get("status") != "True" and condition.get("message"):
+            told = f"{condition['type']}: {condition.get('reason', '')}: {condition['message']}"
+            yield Fault(told, kubectl(objects.namespace(obj), "describe", resource(obj)))
+
+
+def _unmade(obj: JsonObject, around: Around, lacking: int) -> Iterator[Fault]:
+    warnings = [event for event in around.events(obj) if event.get("type") == "Warning"]
+    if warnings:
+        told = (
+            f"{lacking} of its pods were not made; {warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
+        )
+        lead = _of_quota(objects.namespace(obj), around) or kubectl(objects.namespace(obj), "describe", resource(obj))
+        yield Fault(told, lead)
+
+
+def _of_quota(namespace: str, around: Around) -> str:
+    """Return the command that shows the quota that is used up, "" when there is none."""
+    spent = (objects.name(one) for one in around.all(RESOURCE_QUOTA, namespace) if _spent(one))
+    return next((kubectl(namespace, "describe", "resourcequota", name) for name in spent), "")
+
+
+def _spent(quota: JsonObject) -> list[str]:
+    used = objects.status(quota).get("used") or {}
+    hard = objects.status(quota).get("hard") or objects.spec(quota).get("hard") or {}
+    return [name for name, most in sorted(hard.items()) if name in used and parse(used[name]) >= parse(most)]
+
+
+def quota_faults(quota: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield what of a ResourceQuota is used up."""
+    used, spent = objects.status(quota).get("used") or {}, _spent(quota)
+    if spent:
+        hard = objects.status(quota).get("hard") or objects.spec(quota).get("hard") or {}
+        told = ", ".join(f"{name} {used[name]} of {hard[name]}" for name in spent)
+        lead = kubectl(objects.namespace(quota), "describe", "resourcequota", objects.name(quota))
+        yield Fault(f"used up, so that new objects are refused: {told}", lead)
+    elif not used and objects.spec(quota).get("hard"):
+        yield Fault("nothing has been counted yet: does minik8s-controllers run?", "kubectl -n kube-system get leases")
+    _ = around
+
+
+def budget_faults(budget: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why a PodDisruptionBudget allows no eviction."""
+    status, namespace = objects.status(budget), objects.namespace(budget)
+    told = objects.condition(budget, "DisruptionAllowed") or {}
+    if told.get("reason") == "SyncFailed":
+        yield Fault(f"SyncFailed: {told.get('message', '')}", kubectl(namespace, "describe", resource(budget)))
+        return
+    labels = selector_text(objects.spec(budget).get("selector"))
+    if not status.get("expectedPods"):
+        yield Fault(
+            f"no pod has the labels {labels or 'that it selects'}", kubectl(namespace, "get", "pods", "--show-labels")
+        )
+    elif not status.get("disruptionsAllowed"):
+        told = "it allows no eviction: "
+        told += f"healthy pods: {status.get('currentHealthy', 0)}, required: {status.get('desiredHealthy', 0)}"
+        troubled = _causes(around.selected(POD, namespace, labels) if labels else [], around)
+        for name, cause in troubled[:1]:
+            yield Fault(f"{told}; pod {name}: {cause}", why(POD, name, namespace))
+        yield Fault(told, kubectl(namespace, "get", "pods", *(["-l", labels] if labels else []), "-o", "wide"))
+
+
+def _causes(pods: list[JsonObject], around: Around) -> list[tuple[str, str]]:
+    return [(objects.name(pod), cause) for pod in pods if (cause := pod_cause(pod, around))]
+
+
+def cron_faults(cron: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why a CronJob makes no Jobs, or why the last one failed."""
+    namespace = objects.namespace(cron)
+    if objects.spec(cron).get("suspend"):
+        resume = ("patch", resource(cron), "--type=merge", "-p", '{"spec":{"suspend":false}}')
+        yield Fault("it is suspended (spec.suspend): no Jobs are made", kubectl(namespace, *resume))
+    owned = [
+        one for one in around.all(JOB, namespace) if (objects.controller_of(one) or {}).get("uid") == objects.uid(cron)
+    ]
+    last = sorted(owned, key=lambda one: str(objects.metadata(one).get("creationTimestamp")))[-1:]
+    for job in last:
+        for fault in workload_faults(job, around):
+            yield Fault(f"its last Job {objects.name(job)}: {fault.cause}", fault.next)
+    warnings = [event for event in around.events(cron) if event.get("type") == "Warning"][-1:]
+    for event in warnings if not last else []:
+        told = f"{event.get('reason', '')}: {event.get('message', '')}"
+        yield Fault(told, kubectl(namespace, "describe", resource(cron)))

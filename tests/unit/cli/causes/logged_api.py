@@ -1,0 +1,73 @@
+"""A cluster in memory that also tells logs and /readyz, as ``why`` asks for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import KINDS, NODE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.checks import Verdict, judge
+from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.fake import FakeApi
+
+SPACE = "shop"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Answer(NamedTuple):
+    """What ``ApiClient.raw`` returns, as far as it is read."""
+
+    status: int
+    data: bytes
+
+
+class LoggedApi(FakeApi):
+    """Answers ``raw`` for logs (``POD/CONTAINER``: text) and /readyz ("" is ready)."""
+
+    def __init__(self, logs: dict[str, str] | None = None, readyz: str = "", unreachable: str = "") -> None:
+        super().__init__()
+        self._logs, self._readyz, self._unreachable = logs or {}, readyz, unreachable
+
+    def raw(self, _method: str, path: str, *_: Any) -> Answer:
+        """Return a log, or whether the server is ready."""
+        if self._unreachable:
+            raise ApiUnreachable(self._unreachable)
+        if path.startswith("/readyz"):
+            return Answer(500 if self._readyz else 200, self._readyz.encode())
+        asked = urlsplit(path)
+        named = f"{asked.path.split('/')[-2]}/{parse_qs(asked.query)['container'][0]}"
+        return Answer(200, self._logs[named].encode()) if named in self._logs else Answer(400, b"{}")
+
+
+def ready_node(name: str = "n1") -> JsonObject:
+    """Return a node that is ready."""
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def put(api: FakeApi, *found: JsonObject) -> list[JsonObject]:
+    """Keep objects and return them; where none is given, the namespace is ``shop`` and the node ``n1`` ready."""
+    given = [*found]
+    if not any(one["kind"] == "Node" and objects.name(one) == "n1" for one in given):
+        given.append(ready_node())
+    kept = []
+    for one in given:
+        one.setdefault("apiVersion", "v1")
+        kind = KINDS.by_api_version(one["apiVersion"], one["kind"])
+        assert kind is not None, one
+        if kind.namespaced:
+            one["metadata"].setdefault("namespace", SPACE)
+        kept.append(api.create(kind, one))
+    assert api.list(NODE).items
+    return kept
+
+
+def told(found: JsonObject, *others: JsonObject, many: bool = False, **given: Any) -> Verdict:
+    """Return the verdict on the first object; ``many``: as one of several that are asked about."""
+    api = LoggedApi(**given)
+    first = put(api, found, *others)[0]
+    return judge(first, Around(api, "" if many else None, NOW))
