@@ -13,7 +13,7 @@ Gateway to reconciler::
     {"op": "event", "node", "action": "create|start|die|oom|destroy", "id", "container": observation | null}
     {"op": "images", "node", "images"}
     {"op": "pulled", "id", "node", "image", "ok", "image_id", "reason": "ErrImagePull" | "Cancelled", "message"}
-    {"op": "alive", "node", "alive": true}
+    {"op": "alive", "node", "alive": true}       with alive false: "message", why it does not answer
     {"op": "stats", "node", "source": "cadvisor" | "docker", "containers": {id: working set in bytes},      every 10 s
      "machine": null | {"at_s", "memory_bytes", "memory_available_bytes", "processes", "most_processes",
                         "disk": null | {"capacity_bytes", "available_bytes", "inodes", "inodes_free"}}}
@@ -161,9 +161,9 @@ def images(node: str, names: list[str]) -> JsonObject:
     return {"op": "images", "node": node, "images": names}
 
 
-def alive(node: str, *, alive: bool) -> JsonObject:
-    """Return whether ``node`` answers."""
-    return {"op": "alive", "node": node, "alive": alive}
+def alive(node: str, *, alive: bool, message: str = "") -> JsonObject:
+    """Return whether ``node`` answers, and if it does not, why."""
+    return {"op": "alive", "node": node, "alive": alive, **({} if alive else {"message": steady(message)})}
 
 
 def pulled(request: PullRequest, image_id: str) -> JsonObject:

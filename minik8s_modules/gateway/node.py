@@ -87,6 +87,7 @@ class NodeWatcher:
         self._lock = threading.RLock()
         self._seen: _Seen | None = None
         self._alive: bool | None = None
+        self._silence = ""
         self._socket_path = ""
         self._engine: NodeEngine | None = None
         self._stream: EventStream | None = None
@@ -133,7 +134,7 @@ class NodeWatcher:
         """Give ``publish`` what is known: the node's life and its last state."""
         with self._lock:
             if self._alive is not None:
-                publish(messages.alive(self.name, alive=self._alive))
+                publish(messages.alive(self.name, alive=self._alive, message=self._silence))
             if self._seen is not None:
                 publish(self._state(self._seen))
 
@@ -295,14 +296,14 @@ class NodeWatcher:
         log.log(level, "%s: %s", self.name, error)
         if self._clock.monotonic() - self._failing_since >= DEAD_AFTER_S:
             self._up.clear()
-            self._set_alive(alive=False)
+            self._set_alive(alive=False, silence=str(error))
 
-    def _set_alive(self, *, alive: bool) -> None:
+    def _set_alive(self, *, alive: bool, silence: str = "") -> None:
         with self._lock:
             if self._alive is not alive:
-                self._alive = alive
+                self._alive, self._silence = alive, silence
                 log.info("%s is %s", self.name, "alive" if alive else "dead")
-                self._publish(messages.alive(self.name, alive=alive))
+                self._publish(messages.alive(self.name, alive=alive, message=silence))
 
     def _state(self, seen: _Seen) -> JsonObject:
         return messages.state(self.name, [*seen.containers.values()], seen.images)

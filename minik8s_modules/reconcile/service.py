@@ -108,6 +108,7 @@ class ShardService:
             clock,
             policies.reserved,
             settings.declared,
+            lambda name: self.loop.silence(name),  # noqa: PLW0108
         )
         self.runner = outside.make_runner(self._on_outcome)
         self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108

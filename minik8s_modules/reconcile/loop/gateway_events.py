@@ -47,7 +47,7 @@ class Hearing:
         alive = bool(message["alive"])
         if alive and not state.alive:
             state.on_return()
-        state.alive = alive
+        state.alive, state.silence = alive, str(message.get("message") or "")
         self._life_changed(state.name)
         return set()
 

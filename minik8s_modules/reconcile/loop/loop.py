@@ -373,6 +373,11 @@ class Reconciler:
         state = self._nodes.get(name)
         return None if state is None or not state.known else state.alive
 
+    def silence(self, name: str) -> str:
+        """Return why a node does not answer, "" where it does or nobody has said."""
+        state = self._nodes.get(name)
+        return "" if state is None else state.silence
+
     def basis(self, name: str) -> Basis | None:
         """Return the node as a plan is made over it, None while it cannot be asked."""
         state, node = self._nodes.get(name), self._shard.objects.node(name)

@@ -52,6 +52,7 @@ class NodeState:
     def __init__(self, name: str, full_every_s: Callable[[], float]) -> None:
         self.name = name
         self.alive = False
+        self.silence = ""
         self.known = False
         self.observed = NodeObservations()
         self.images: frozenset[str] = frozenset()

@@ -15,6 +15,8 @@ from minik8s_modules.reconcile.values.node_file import Declared
 
 MAX_PODS = 110
 """kubelet's default of maxPods."""
+_MOST_SAID = 300
+"""Of what ssh or Docker said, in a condition."""
 _LABELS = {
     "kubernetes.io/hostname": "name",
     "kubernetes.io/os": "operating_system",
@@ -96,8 +98,13 @@ def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
     return {side: {**found, **extended} for side, found in bare.items()}
 
 
-def conditions(node: JsonObject, *, alive: bool, now: str) -> list[JsonObject]:
-    """Return the node's conditions with Ready as ``alive`` says; others stay as they are."""
+def _unanswered(why: str) -> str:
+    told = " ".join(why.split())[:_MOST_SAID]
+    return f"Docker on this node does not answer{f' ({told})' if told else ''}; the node is left as it is"
+
+
+def conditions(node: JsonObject, *, alive: bool, now: str, silence: str = "") -> list[JsonObject]:
+    """Return the node's conditions with Ready as ``alive`` says, and why in ``silence``; others stay as they are."""
     before = objects.condition(node, "Ready")
     state = "True" if alive else "Unknown"
     kept = before is not None and before.get("status") == state
@@ -105,7 +112,7 @@ def conditions(node: JsonObject, *, alive: bool, now: str) -> list[JsonObject]:
         "type": "Ready",
         "status": state,
         "reason": "NodeReady" if alive else "NodeStatusUnknown",
-        "message": "Docker answers" if alive else "Docker on this node does not answer; the node is left as it is",
+        "message": "Docker answers" if alive else _unanswered(silence),
         "lastHeartbeatTime": (before or {}).get("lastHeartbeatTime") or now if kept else now,
         "lastTransitionTime": (before or {}).get("lastTransitionTime") or now if kept else now,
     }

@@ -26,7 +26,8 @@ MOST_IMAGES = 50
 
 
 class Registrar:
-    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet).
+    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet),
+    ``silence(name)`` why the node does not answer.
 
     With an empty ``cluster_cidr`` the controllers give the nodes their ranges.
     """
@@ -40,7 +41,9 @@ class Registrar:
         clock: Clock,
         kept: Mapping[str, str] | None = None,
         declared: Mapping[str, Declared] | None = None,
+        silence: Callable[[str], str] = lambda _: "",
     ) -> None:
+        self._silence = silence
         self._kept = kept or {}
         self._declared = declared or {}
         self._pressure: dict[str, frozenset[str]] = {}
@@ -142,7 +145,7 @@ class Registrar:
             wanted["allocatable"] = pressure.allocatable(wanted["allocatable"], self._kept)
         if alive is not None:
             now = rfc3339(self._clock.now())
-            wanted["conditions"] = nodes.conditions(node, alive=alive, now=now)
+            wanted["conditions"] = nodes.conditions(node, alive=alive, now=now, silence=self._silence(name))
             if alive and name in self._pressure:
                 found = pressure.conditions(node, self._pressure[name], now)
                 others = [one for one in wanted["conditions"] if one["type"] not in pressure.CONDITIONS]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 
 import pytest
@@ -119,6 +120,31 @@ def test_a_cause_is_told_in_a_line(cli: Cli):
     assert cli("why", "cm", "fine", "-n", "default", code=1).err.startswith("Error from server (NotFound)")
     assert cli("describe", "cm", "fine").out.startswith("Name:         fine\n")
     assert "not found" in cli("describe", "cm", "nope", code=1).err
+
+
+def test_why_leads_on_and_says_what_it_does_not_know(cli: Cli):
+    cli("create", "service", "clusterip", "web", "--tcp=80:80")
+    told = cli("why", "service/web").out
+    assert f"no pod of namespace {cli.namespace} has the labels app=web" in told
+    assert told.splitlines()[-2:] == ["", f"Next: kubectl -n {cli.namespace} get pods --show-labels"]
+    assert "Next:" not in cli("get", "service/web", "--why").out
+    following = told.rpartition("Next: kubectl ")[2].split()
+    assert cli(*following).err.startswith("No resources found")
+    cli("create", "rolebinding", "readers", "--role=reader", "--serviceaccount=default:robot")
+    assert (
+        "it gives nothing: there is no Role reader; there is no ServiceAccount robot" in cli("why", "rolebindings").out
+    )
+    assert cli("why", "leases", "-n", "nowhere").out == "there is no such object: namespace nowhere does not exist\n"
+    cli("create", "cm", "held")
+    cli("patch", "cm", "held", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}')
+    cli("delete", "cm", "held", "--wait=false")
+    told = cli("why", "cm/held").out
+    assert "is kept by its finalizers until whoever set them removes them: example.com/held" in told
+    cli(*shlex.split(told.rpartition("Next: kubectl ")[2]))
+    assert cli("get", "cm", "held", code=1).err.startswith("Error from server (NotFound)")
+    closed = cli.file("closed", cli.kubeconfig.read_text().replace(cli.server.url, "https://127.0.0.1:1"))
+    told = cli("--kubeconfig", closed, "why", "pods", code=1).out
+    assert told.startswith("Cause:  the API server does not answer: ")
 
 
 def test_a_context_is_followed_before_and_after_the_command(cli: Cli):

@@ -154,7 +154,7 @@ def test_a_short_silence_is_no_death_and_a_longer_one_is(world: World):
     assert len(world.told) == 1
     world.clock.advance(0.1)
     world.watcher.probe()
-    assert world.told[-1] == {"op": "alive", "node": "n", "alive": False}
+    assert world.told[-1] == {"op": "alive", "node": "n", "alive": False, "message": "down"}
     world.engine.down = False
     world.watcher.probe()
     assert world.told[-1]["alive"] is True
@@ -165,7 +165,10 @@ def test_a_broken_way_is_as_good_as_a_dead_docker(world: World):
     assert not world.watcher.probe()
     world.clock.advance(DEAD_AFTER_S)
     assert not world.watcher.probe()
-    assert world.told == [{"op": "alive", "node": "n", "alive": False}]
+    assert world.told == [{"op": "alive", "node": "n", "alive": False, "message": "no route"}]
+    later: list[dict[str, Any]] = []
+    world.watcher.tell(later.append)
+    assert later == world.told
 
 
 def test_a_node_that_was_away_is_touched_at_once(world: World):

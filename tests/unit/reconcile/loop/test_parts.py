@@ -240,6 +240,15 @@ def test_ready_keeps_its_time_while_it_stays():
     assert conditions(node, alive=False, now="now")[0]["lastTransitionTime"] == "now"
 
 
+def test_a_node_that_does_not_answer_says_why():
+    said = conditions({}, alive=False, now="now", silence="ssh to n1: Permission denied\n(publickey)." + "x" * 999)
+    told = said[0]["message"]
+    assert told.startswith("Docker on this node does not answer (ssh to n1: Permission denied (publickey).xxx")
+    assert told.endswith("); the node is left as it is")
+    assert len(told) < 400
+    assert conditions({}, alive=True, now="now", silence="x")[0]["message"] == "Docker answers"
+
+
 # words
 
 
