@@ -78,26 +78,28 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
     """Return what is known of an object."""
     kind = kind_of(obj)
     known = CHECKS.get(kind) if kind is not None else None
-    faults = tuple(islice(_faults(obj, kind, known, around), None if kind in _SEVERAL else 1))
+    faults = tuple(islice(_faults(obj, known, around), None if kind in _SEVERAL else 1))
+    notes = [] if faults or kind is None else list(_not_acted_on(kind, obj))
+    # an object of which nothing is acted on is of no use; of others a part is
+    useless = [fault for path, fault in notes if "." not in path or objects.status(obj).get("phase") == "Pending"]
+    faults = faults or tuple(useless[:1])
     if around.unread:
         told = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
         return Verdict(faults, told, certain=False)
     if known is None and kind not in DATA:
         return Verdict(faults, f"not known: nothing checks a {obj.get('kind')}", certain=False)
-    return Verdict(faults, FINE, certain=True)
+    return Verdict(faults, ", but ".join([FINE, *(fault.cause for _, fault in notes)]), certain=True)
 
 
-def _faults(obj: JsonObject, kind: Kind | None, known: Check | None, around: Around) -> Iterable[Fault]:
+def _faults(obj: JsonObject, known: Check | None, around: Around) -> Iterable[Fault]:
     if known is not pods.pod_faults:
         yield from deletion(obj)
     if known is not None:
         yield from known(obj, around)
-    if kind is not None:
-        yield from _not_acted_on(kind, obj)
 
 
-def _not_acted_on(kind: Kind, obj: JsonObject) -> Iterator[Fault]:
-    """Yield the fields of an object that are stored and not acted on."""
+def _not_acted_on(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, Fault]]:
+    """Yield the fields of an object that are stored and not acted on: the first of those with one reason, in words."""
     from minik8s_modules.api.schema import coverage  # noqa: PLC0415 - 0.1 s, once nothing nearer is wrong
 
     found: dict[str, list[str]] = {}
@@ -105,9 +107,8 @@ def _not_acted_on(kind: Kind, obj: JsonObject) -> Iterator[Fault]:
         if rule.treatment == "warned":
             found.setdefault(rule.reason, []).append(path)
     for reason, paths in found.items():
-        yield Fault(
-            f"{', '.join(paths)} {'are' if paths[1:] else 'is'} not acted on: {reason}", _explain(kind, paths[0])
-        )
+        told = f"{', '.join(paths)} {'are' if paths[1:] else 'is'} not acted on: {reason}"
+        yield paths[0], Fault(told, _explain(kind, paths[0]))
 
 
 def _explain(kind: Kind, path: str) -> str:

@@ -149,9 +149,10 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     cause = service_cause(service, found, lambda pod: pod_cause(pod, around))
     if cause:
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
-    lacking = [pod for pod in found.pods if not cause and _unknown_ports(service, pod)]
+    running = [pod for pod in found.pods if objects.status(pod).get("phase") not in ("Succeeded", "Failed")]
+    lacking = [pod for pod in running if not cause and _unknown_ports(service, pod)]
     for pod in lacking[:1]:
-        several = f"{len(lacking)} of {len(found.pods)} pods are not behind all of its ports; " if lacking[1:] else ""
+        several = f"{len(lacking)} of {len(running)} pods are not behind all of its ports; " if lacking[1:] else ""
         told = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
         yield Fault(told, kubectl(namespace, "edit", resource(service)))
     yield from unrecovered(around.events(service))

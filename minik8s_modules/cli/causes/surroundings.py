@@ -14,13 +14,15 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kind import Kind
-from minik8s_modules.api.kinds import EVENT, POD, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, POD, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient, resource_path, with_query
 
 _LINE_LIMIT = 300
+_SINGLE = frozenset({SECRET, CONFIG_MAP})
+"""Kinds that are large or secret: no more of them are read than are asked about."""
 _OK = 200
 
 
@@ -44,10 +46,10 @@ class Around:
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject | None:
         """Return the object, None where there is none or it may not be read (see ``lacks``)."""
-        # more Secrets are not read than are asked about
-        if self._scope is not None and kind is not SECRET and (not kind.namespaced or self._scope in ("", namespace)):
+        listed = self._scope is not None and kind not in _SINGLE
+        if listed and (not kind.namespaced or self._scope in ("", namespace)):
             if kind not in self._by_key:
-                self._by_key[kind] = {objects.key(each): each for each in self.all(kind, self._scope)}
+                self._by_key[kind] = {objects.key(each): each for each in self.all(kind, self._scope or "")}
             return self._by_key[kind].get(objects.Key(namespace if kind.namespaced else "", name))
         asked = (kind, namespace, name)
         if asked not in self._single:

@@ -13,12 +13,15 @@ from minik8s_modules.cli.causes.pods import pod_cause, pod_faults
 from minik8s_modules.cli.causes.surroundings import Around
 
 _WANTED = {"DaemonSet": ("status", "desiredNumberScheduled"), "Job": ("status", "active")}
+_ENDED = ("Succeeded", "Failed")
 _OPERATORS = {"In": "in", "NotIn": "notin"}
 
 
 def workload_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job is not as it should be."""
     namespace = objects.namespace(obj)
+    if obj["kind"] == JOB.kind and (objects.condition(obj, "Complete") or {}).get("status") == "True":
+        return
     yield from _job(obj)
     failure = objects.condition(obj, "ReplicaFailure") or {}
     if failure.get("status") == "True":
@@ -70,8 +73,10 @@ def selector_text(selector: JsonObject | None) -> str:
 
 
 def _pods(obj: JsonObject, around: Around) -> list[JsonObject]:
+    """Return the pods of a workload; those that have ended count for Jobs alone, as others have replaced them."""
     labels = selector_text(objects.spec(obj).get("selector"))
-    return around.selected(POD, objects.namespace(obj), labels) if labels else []
+    found = around.selected(POD, objects.namespace(obj), labels) if labels else []
+    return [one for one in found if obj["kind"] == JOB.kind or objects.status(one).get("phase") not in _ENDED]
 
 
 def _troubled(pods: list[JsonObject], around: Around) -> Iterator[Fault]:

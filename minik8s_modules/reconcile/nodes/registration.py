@@ -26,10 +26,10 @@ MOST_IMAGES = 50
 
 
 class Registrar:
-    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet),
-    ``silence(name)`` why the node does not answer.
+    """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet).
 
-    With an empty ``cluster_cidr`` the controllers give the nodes their ranges.
+    With an empty ``cluster_cidr`` the controllers give the nodes their ranges. ``silence(name)`` is why a node does not
+    answer.
     """
 
     def __init__(

@@ -137,6 +137,16 @@ def test_what_nobody_acts_on_is_not_as_it_should_be(kind: Kind):
     assert told(obj).cause == f"spec is not acted on: {reason}"
 
 
+def test_a_field_that_nobody_acts_on_is_told_of_an_object_that_is_fine():
+    pod = running("web")
+    pod["spec"]["containers"][0]["securityContext"] = {"seLinuxOptions": {"level": "s0"}}
+    verdict = told(pod)
+    assert verdict.faults == ()
+    assert verdict.otherwise.startswith(
+        "as it should be, but spec.containers[0].securityContext.seLinuxOptions is not acted on: "
+    )
+
+
 def test_an_object_of_a_kind_that_is_not_served_is_not_known():
     verdict = judge(
         {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "x"}},
