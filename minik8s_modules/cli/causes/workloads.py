@@ -144,12 +144,12 @@ def budget_faults(budget: JsonObject, around: Around) -> Iterator[Fault]:
             f"no pod has the labels {labels or 'that it selects'}", kubectl(namespace, "get", "pods", "--show-labels")
         )
     elif not status.get("disruptionsAllowed"):
-        told = "it allows no eviction: "
-        told += f"healthy pods: {status.get('currentHealthy', 0)}, required: {status.get('desiredHealthy', 0)}"
+        counts = f"healthy pods: {status.get('currentHealthy', 0)}, required: {status.get('desiredHealthy', 0)}"
         troubled = _causes(around.selected(POD, namespace, labels) if labels else [], around)
         for name, cause in troubled[:1]:
-            yield Fault(f"{told}; pod {name}: {cause}", why(POD, name, namespace))
-        yield Fault(told, kubectl(namespace, "get", "pods", *(["-l", labels] if labels else []), "-o", "wide"))
+            yield Fault(f"it allows no eviction: {counts}; pod {name}: {cause}", why(POD, name, namespace))
+        lead = kubectl(namespace, "get", "pods", *(["-l", labels] if labels else []), "-o", "wide")
+        yield Fault(f"it allows no eviction: {counts}", lead)
 
 
 def _causes(pods: list[JsonObject], around: Around) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 from minik8s_modules.api import objects
@@ -11,6 +11,7 @@ from minik8s_modules.api.kinds import KINDS, NODE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.checks import Verdict, judge
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
 
@@ -31,6 +32,10 @@ class LoggedApi(FakeApi):
     def __init__(self, logs: dict[str, str] | None = None, readyz: str = "", unreachable: str = "") -> None:
         super().__init__()
         self._logs, self._readyz, self._unreachable = logs or {}, readyz, unreachable
+
+    def around(self, scope: str | None = None) -> Around:
+        """Return what ``why`` reads of it, at ``NOW``."""
+        return Around(cast("ApiClient", self), scope, NOW)
 
     def raw(self, _method: str, path: str, *_: Any) -> Answer:
         """Return a log, or whether the server is ready."""
@@ -70,4 +75,4 @@ def told(found: JsonObject, *others: JsonObject, many: bool = False, **given: An
     """Return the verdict on the first object; ``many``: as one of several that are asked about."""
     api = LoggedApi(**given)
     first = put(api, found, *others)[0]
-    return judge(first, Around(api, "" if many else None, NOW))
+    return judge(first, api.around("" if many else None))

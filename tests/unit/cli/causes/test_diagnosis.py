@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.cli.causes.checks import judge
-from minik8s_modules.cli.causes.surroundings import Around
-from tests.unit.cli.causes.logged_api import NOW, LoggedApi, put, ready_node
+from tests.unit.cli.causes.logged_api import LoggedApi, put, ready_node
 
 
 def pod(**status):
@@ -17,7 +16,7 @@ def pod(**status):
 def find_cause(obj, events=(), *others):
     api = LoggedApi()
     kept = put(api, obj, *others, *(event(number, one) for number, one in enumerate(events)))[0]
-    return judge(kept, Around(api, None, NOW)).cause
+    return judge(kept, api.around()).cause
 
 
 def event(number, told):

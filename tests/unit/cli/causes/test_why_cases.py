@@ -21,9 +21,8 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage
 from minik8s_modules.cli.causes.checks import CHECKS, DATA, FINE, judge
 from minik8s_modules.cli.causes.control_plane import silence
-from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.client.api import ApiClient
-from tests.unit.cli.causes.logged_api import NOW, SPACE, LoggedApi, put, told
+from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put, told
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "why").glob("*.yml"))
 OF_OBJECTS = [path for path in CASES if "of" in yaml.safe_load(path.read_text())]
@@ -80,7 +79,7 @@ def test_a_cause_is_found_with_few_requests(path: Path):
     found, api = case(path), LoggedApi()
     first = put(api, *found["objects"])[0]
     api.calls.clear()
-    judge(first, Around(cast(ApiClient, api), None, NOW))
+    judge(first, api.around())
     assert len(api.calls) <= 10
 
 
@@ -89,7 +88,7 @@ def test_many_objects_cost_no_more_requests_than_a_few():
         api = LoggedApi()
         pods = put(api, *(running(f"web-{index}") for index in range(number)))
         api.calls.clear()
-        around = Around(cast(ApiClient, api), SPACE, NOW)
+        around = api.around(SPACE)
         assert {judge(pod, around).otherwise for pod in pods if pod["kind"] == "Pod"} == {FINE}
         return len(api.calls)
 
@@ -113,7 +112,7 @@ def test_thirty_faults_are_told():
 @pytest.mark.parametrize("kind", KINDS.all(), ids=lambda kind: f"{kind.group or 'core'}.{kind.plural}")
 def test_every_kind_served_has_a_check_or_is_said_not_to_be_known(kind: Kind):
     obj: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x", "namespace": SPACE}}
-    verdict = judge(obj, Around(cast(ApiClient, LoggedApi()), None, NOW))
+    verdict = judge(obj, LoggedApi().around())
     if kind in CHECKS or kind in DATA:
         assert not verdict.otherwise.startswith("not known")
     else:
@@ -150,7 +149,7 @@ def test_a_field_that_nobody_acts_on_is_told_of_an_object_that_is_fine():
 def test_an_object_of_a_kind_that_is_not_served_is_not_known():
     verdict = judge(
         {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "x"}},
-        Around(cast(ApiClient, LoggedApi()), None, NOW),
+        LoggedApi().around(),
     )
     assert (verdict.faults, verdict.otherwise) == ((), "not known: nothing checks a Shop")
 
@@ -158,9 +157,9 @@ def test_an_object_of_a_kind_that_is_not_served_is_not_known():
 def test_what_may_not_be_read_is_said_and_not_taken_for_fine():
     api = LoggedApi()
     pod = put(api, running("web"))[0]
-    assert judge(pod, Around(cast(ApiClient, api), None, NOW)).otherwise == FINE
+    assert judge(pod, api.around()).otherwise == FINE
     api.fail(Forbidden(None, "", "no"))
-    verdict = judge(pod, Around(cast(ApiClient, api), None, NOW))
+    verdict = judge(pod, api.around())
     assert (verdict.faults, verdict.certain) == ((), False)
     assert verdict.otherwise == "nothing was found, but not all could be read: nodes"
 
