@@ -34,6 +34,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.ROLE_BINDING: access.binding_faults,
     kinds.CLUSTER_ROLE_BINDING: access.binding_faults,
     kinds.CERTIFICATE_SIGNING_REQUEST: access.request_faults,
+    kinds.REPLICATION_CONTROLLER: workloads.workload_faults,
     kinds.REPLICA_SET: workloads.workload_faults,
     kinds.LEGACY_REPLICA_SET: workloads.workload_faults,
     kinds.DEPLOYMENT: workloads.workload_faults,
@@ -51,7 +52,7 @@ CHECKS: Mapping[Kind, Check] = {
 DATA = frozenset(
     {
         kinds.CONFIG_MAP, kinds.EVENT, kinds.EVENTS_EVENT, kinds.LIMIT_RANGE, kinds.CONTROLLER_REVISION, kinds.ROLE,
-        kinds.CLUSTER_ROLE, kinds.NODE_METRICS, kinds.POD_METRICS,
+        kinds.CLUSTER_ROLE, kinds.POD_TEMPLATE, kinds.NODE_METRICS, kinds.POD_METRICS,
     }
 )  # fmt: skip
 """Kinds that others read: alone nothing can be wrong with them, but that their deletion waits."""

@@ -105,8 +105,8 @@ def _unserved(pod: JsonObject) -> Iterator[Fault]:
 
 
 def _missing(pod: JsonObject, around: Around) -> Iterator[Fault]:
-    """Yield what a waiting pod names and its namespace does not have."""
-    if objects.status(pod).get("phase") != "Pending":
+    """Yield what a pod that waits on its node names and its namespace does not have."""
+    if objects.status(pod).get("phase") != "Pending" or not objects.spec(pod).get("nodeName"):
         return
     namespace = objects.namespace(pod)
     for wanted in sorted(references(pod)):

@@ -26,7 +26,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.access import certificate_fault, replace_certificate
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered, why
 from minik8s_modules.cli.causes.pods import pod_cause
-from minik8s_modules.cli.causes.service_endpoints import behind, service_cause
+from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
 
 
@@ -113,7 +113,7 @@ def _endpoints(around: Around, routes: Routes, owner: str, services: dict[str, J
         if service is None or port_of(service, port) is None or name in seen:
             continue  # told as a refusal, or told
         seen.add(name)
-        cause = service_cause(service, behind(around, service), lambda pod: pod_cause(pod, around))
+        cause = leads_nowhere(service, behind(around, service), lambda pod: pod_cause(pod, around))
         if cause:
             lead = why(SERVICE, objects.name(service), objects.namespace(service))
             yield Fault(f"Service {name} has no endpoints (nginx answers 503): {cause}", lead)

@@ -109,11 +109,6 @@ def _has(pod: JsonObject, port: JsonObject) -> bool:
     return not isinstance(target, str) or (target, protocol) in known
 
 
-def service_cause(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
-    """Return why a Service does not lead where it should in one line; empty when it does, or leads to a name."""
-    return _leads_nowhere(service, found, cause_of) or _pending(service)
-
-
 def _pending(service: JsonObject) -> str:
     """Return what a Service of type LoadBalancer waits for."""
     declared = objects.spec(service)
@@ -124,7 +119,8 @@ def _pending(service: JsonObject) -> str:
     return f"no load balancer has given it an address (minik8s has none); {way}"
 
 
-def _leads_nowhere(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
+def leads_nowhere(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
+    """Return why a Service has no ready endpoint in one line; empty when it has one, or leads to a name."""
     wanted = objects.spec(service).get("selector") or {}
     if objects.spec(service).get("type") == "ExternalName" or any(
         "not ready" not in what for _, what in endpoints(found)
@@ -146,7 +142,7 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     found, namespace = behind(around, service), objects.namespace(service)
     labels = ",".join(f"{key}={value}" for key, value in sorted((objects.spec(service).get("selector") or {}).items()))
     show = ["-l", labels, "-o", "wide"] if found.pods else ["--show-labels"]
-    cause = service_cause(service, found, lambda pod: pod_cause(pod, around))
+    cause = leads_nowhere(service, found, lambda pod: pod_cause(pod, around))
     if cause:
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
     running = [pod for pod in found.pods if objects.status(pod).get("phase") not in ("Succeeded", "Failed")]
@@ -156,6 +152,8 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
         told = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
         yield Fault(told, kubectl(namespace, "edit", resource(service)))
     yield from unrecovered(around.events(service))
+    if told := _pending(service):
+        yield Fault(told, kubectl(namespace, "get", resource(service), "-o", "wide"))
 
 
 def slice_faults(one: JsonObject, around: Around) -> Iterator[Fault]:

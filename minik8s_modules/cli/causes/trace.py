@@ -20,7 +20,7 @@ from minik8s_modules.api.network.ingress_routes import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.pods import pod_cause
-from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, service_cause
+from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.client.api import ApiClient
 
@@ -121,6 +121,6 @@ def _behind(client: ApiClient, service: JsonObject) -> Iterator[Line]:
     found = behind(around, service)
     shown = [Line("endpoints", f"{place} ({what})") for place, what in endpoints(found)]
     yield from shown
-    cause = service_cause(service, found, lambda pod: pod_cause(pod, around))
+    cause = leads_nowhere(service, found, lambda pod: pod_cause(pod, around))
     if cause:
         yield Line("endpoints", f"none: {cause}", broken=True)

@@ -8,6 +8,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import JOB, POD, RESOURCE_QUOTA
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import parse
+from minik8s_modules.api.selectors import as_label_selector
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, why
 from minik8s_modules.cli.causes.pods import pod_cause, pod_faults
 from minik8s_modules.cli.causes.surroundings import Around
@@ -61,9 +62,13 @@ def _job(obj: JsonObject) -> Iterator[Fault]:
 
 
 def selector_text(selector: JsonObject | None) -> str:
-    """Return a metav1.LabelSelector as requests have it, "" for one that selects nothing or everything."""
-    found = [f"{key}={value}" for key, value in sorted(((selector or {}).get("matchLabels") or {}).items())]
-    for one in (selector or {}).get("matchExpressions") or []:
+    """Return a selector as requests have it, "" for one that selects nothing or everything.
+
+    It is a metav1.LabelSelector, or a ReplicationController's map of labels.
+    """
+    asked = as_label_selector(selector) or {}
+    found = [f"{key}={value}" for key, value in sorted((asked.get("matchLabels") or {}).items())]
+    for one in asked.get("matchExpressions") or []:
         key, operator = one.get("key"), one.get("operator")
         if operator in _OPERATORS:
             found.append(f"{key} {_OPERATORS[operator]} ({','.join(one.get('values') or [])})")
