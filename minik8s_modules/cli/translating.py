@@ -1,6 +1,7 @@
 """From the original MiniK8s' command lines to kubectl's. Pure: what must be asked or read comes in as functions.
 
     describe|delete TYPE -p NAMESPACE -n NAME     →  TYPE NAME -n NAMESPACE
+    get job|hpa                                   →  with legacyjobs …, where there are objects of the original
     get|describe|delete job|hpa NAME              →  legacyjob/NAME …, where only the original's kind has that name
     hpas                                          →  hpa
     -f FILE, --dialect original                   →  a file with objects as Kubernetes spells them
@@ -40,6 +41,8 @@ _OF_FILES = frozenset({
     "annotate", "apply", "autoscale", "create", "delete", "describe", "diff", "edit", "expose", "get", "label", "patch",
     "replace", "rollout", "scale", "set", "wait",
 })  # fmt: skip
+_WHERE = _CONNECTION | _NAMESPACE | {"-A", "--all-namespaces", "-l", "--selector"}
+_WATCHING = frozenset({"-w", "--watch", "--watch-only"})
 _ALIASES = {"hpas": "hpa"}
 _LEGACY = {
     **dict.fromkeys(("job", "jobs"), ("job.batch", "legacyjob", "job")),
@@ -155,6 +158,9 @@ def _typed(words: list[Word], names: Names) -> list[Word]:
     verb, *rest = (word.text for word in words if not word.option)
     if not rest:
         return words
+    if verb == "get" and len(rest) == 1 and rest[0].lower() in _LEGACY:
+        listed = _plain(_kinds_there(rest[0], words, names))
+        return [word if word.option or word.text != rest[0] else listed for word in words]
     slashed = any("/" in text for text in rest)
     pairs = [text.partition("/")[::2] for text in rest] if slashed else [(rest[0], name) for name in rest[1:]]
     asked = [f"{each}/{name}" for kind, name in pairs if kind.lower() in _LEGACY for each in _LEGACY[kind.lower()][:2]]
@@ -170,6 +176,17 @@ def _typed(words: list[Word], names: Names) -> list[Word]:
     if wanted == rest:
         return words
     return [_plain(verb), *(word for word in words if word.option), *map(_plain, wanted)]
+
+
+def _kinds_there(text: str, words: Sequence[Word], names: Names) -> str:
+    """Return the types to list for one that the original has, too: those of which there is something."""
+    own, original, printed = _LEGACY[text.lower()]
+    where = [raw for word in words if word.option in _WHERE for raw in word.raw]
+    there = names(["get", f"{own},{original}", "--ignore-not-found", "-o", "name", *where])
+    if not any(line.startswith(f"{printed}/") for line in there):
+        return _aliased(text)
+    watched = any(word.option in _WATCHING and word.text != "false" for word in words)  # kubectl watches one type
+    return f"{own},{original}" if any(line.startswith(f"{own}/") for line in there) and not watched else original
 
 
 def _is_original(pair: tuple[str, str], there: Collection[str]) -> bool:

@@ -5,8 +5,8 @@ has elsewhere or not at all, a lower-case protocol, a key that is a field's name
 Kubernetes has a map (``spec.capacity`` of a volume, ``spec.request`` of a claim). The decision stays on the object as
 that annotation, so that later updates of it read the same way. Only then the original's meanings hold: ``command`` is
 Docker's CMD (Kubernetes' ``args``), containers have a terminal, a privileged container runs as root, restartPolicy is
-Never by default and ``None`` means Never; a replica set of it wants no pods unless it says how many, and its pods
-restart.
+Never by default and ``None`` means Never; only absent images are pulled; a replica set of it wants no pods unless it
+says how many, and its pods restart.
 
 It runs on what clients wrote, before types are checked: nothing here relies on the shape of a value.
 """
@@ -65,7 +65,10 @@ def explanation(kind: Kind) -> str:
         )
     else:
         why = "a lower-case protocol, a miscased key"
-        meaning = "command is Docker's CMD, containers have a terminal, restartPolicy is Never unless given"
+        meaning = (
+            "command is Docker's CMD, containers have a terminal, only absent images are pulled and "
+            "restartPolicy is Never unless given"
+        )
     return f"read in the dialect of the original MiniK8s ({why} or the annotation {ANNOTATION} says so): {meaning}"
 
 
@@ -155,6 +158,8 @@ def _pod(spec: Any, restart_policy: str) -> None:
     if spec.get("restartPolicy") in (None, "", "None"):  # a tuple: what is no text may not be hashable
         spec["restartPolicy"] = restart_policy
     for container in _containers(spec):
+        if not container.get("imagePullPolicy"):
+            container["imagePullPolicy"] = "IfNotPresent"  # also of :latest: the original pulls what is absent
         if "command" in container:
             container["args"] = container.pop("command")
         if dig(container, "securityContext", "privileged") is True:

@@ -25,6 +25,8 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _LONGEST_BASE = 58  # 63 less the five characters of the suffix
 _NOT_A_CLIENTS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation")
 _DECISIONS = frozenset({"Approved", "Denied"})
+# whose labels and annotations a status leaves alone: nodes write those of the first two, and labels decide access
+_SEPARATE = frozenset({("", "Pod"), ("", "Node"), ("", "Namespace")})
 _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
@@ -111,12 +113,13 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
 def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "") -> None:
     """Put into ``new``, in place, what an update through ``subresource`` ("" is the object itself) may not change.
 
-    Server-owned metadata is kept; ``status`` changes only status, everything else leaves status alone; generation rises
-    by one when spec changes. A missing uid is filled in, a different one is validation's to refuse.
+    Server-owned metadata is kept; ``status`` changes only status (and may add labels and annotations, as in
+    Kubernetes), everything else leaves status alone; generation rises by one when spec changes. A missing uid is
+    filled in, a different one is validation's to refuse.
     """
     new["apiVersion"], new["kind"] = kind.api_version, kind.kind
     if subresource in {"status", "approval"}:
-        _keep_all_but_status(new, old)
+        _keep_all_but_status(kind, new, old)
         if kind.id == ("certificates.k8s.io", "CertificateSigningRequest"):
             _keep_decision(new, old, subresource)
         return
@@ -161,7 +164,7 @@ def _keep_metadata(kind: Kind, new: JsonObject, old: JsonObject) -> None:
             _keep(meta, before, field)
 
 
-def _keep_all_but_status(new: JsonObject, old: JsonObject) -> None:
+def _keep_all_but_status(kind: Kind, new: JsonObject, old: JsonObject) -> None:
     meta = dict(metadata(old))
     for field in (
         "uid",
@@ -170,6 +173,11 @@ def _keep_all_but_status(new: JsonObject, old: JsonObject) -> None:
     ):  # the first two are what the client thinks it changes
         if metadata(new).get(field):
             meta[field] = metadata(new)[field]
+    if kind.id not in _SEPARATE:
+        for field in ("labels", "annotations"):
+            # nothing goes: whoever writes a status may have read less than there is
+            if added := metadata(new).get(field):
+                meta[field] = {**(meta.get(field) or {}), **added}
     fresh = new.get("status")
     new.clear()
     new.update(old)

@@ -6,7 +6,7 @@ from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden, Invalid
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
-from minik8s_modules.api.pods import account_volumes, limits, security_standards
+from minik8s_modules.api.pods import account_volumes, limits, resources, security_standards
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_templates import template_of
 from minik8s_modules.apiserver.http.write import Write
@@ -65,6 +65,7 @@ def fill_limits(write: Write) -> None:
     ranges = _limit_ranges(write)
     if ranges:
         limits.fill(write.new, ranges)
+        write.new["status"]["qosClass"] = resources.qos_class(write.new)
 
 
 def check_limits(write: Write) -> None:

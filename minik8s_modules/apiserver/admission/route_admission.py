@@ -1,5 +1,8 @@
 """Two objects that claim one host and path: whoever would not get it is refused, with the other's name.
 
+A new Ingress that asks for a place of its own namespace is kept, as in Kubernetes: it has no effect there, and a
+Warning says so. Places of other namespaces are refused to it, too, so that nobody waits for a host to become free.
+
 The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
 youngest: the first has a place, unless whoever comes has a HostGrant for the host and the first has none. An update is
 refused only for places it did not ask for before. Two servers that admit claims at the same moment both see none; then
@@ -38,16 +41,23 @@ def refuse_taken_places(write: Write) -> None:
         return
     known = set(_conflicts(write, write.old)) if write.old is not None else set[str]()
     taken = [why for why in _conflicts(write, write.new) if why not in known]
-    if taken:
+    if not taken:
+        return
+    if write.target.kind != INGRESS or write.old is not None or _conflicts(write, write.new, abroad=True):
         raise BadRequest("; ".join(taken))
+    for why in taken:
+        write.options.warn(f"{why}; this Ingress has no effect there")
 
 
-def _conflicts(write: Write, obj: JsonObject) -> Iterable[str]:
-    """Return why ``obj`` would not get its places if it came now."""
+def _conflicts(write: Write, obj: JsonObject, *, abroad: bool = False) -> list[str]:
+    """Return why ``obj`` would not get its places if it came now; ``abroad``: if its own namespace were empty."""
     kind = write.target.kind
     newest = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "~"}, "status": {}}
     mine = objects.key(obj)
     every = {each: [*_others(write, each, mine if each == kind else None)] for each in (DNS, INGRESS)}
+    if abroad:
+        home = objects.namespace(obj)
+        every = {each: [one for one in found if objects.namespace(one) != home] for each, found in every.items()}
     every[kind].append(newest)
     classes, grants = _others(write, INGRESS_CLASS, None), _others(write, HOST_GRANT, None)
     routes = decide_routes(Cluster(every[DNS], every[INGRESS], classes, {}, grants))

@@ -5,11 +5,11 @@ a kind by ``x-kubernetes-group-version-kind``, and sends ``fieldValidation`` onl
 that parameter. The documents are named by their content (``?hash=``), so clients keep them.
 
 kubectl parses a document again for every object of ``apply -f`` (cli-runtime, query_param_verifier_v3.go; kubectl,
-patcher.go), so what operations share (parameters, bodies, answers) stands once and is referred to. Written out are what
-it looks for in a PATCH: ``dryRun`` and ``fieldValidation``. Where a PATCH refers to its body, kubectl computes the
-strategic merge by its own Go types, which bear the same merge keys, and saves two of three parses. Left out are
-structures that validation always refuses (volumes of clouds, Windows options): nobody can write them here, and they
-were a tenth of the largest document.
+patcher.go), so what operations share (parameters, bodies, answers) stands once and is referred to. Written out is
+what it looks for in a PATCH: ``dryRun``, ``fieldValidation``, and that a strategic merge patch is taken, so that
+lists of our own kinds, of which it has no Go types, are merged, too. Left out are structures that validation always
+refuses (volumes of clouds, Windows options): nobody can write them here, and they were a tenth of the largest
+document.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _TYPE = re.compile(r"#/components/schemas/([^\"]+)")
 _PATH = ("namespace", "name")
 _LOOKED_FOR = frozenset({"dryRun", "fieldValidation"})
 _PATCH = "patch"  # the one body that is no type's
+_PATCHES = {media: {"schema": {"type": "object"}} for media in SUPPORTED}
 _GVK = "x-kubernetes-group-version-kind"
 _WHOLE = frozenset({"status", "approval"})  # subresources whose bodies are the object itself
 
@@ -50,29 +51,6 @@ def index() -> JsonObject:
             _, digest = document(group, version)
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return {"paths": paths}
-
-
-V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-
-
-def version_2() -> JsonObject:
-    """Return /openapi/v2: a document without definitions.
-
-    kubectl asks for it when v3 does not have a kind (a List, or one that is not served) and takes a kind
-    without definition as valid, so that the server has the last word: about each item of the List, or that
-    the kind is unknown.
-    """
-    return {"swagger": "2.0", "info": {"title": "minik8s", "version": __version__}, "paths": {}, "definitions": {}}
-
-
-def version_2_protobuf() -> bytes:
-    """Return ``version_2`` as gnostic's protobuf, the one form kubectl reads (fields 1 swagger, 2 info, 8 paths)."""
-    info = _text(1, "minik8s") + _text(2, __version__)
-    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
-
-
-def _text(number: int, text: str) -> bytes:
-    return bytes((number << 3 | 2, len(text))) + text.encode()
 
 
 @lru_cache(maxsize=32)
@@ -150,12 +128,11 @@ def _paths(kind: Kind) -> JsonObject:
 def _shared(names: Iterable[str], schemas: JsonObject, kinds: Iterable[Kind]) -> JsonObject:
     """Return the components: the types, and what operations refer to."""
     content = {name: {"application/json": {"schema": _refer("schemas", name)}} for name in names}
-    patches = {media: {"schema": {"type": "object"}} for media in SUPPORTED}
     bodies = {kind.definition: {"content": content[kind.definition]} for kind in kinds}
     return {
         "schemas": schemas,
         "responses": {name: {"description": "OK", "content": shown} for name, shown in content.items()},
-        "requestBodies": {**bodies, _PATCH: {"content": patches}},
+        "requestBodies": bodies,
         "parameters": {name: _parameter(name) for name in (*_PATH, *_WRITE, *_LIST, "force")},
     }
 
@@ -186,7 +163,7 @@ def _operation(kind: Kind, verb: str, parameters: tuple[str, ...], body: str) ->
         _GVK: {"group": kind.group, "version": kind.version, "kind": kind.kind},
     }
     if body:
-        operation["requestBody"] = _refer("requestBodies", body)
+        operation["requestBody"] = {"content": _PATCHES} if body == _PATCH else _refer("requestBodies", body)
     return operation
 
 

@@ -24,8 +24,8 @@ METADATA = Form("metadata")
 
 
 @lru_cache(maxsize=512)
-def form(accept: str, include: str = "") -> Form:
-    """Return the first form of an Accept header that is served.
+def form(accept: str, include: str = "", *, tables: bool = True) -> Form:
+    """Return the first form of an Accept header that is served; what is only created has no ``tables``.
 
     Raises:
         NotAcceptable: none is.
@@ -40,7 +40,7 @@ def form(accept: str, include: str = "") -> Form:
         if wanted is None:
             return OBJECT
         if options.get("g") == "meta.k8s.io" and options.get("v") == "v1":
-            if wanted == "Table":
+            if wanted == "Table" and tables:
                 return _table(include)
             if wanted in _PARTIAL:
                 return METADATA

@@ -25,6 +25,7 @@ from minik8s_modules.base.clock import rfc3339, rfc3339_micro
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
+_NEVER_S = -62135596800  # Go's time.Time{}, the first second of the year 1: no time at all
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Protobuf is shorter than the JSON it becomes, of which the store takes 1.5 MiB; reading costs up to 0.3 µs a byte.
 MAX_PROTOBUF_BYTES = 1536 * 1024
@@ -33,7 +34,7 @@ _GROUPS = {
     "": "core",
     **{f"{group}.k8s.io": group for group in (
         "authentication", "authorization", "certificates", "coordination", "discovery", "events", "networking",
-        "scheduling", "storage",
+        "node", "scheduling", "storage",
     )},
     "rbac.authorization.k8s.io": "rbac",
 }  # fmt: skip
@@ -193,7 +194,7 @@ def _text_part(wire: Wire, number: int) -> str:
 
 def _moment(wire: Wire) -> datetime | None:
     parts = dict(_fields(_as_bytes(wire)))
-    if 1 not in parts:
+    if 1 not in parts or _integer(parts[1]) == _NEVER_S:
         return None
     return _EPOCH + timedelta(seconds=_integer(parts[1]), microseconds=_integer(parts.get(2, 0)) // 1000)
 

@@ -25,7 +25,7 @@ import orjson
 PACKAGES = {
     **{f"{group}/v1": f"api/{group}/v1" for group in (
         "apps", "authentication", "authorization", "autoscaling", "batch", "certificates", "coordination", "core",
-        "discovery", "events", "networking", "policy", "rbac", "scheduling", "storage",
+        "discovery", "events", "networking", "node", "policy", "rbac", "scheduling", "storage",
     )},
     "autoscaling/v2": "api/autoscaling/v2",
     "meta/v1": "apimachinery/pkg/apis/meta/v1",

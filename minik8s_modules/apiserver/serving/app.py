@@ -38,7 +38,7 @@ from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, OR
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.authorization import Access, refusal
 from minik8s_modules.apiserver.authorization.identity import User
-from minik8s_modules.apiserver.discovery import discovery, openapi
+from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.backend import Backend, unavailable
 from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
@@ -241,8 +241,8 @@ def _openapi_routes(app: Flask) -> None:
     @app.get("/openapi/v2")
     def openapi_2() -> Response:
         if "openapi" in request.headers.get("Accept", "") and "protobuf" in request.headers.get("Accept", ""):
-            return responses.raw(openapi.version_2_protobuf(), media=openapi.V2_PROTOBUF)
-        return responses.json(openapi.version_2())
+            return responses.raw(openapi_v2.protobuf(), media=openapi_v2.PROTOBUF)
+        return responses.raw(openapi_v2.document())
 
     @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
     @app.get("/openapi/v3/apis/<group>/<version>")

@@ -81,7 +81,8 @@ class Call(NamedTuple):
 
     def form(self) -> Form:
         """Return the representation the client wants."""
-        return form(self.request.headers.get("Accept", ""), self.arguments.get("includeObject", ""))
+        tables = self.target.kind.verbs != ("create",)
+        return form(self.request.headers.get("Accept", ""), self.arguments.get("includeObject", ""), tables=tables)
 
     def options(self) -> incoming.Options:
         """Return the query parameters of a write."""
@@ -226,6 +227,7 @@ def _evict(call: Call) -> Response:
 
 def _answered(call: Call) -> Response:
     kind, options = call.target.kind, call.options()
+    call.form()  # an answer that the client could not read is not given
     obj = incoming.readable(kind, call.body(options), options)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     if kind.namespaced:

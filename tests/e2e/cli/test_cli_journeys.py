@@ -71,6 +71,7 @@ def test_the_originals_jobs_are_found_by_their_name(cli: Cli):
     assert "no apiVersion; read as v1" in done.err
     assert cli("apply", "-f", path).out == "job/gpujob unchanged\n"
     assert cli("get", "job", "gpujob").lines[1][:2] == ["gpujob", "dgx2"]
+    assert cli("get", "jobs").lines[1][:2] == ["gpujob", "dgx2"]
     assert cli("why", "job", "gpujob").lines[1][1] == "job/gpujob"
     assert "dgx2" in cli("describe", "job", "-p", cli.namespace, "-n", "gpujob").out
     assert 'job "gpujob" deleted' in cli("delete", "job", "-p", cli.namespace, "-n", "gpujob").out.replace("legacy", "")

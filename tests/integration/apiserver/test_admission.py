@@ -85,6 +85,7 @@ def test_limit_ranges_fill_and_refuse(namespace: Namespace, etcd: EtcdServer):
     namespace.server.request("GET", f"{namespace.path('pods', 'none')}?resourceVersion={revision}")
     made = make(namespace, pod("web"))
     assert made.json["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "500m"}
+    assert made.json["status"]["qosClass"] == "Burstable"
     large = pod("large")
     large["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
     assert "maximum cpu usage per Container is 1, but limit is 2" in make(namespace, large).json["message"]

@@ -46,6 +46,26 @@ def test_a_config_map():
     }
 
 
+def test_no_time_at_all_is_none():
+    never = number(1, -62135596800) + number(2, 0)
+    assert (
+        "creationTimestamp" not in decode(body("v1", "ConfigMap", text(1, text(1, "x") + text(8, never))))["metadata"]
+    )
+    found = decode(body("events.k8s.io/v1", "Event", META + text(2, never)))
+    assert found.get("eventTime") is None
+
+
+def test_a_runtime_class():
+    overhead = text(3, text(1, text(1, "cpu") + text(2, text(1, "250m"))))
+    scheduling = text(4, text(1, text(1, "disk") + text(2, "ssd")) + text(2, text(1, "k") + text(2, "Exists")))
+    found = decode(body("node.k8s.io/v1", "RuntimeClass", META + text(2, "runsc") + overhead + scheduling))
+    assert found["handler"] == "runsc"
+    assert found["overhead"] == {"podFixed": {"cpu": "250m"}}
+    assert found["scheduling"] == {
+        "nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "k", "operator": "Exists"}]
+    }  # fmt: skip
+
+
 def test_secret_values_become_base64():
     found = decode(body("v1", "Secret", META + text(2, text(1, "k") + text(2, b"\x00\xff")) + text(3, "Opaque")))
     assert found["data"] == {"k": "AP8="}

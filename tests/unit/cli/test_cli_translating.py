@@ -34,7 +34,11 @@ def rewritten(path: str, *, recursive: bool, dialect: str) -> str:
         ("delete pod -n web", "delete pod -n web"),
         ("patch pod web -p {}", "patch pod web -p {}"),
         ("logs -p -f web", "logs -p -f web"),
-        ("get hpas", "get hpa"),
+        ("get hpas", "get legacyhorizontalpodautoscaler"),
+        ("get hpa -n shop -o wide", "get legacyhorizontalpodautoscaler -n shop -o wide"),
+        ("get jobs", "get job.batch,legacyjob"),
+        ("get jobs -w", "get legacyjob -w"),
+        ("-n job get job", "-n job get job.batch,legacyjob"),
         ("get pods,hpas -A", "get -A pods,hpa"),
         ("get hpas old", "get legacyhorizontalpodautoscaler/old"),
         ("get job gpujob pi -o wide", "get -o wide legacyjob/gpujob job/pi"),
@@ -42,7 +46,7 @@ def rewritten(path: str, *, recursive: bool, dialect: str) -> str:
         ("get job nobody", "get job nobody"),
         ("-n shop delete job/gpujob pod/web", "delete -n shop legacyjob/gpujob pod/web"),
         ("get pod hpas", "get pod hpas"),
-        ("get -w=false hpas", "get -w=false hpa"),
+        ("get -w=false hpas", "get -w=false legacyhorizontalpodautoscaler"),
         ("get -n hpas pods", "get -n hpas pods"),
         ("get -o jsonpath={.a} job pi", "get -o jsonpath={.a} job pi"),
         ("apply -f new.yml -f old.yml", "apply -f new.yml -f old.yml!"),
@@ -56,6 +60,18 @@ def rewritten(path: str, *, recursive: bool, dialect: str) -> str:
 )
 def test_the_originals_forms_become_kubectls(line, kubectls):
     assert " ".join(translated(line.split(), names, rewritten)) == kubectls
+
+
+def test_where_there_is_nothing_of_the_original_kubernetes_types_are_listed_alone():
+    asked: list[list[str]] = []
+
+    def none_there(argv: Sequence[str]) -> set[str]:
+        asked.append(list(argv))
+        return {"job.batch/pi"}
+
+    assert translated(["get", "jobs", "-A"], none_there, rewritten) == ["get", "jobs", "-A"]
+    assert translated(["get", "hpas"], none_there, rewritten) == ["get", "hpa"]
+    assert asked[0] == ["get", "job.batch,legacyjob", "--ignore-not-found", "-o", "name", "-A"]
 
 
 @pytest.mark.parametrize("line", ["apply --dialect new -f x", "apply --dialect original"])

@@ -7,7 +7,17 @@ import copy
 import pytest
 
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, NODE, POD, POD_ADDRESS, SERVICE
+from minik8s_modules.api.kinds import (
+    CERTIFICATE_SIGNING_REQUEST,
+    CONFIG_MAP,
+    JOB,
+    KINDS,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_ADDRESS,
+    SERVICE,
+)
 from minik8s_modules.api.lifecycle.strategy import prepare_create, prepare_update
 from minik8s_modules.api.objects import metadata
 from tests.unit.api import samples
@@ -127,6 +137,16 @@ def test_the_status_subresource_changes_status_only():
     assert {key: value for key, value in new.items() if key != "status"} == {
         k: v for k, v in before.items() if k != "status"
     }
+
+
+def test_a_status_may_bring_labels_and_annotations_and_take_none_away():
+    old = {"metadata": {"labels": {"a": "1"}, "annotations": {"b": "1"}}}
+    change = {"metadata": {"labels": {"a": "2"}, "annotations": {"c": "3"}}, "spec": {"suspend": True}}
+    for kind, subresource in ((JOB, "status"), (CERTIFICATE_SIGNING_REQUEST, "approval")):
+        _, new = updated(kind, change, subresource, samples.created(samples.merged(samples.sample(kind), old)))
+        assert new["metadata"]["labels"]["a"] == "2"
+        assert new["metadata"]["annotations"] == {"b": "1", "c": "3"}
+        assert not new["spec"].get("suspend")
 
 
 def test_the_status_subresource_keeps_the_version_the_client_means():

@@ -7,7 +7,7 @@ import pytest
 
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import KINDS
-from minik8s_modules.apiserver.discovery import discovery, openapi
+from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
 
 
 def test_every_kind_is_in_both_forms_of_discovery():
@@ -94,13 +94,13 @@ def _references(value):
             yield from _references(inner)
 
 
-def test_a_patch_writes_out_the_parameters_that_kubectl_looks_for():
+def test_a_patch_writes_out_what_kubectl_looks_for():
     paths = orjson.loads(openapi.document("", "v1")[0])["paths"]
     patches = [served["patch"] for served in paths.values() if "patch" in served]
     assert patches
     for operation in patches:  # kubectl follows references to #/parameters/ only, the place of version 2
         assert {"dryRun", "fieldValidation"} <= {p.get("name") for p in operation["parameters"]}
-        assert "$ref" in operation["requestBody"]  # written out, kubectl would parse the document twice more an object
+        assert "application/strategic-merge-patch+json" in operation["requestBody"]["content"]
 
 
 def test_structures_that_are_always_refused_are_not_offered():
@@ -111,6 +111,25 @@ def test_structures_that_are_always_refused_are_not_offered():
     assert "hostUsers" in types["io.k8s.api.core.v1.PodSpec"]["properties"], "a plain value is explained"
     persistent = types["io.k8s.api.core.v1.PersistentVolumeSpec"]["properties"]
     assert "csi" in persistent, "what is stored is offered"
+
+
+def test_version_2_tells_every_kind_and_its_references_lead_somewhere():
+    document = orjson.loads(openapi_v2.document())
+    definitions = document["definitions"]
+    told = {
+        (each["group"], each["version"], each["kind"])
+        for name in definitions
+        for each in definitions[name].get("x-kubernetes-group-version-kind", [])
+    }
+    assert {(kind.group, kind.version, kind.kind) for kind in KINDS.all()} <= told
+    assert {reference.removeprefix("#/definitions/") for reference in _references(document)} <= definitions.keys()
+    written = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
+    assert "application/strategic-merge-patch+json" in written["patch"]["consumes"]
+    assert {"name": "namespace", "in": "path", "required": True, "type": "string"} in written["parameters"]
+    body = {"$ref": "#/definitions/io.k8s.api.apps.v1.Deployment"}
+    assert {"name": "body", "in": "body", "required": True, "schema": body} in written["put"]["parameters"]
+    containers = definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
 
 
 def test_every_document_is_in_the_index():

@@ -35,6 +35,12 @@ def test_what_is_not_served_is_not_acceptable(accept: str):
         form(accept)
 
 
+def test_what_is_only_created_has_no_table():
+    assert form(KUBECTL_GET, tables=False).name == "object"
+    with pytest.raises(NotAcceptable):
+        form("application/json;as=Table;v=v1;g=meta.k8s.io", tables=False)
+
+
 def test_an_unknown_include_policy_is_refused():
     assert form(KUBECTL_GET, "None").include == "None"
     with pytest.raises(BadRequest):

@@ -1,0 +1,112 @@
+"""OpenAPI v2, one document for all groups: version 3's, told in the older words.
+
+Programs that know no version 3 read the JSON form (Terraform's provider, ``swagger`` generators). kubectl reads the
+protobuf form, and only when version 3 does not have a kind (a List, or one that is not served); there the document is
+empty: kubectl takes a kind without definition as valid, so that the server has the last word.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from minik8s_modules import __version__
+from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.discovery import openapi
+
+PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_METHODS = ("get", "put", "post", "delete", "patch")
+_GVK = "x-kubernetes-group-version-kind"
+
+
+@lru_cache(maxsize=1)
+def document() -> bytes:
+    """Return /openapi/v2 as JSON."""
+    paths: JsonObject = {}
+    definitions: JsonObject = {}
+    for group, versions in KINDS.groups().items():
+        for version in versions:
+            told = orjson.loads(openapi.document(group, version)[0])
+            shared = told["components"]
+            paths.update({path: _path(served, shared) for path, served in told["paths"].items()})
+            for name, schema in shared["schemas"].items():
+                _define(definitions, name, _older(schema))
+    info = {"title": "minik8s", "version": __version__}
+    return orjson.dumps({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions})
+
+
+def _define(definitions: JsonObject, name: str, schema: JsonObject) -> None:
+    """Add a type; one that several groups have is of all their kinds."""
+    known = definitions.setdefault(name, schema).get(_GVK, [])
+    known += [each for each in schema.get(_GVK, []) if each not in known]
+
+
+def _path(served: JsonObject, shared: JsonObject) -> JsonObject:
+    found: JsonObject = {method: _operation(served[method], shared) for method in _METHODS if method in served}
+    return {**found, "parameters": [_parameter(each, shared) for each in served["parameters"]]}
+
+
+def _operation(operation: JsonObject, shared: JsonObject) -> JsonObject:
+    parameters = [_parameter(each, shared) for each in operation["parameters"]]
+    consumes = []
+    if body := operation.get("requestBody"):
+        content = _followed(body, shared)["content"]
+        consumes = list(content)
+        schema = _older(next(iter(content.values()))["schema"])
+        parameters.append({"name": "body", "in": "body", "required": True, "schema": schema})
+    answers = {code: _answer(_followed(each, shared)) for code, each in operation["responses"].items()}
+    kept = {field: value for field, value in operation.items() if field.startswith("x-")}
+    return {
+        **kept,
+        **({"consumes": consumes} if consumes else {}),
+        "produces": ["application/json"],
+        "parameters": parameters,
+        "responses": answers,
+    }
+
+
+def _answer(answer: JsonObject) -> JsonObject:
+    content = answer["content"]["application/json"]
+    return {"description": answer["description"], "schema": _older(content["schema"])}
+
+
+def _parameter(told: JsonObject, shared: JsonObject) -> JsonObject:
+    parameter = _followed(told, shared)
+    return {field: value for field, value in parameter.items() if field != "schema"} | parameter["schema"]
+
+
+def _followed(told: JsonObject, shared: JsonObject) -> JsonObject:
+    """Return what a reference within the components leads to, or what stands here itself."""
+    if "$ref" not in told:
+        return told
+    group, name = told["$ref"].split("/")[2:]
+    found: JsonObject = shared[group][name]
+    return found
+
+
+def _older(schema: Any) -> Any:
+    """Return a schema with references below definitions; one with more beside it stands in place of ``allOf``."""
+    if isinstance(schema, list):
+        return [_older(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _older(value) for key, value in schema.items()}
+    if isinstance(found.get("$ref"), str):
+        found["$ref"] = found["$ref"].replace("#/components/schemas/", "#/definitions/")
+    match found.get("allOf"):
+        case [{"$ref": str(reference)}]:
+            return {"$ref": reference, **{key: value for key, value in found.items() if key != "allOf"}}
+    return found
+
+
+def protobuf() -> bytes:
+    """Return a document without definitions as gnostic's protobuf (fields 1 swagger, 2 info, 8 paths)."""
+    info = _text(1, "minik8s") + _text(2, __version__)
+    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
+
+
+def _text(number: int, text: str) -> bytes:
+    return bytes((number << 3 | 2, len(text))) + text.encode()
