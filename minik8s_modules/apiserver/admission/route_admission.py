@@ -1,7 +1,8 @@
 """Two objects that claim one host and path: whoever would not get it is refused, with the other's name.
 
-A new Ingress that asks for a place of its own namespace is kept, as in Kubernetes: it has no effect there, and a
-Warning says so. Places of other namespaces are refused to it, too, so that nobody waits for a host to become free.
+A new Ingress that asks for a place of an Ingress of its own namespace is kept, as in Kubernetes: it has no effect
+there, and a Warning says so. Other places are refused to it, too, so that nobody waits for a host to become free.
+A DNS object is refused, as by the original, while a Service that it names does not exist or lacks the port.
 
 The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
 youngest: the first has a place, unless whoever comes has a HostGrant for the host and the first has none. An update is
@@ -12,11 +13,11 @@ original's ``host H conflicts with existing host`` (400) and ingress-nginx' webh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, Kind
+from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SERVICE, Kind
 from minik8s_modules.api.network.ingress_routes import (
     CONFLICT,
     INVALID_HOST,
@@ -24,6 +25,7 @@ from minik8s_modules.api.network.ingress_routes import (
     Cluster,
     decide_routes,
     owner_of,
+    port_of,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.write import Write
@@ -49,15 +51,46 @@ def refuse_taken_places(write: Write) -> None:
         write.options.warn(f"{why}; this Ingress has no effect there")
 
 
+def refuse_missing_services(write: Write) -> None:
+    """Refuse a DNS object that leads to a Service which is not there; what it named before is not looked at again.
+
+    Raises:
+        BadRequest: in the original's words.
+    """
+    if objects.is_deleting(write.new):
+        return
+    known = set(_backends(write.old)) if write.old is not None else set[tuple[str, int]]()
+    for service, port in _backends(write.new):
+        if (service, port) not in known:
+            _require(write, service, port)
+
+
+def _backends(dns: JsonObject) -> Iterator[tuple[str, int]]:
+    for rule in objects.spec(dns).get("rules") or []:
+        for path in rule.get("paths") or []:
+            service = (path.get("backend") or {}).get("service") or {}
+            yield str(service.get("name")), int(service.get("port") or 0)
+
+
+def _require(write: Write, service: str, port: int) -> None:
+    namespace = write.target.namespace
+    if f"{namespace}/{service}" in write.options.assumed_services:
+        return
+    found = write.backend.cache.get(SERVICE.key(namespace, service))
+    if found is None:
+        raise BadRequest(f"service {namespace}/{service} not found: create it before the DNS object that leads to it")
+    if port_of(found.object, port) is None:
+        raise BadRequest(f"service {service} does not have port {port}")
+
+
 def _conflicts(write: Write, obj: JsonObject, *, abroad: bool = False) -> list[str]:
-    """Return why ``obj`` would not get its places if it came now; ``abroad``: if its own namespace were empty."""
+    """Return why ``obj`` would not get its places if it came now; ``abroad``: if its own namespace had no Ingress."""
     kind = write.target.kind
     newest = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "~"}, "status": {}}
     mine = objects.key(obj)
     every = {each: [*_others(write, each, mine if each == kind else None)] for each in (DNS, INGRESS)}
     if abroad:
-        home = objects.namespace(obj)
-        every = {each: [one for one in found if objects.namespace(one) != home] for each, found in every.items()}
+        every[INGRESS] = [one for one in every[INGRESS] if objects.namespace(one) != objects.namespace(obj)]
     every[kind].append(newest)
     classes, grants = _others(write, INGRESS_CLASS, None), _others(write, HOST_GRANT, None)
     routes = decide_routes(Cluster(every[DNS], every[INGRESS], classes, {}, grants))

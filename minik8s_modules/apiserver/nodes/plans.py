@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from minik8s_modules.api import size_limits
 from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
-from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE, Kind
+from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE, SERVICE, Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging.apply import next_object
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
@@ -30,7 +30,6 @@ from minik8s_modules.apiserver.nodes.plan_view import shown, sight_of
 from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers, ask_all
 from minik8s_modules.apiserver.verbs import writing
 
-_NAMESPACE = (NAMESPACE.api_version, NAMESPACE.kind)
 Operation = Callable[[JsonObject], JsonObject | None]
 
 
@@ -43,8 +42,12 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
     """
     wanted = spec(plan)
     messages: list[JsonObject] = []
-    planned = [obj for obj in wanted.get("objects") or [] if (obj.get("apiVersion"), obj.get("kind")) == _NAMESPACE]
-    options = options._replace(dry_run=True, assumed_namespaces=frozenset(map(name, planned)))
+    services = (f"{namespace(obj) or 'default'}/{name(obj)}" for obj in _planned(wanted, SERVICE))
+    options = options._replace(
+        dry_run=True,
+        assumed_namespaces=frozenset(map(name, _planned(wanted, NAMESPACE))),
+        assumed_services=frozenset(services),
+    )
     operations = [
         *_located("objects", wanted, lambda obj: _applied(backend, obj, options)),
         *_located("deleted", wanted, lambda obj: _deleted(backend, obj, options, messages)),
@@ -60,6 +63,11 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
             found["messages"] += _unseen(backend, question["nodes"], found)
     found["messages"] = [*messages, *found["messages"]]
     return {**plan, "status": shown(found, sight_of(options.asker))}
+
+
+def _planned(wanted: JsonObject, kind: Kind) -> list[JsonObject]:
+    wanted_kind = (kind.api_version, kind.kind)
+    return [obj for obj in wanted.get("objects") or [] if (obj.get("apiVersion"), obj.get("kind")) == wanted_kind]
 
 
 def _located(field: str, wanted: JsonObject, operation: Operation) -> Iterator[JsonObject]:

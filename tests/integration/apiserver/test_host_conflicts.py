@@ -6,6 +6,8 @@ import json
 import uuid
 from typing import Any
 
+import pytest
+
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer
 
@@ -15,6 +17,12 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 
 def _host() -> str:
     return f"{uuid.uuid4().hex[:8]}.example"
+
+
+@pytest.fixture(autouse=True)
+def web(namespace: Namespace) -> None:
+    service = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+    assert namespace.server.request("POST", namespace.path("services"), service).code == 201
 
 
 def _dns(name: str, *hosts: str) -> dict[str, Any]:
@@ -43,6 +51,22 @@ def test_a_second_dns_object_of_a_host_is_refused_as_the_original_does(namespace
     assert _post(namespace, _dns("second", host), "dns", "?dryRun=All").code == 400
     namespace.server.request("DELETE", namespace.path("dns", "first"))
     assert _post(namespace, _dns("second", host), "dns").code == 201
+
+
+def test_a_dns_object_to_a_missing_service_is_refused_as_the_original_does(namespace: Namespace) -> None:
+    astray = _dns("astray", _host())
+    backend = astray["spec"]["rules"][0]["paths"][0]["backend"]["service"]
+    backend["name"] = "later"
+    answer = _post(namespace, astray, "dns")
+    assert (answer.code, answer.json["reason"]) == (400, "BadRequest")
+    assert answer.json["message"].startswith(f"service {namespace.name}/later not found")
+    backend |= {"name": "web", "port": 81}
+    assert _post(namespace, astray, "dns").json["message"] == "service web does not have port 81"
+    backend["port"] = 80
+    assert _post(namespace, astray, "dns").code == 201
+    namespace.server.request("DELETE", namespace.path("services", "web"))
+    labelled = {"metadata": {"labels": {"a": "b"}}}
+    assert namespace.server.request("PATCH", namespace.path("dns", "astray"), labelled, headers=MERGE).code == 200
 
 
 def test_ingresses_share_a_host_but_no_path(namespace: Namespace) -> None:
