@@ -75,7 +75,7 @@ def _answer(answer: JsonObject) -> JsonObject:
 
 def _parameter(told: JsonObject, shared: JsonObject) -> JsonObject:
     parameter = _followed(told, shared)
-    return {field: value for field, value in parameter.items() if field != "schema"} | parameter["schema"]
+    return {**{field: value for field, value in parameter.items() if field != "schema"}, **parameter["schema"]}
 
 
 def _followed(told: JsonObject, shared: JsonObject) -> JsonObject:
