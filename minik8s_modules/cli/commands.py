@@ -13,7 +13,7 @@ EPILOG = """all other commands are kubectl's: `minik8s get pods` is `kubectl get
 Files may be written as for the original MiniK8s; `apply --dialect original -f FILE` says so where they do not show it.
 
 examples:
-  minik8s plan -f web.yml             what applying it would change, on every node, before it does
+  minik8s plan -f web.yml             what applying it would change, of objects and on every node
   minik8s apply -f web.yml            create or update what the file declares (with --plan: as `minik8s plan`)
   minik8s drift                       what differs on the nodes from what is declared
   minik8s why pods -A --faults        what keeps pods from running (the same: get pods -A --why --faults)
@@ -57,7 +57,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _planning(commands: Subparsers) -> None:
     parser = add(
-        commands, "plan", planning_commands.plan, "show what applying files would change on every node; changes nothing"
+        commands,
+        "plan",
+        planning_commands.plan,
+        "show what applying files would change in the API and on every node; changes nothing",
     )
     add_filename(parser, required=True)
     parser.add_argument(
@@ -65,6 +68,10 @@ def _planning(commands: Subparsers) -> None:
     )
     add_namespace(parser)
     parser.add_argument("--delete", action="store_true", help="plan the deletion of the files' objects")
+    parser.add_argument("--full", action="store_true", help="every field, step and difference")
+    parser.add_argument(
+        "-o", "--output", default="", choices=("json", "markdown"), help="json: for programs; markdown: for reviews"
+    )
     _exitcode_option(parser)
     parser = add(
         commands, "drift", drifting.drift, "show how nodes differ from what is declared; changes nothing",

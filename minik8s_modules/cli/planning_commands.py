@@ -1,33 +1,55 @@
-"""``plan``: what would change on the nodes, asked of the server; rendered in ``planning``."""
+"""``plan``: what files would change, asked of the server; its forms are in ``planning`` and ``plan_markdown``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning
 from minik8s_modules.cli.manifests import read_manifests
-from minik8s_modules.cli.output import Paint
+from minik8s_modules.cli.output import Paint, fail
+from minik8s_modules.cli.plan_markdown import markdown
 from minik8s_modules.client.api import ApiClient
 
 
 def plan(client: ApiClient, options: argparse.Namespace) -> int:
-    """Print what applying (or deleting) the files would change on every node; 2 with --detailed-exitcode if any."""
+    """Print what applying (or deleting) the files would change; 2 with --detailed-exitcode if anything.
+
+    1 where an object would be refused, or no node answered.
+    """
     found = read_manifests(options.filename, options.namespace, recursive=options.recursive, dialect=options.dialect)
-    spec: JsonObject = {"deleted" if options.delete else "objects": found}
-    return _show(client, spec, detailed=options.detailed_exitcode)
+    status = _asked(client, {"deleted" if options.delete else "objects": found})
+    print(_form(status, options))
+    return _exit_code(status, detailed=options.detailed_exitcode)
 
 
-def _show(client: ApiClient, spec: JsonObject, *, detailed: bool) -> int:
+def _asked(client: ApiClient, spec: JsonObject) -> JsonObject:
+    """Return the status of a plan."""
     body: JsonObject = {
         "apiVersion": PLAN.api_version,
         "kind": PLAN.kind,
         "metadata": {"name": "plan"},
         "spec": spec,
     }
-    status = client.create(PLAN, body).get("status", {})
-    print(planning.render(status, Paint()))
+    status: JsonObject = client.create(PLAN, body).get("status", {})
+    return status
+
+
+def _form(status: JsonObject, options: argparse.Namespace) -> str:
+    if options.output == "json":
+        shown = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "summary": planning.summary(status)}
+        return json.dumps({**shown, "status": status}, indent=2, ensure_ascii=False)
+    if options.output == "markdown":
+        return markdown(status)
+    return (planning.render if options.full else planning.brief)(status, Paint())
+
+
+def _exit_code(status: JsonObject, *, detailed: bool) -> int:
+    if found := planning.refused(status):
+        fail(f"{len(found)} of the objects would be refused: {', '.join(map(planning.called, found))}")
+        return 1
     if not status.get("nodes"):
         return 1
     return 2 if detailed and planning.has_changes(status) else 0

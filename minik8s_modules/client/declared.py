@@ -19,7 +19,8 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Expired, NotFound
 from minik8s_modules.api.field_selectors import exactly
-from minik8s_modules.api.kinds import KINDS, NAMESPACE, SECRET, Kind
+from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
+from minik8s_modules.api.merging.shown import pair_shown
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.api import ApiClient
@@ -30,9 +31,6 @@ from minik8s_modules.client.readiness import Condition, Unready, judge
 State = Literal["present", "absent", "patched"]
 _WATCH_S = 30.0
 _PAUSE_S = 0.5
-# what a write changes whatever it says, and what only the cluster writes
-_OF_THE_SERVER = ("resourceVersion", "generation", "uid", "creationTimestamp")
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Wanted(NamedTuple):
@@ -172,7 +170,7 @@ def plan(client: ApiClient, wanted: Wanted, manner: Manner, coming: Sequence[Wan
         if live is not None or not _is_coming(wanted, coming) or manner.state == "patched":
             raise
         after = wanted.object
-    before_shown, after_shown = _masked(wanted.kind, live, after, manner)
+    before_shown, after_shown = pair_shown(wanted.kind, live, after, manner.field_manager)
     if before_shown == after_shown:
         return None
     action = "patched" if manner.state == "patched" else "applied" if live else "created"
@@ -229,45 +227,7 @@ def current(client: ApiClient, wanted: Wanted, manner: Manner) -> JsonObject | N
 
 def shown(kind: Kind, obj: JsonObject, manner: Manner) -> JsonObject:
     """Return what a person is shown of an object: no status, of its owners only ``manner``'s, no values of Secrets."""
-    return _masked(kind, None, obj, manner)[1]
-
-
-def _masked(
-    kind: Kind, before: JsonObject | None, after: JsonObject, manner: Manner
-) -> tuple[JsonObject | None, JsonObject]:
-    old = None if before is None else _stripped(before, manner)
-    new = _stripped(after, manner)
-    if kind is SECRET:
-        for field in ("data", "stringData"):
-            _hide(old, new, field)
-    return old, new
-
-
-def _hide(old: JsonObject | None, new: JsonObject, field: str) -> None:
-    """Replace the values of a Secret's field; that they differ is told, no more."""
-    was, is_now = (old or {}).get(field) or {}, new.get(field) or {}
-    if is_now:
-        new[field] = {
-            name: "hidden" if was.get(name, value) == value else "hidden, another" for name, value in is_now.items()
-        }
-    if old is not None and was:
-        old[field] = dict.fromkeys(was, "hidden")
-
-
-def _stripped(obj: JsonObject, manner: Manner) -> JsonObject:
-    metadata = {name: value for name, value in objects.metadata(obj).items() if name not in _OF_THE_SERVER}
-    own = [
-        {name: value for name, value in entry.items() if name != "time"}
-        for entry in metadata.pop("managedFields", None) or []
-        if entry.get("manager") == manner.field_manager and entry.get("operation") == "Apply"
-    ]
-    if own:
-        metadata["managedFields"] = own
-    if _LAST_APPLIED in (metadata.get("annotations") or {}):
-        metadata["annotations"] = {
-            name: value for name, value in metadata["annotations"].items() if name != _LAST_APPLIED
-        }
-    return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}
+    return pair_shown(kind, None, obj, manner.field_manager)[1]
 
 
 # --- doing it -----------------------------------------------------------------------------------

@@ -207,3 +207,32 @@ def test_a_plan_tells_nobody_what_there_is(rights: Rights):
     absent = {**there, "metadata": {"name": "absent", "namespace": "bank"}}
     assert [planned(rights, client, deleted=[one]).code for one in (there, absent)] == [403, 403]
     assert planned(rights, user(rights, bank=[rule("delete", "configmaps")]), deleted=[there]).code == 201
+
+
+def test_objects_are_shown_to_who_may_read_them(rights: Rights):
+    there: dict[str, Any] = {**CONFIG, "metadata": {"name": "told", "namespace": "bank"}, "data": {"k": "canary"}}
+    path = "/api/v1/namespaces/bank/configmaps"
+    assert rights.server.request("POST", path, there).code in {201, 409}
+    changed = {**there, "data": {"k": "other"}}
+    writer, reader = ["patch", "delete"], ["get", "patch", "delete"]
+    for spec in ({"objects": [changed]}, {"deleted": [there]}):
+        blind = planned(rights, user(rights, bank=[rule(verb, "configmaps") for verb in writer]), **spec)
+        assert (blind.code, blind.json["status"]["hidden"]["objects"]) == (201, 1)
+        assert "objects" not in blind.json["status"]
+        assert "canary" not in json.dumps(blind.json["status"])
+        seen = planned(rights, user(rights, bank=[rule(verb, "configmaps") for verb in reader]), **spec)
+        assert [row["before"]["data"] for row in seen.json["status"]["objects"]] == [{"k": "canary"}]
+
+
+def test_what_goes_along_is_shown_to_who_may_read_it(rights: Rights):
+    gone = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bank"}}
+    secret = {"metadata": {"name": "vault", "namespace": "bank"}, "stringData": {"k": "canary"}}
+    assert rights.server.request("POST", "/api/v1/namespaces/bank/secrets", secret).code in {201, 409}
+    everywhere = [rule("delete", "namespaces"), rule("get", "namespaces")]
+    blind = planned(rights, user(rights, everywhere), deleted=[gone]).json["status"]
+    assert [row["name"] for row in blind["objects"]] == ["bank"]
+    assert blind["hidden"]["objects"] > 0
+    assert "vault" not in json.dumps(blind)
+    seen = planned(rights, user(rights, everywhere, bank=[rule("get", "secrets")]), deleted=[gone]).json["status"]
+    assert "vault" in [row["name"] for row in seen["objects"]]
+    assert "canary" not in json.dumps(seen)

@@ -74,8 +74,6 @@ def _backends(dns: JsonObject) -> Iterator[tuple[str, int]]:
 
 def _require(write: Write, service: str, port: int) -> None:
     namespace = write.target.namespace
-    if f"{namespace}/{service}" in write.options.assumed_services:
-        return
     found = write.backend.cache.get(SERVICE.key(namespace, service))
     if found is None:
         raise BadRequest(f"service {namespace}/{service} not found: create it before the DNS object that leads to it")

@@ -28,17 +28,14 @@ _MAX_MANAGER = 128  # apimachinery validation of fieldManager
 class Options(NamedTuple):
     """The query parameters of a write; ``warnings`` collects texts for Warning headers.
 
-    ``asker`` is None for what the server writes for itself. ``assumed_namespaces`` and ``assumed_services``
-    (``<namespace>/<name>``) are taken to exist: a plan may hold them and what needs them. ``manager`` is the field
-    manager of managedFields; ``force`` lets a server-side apply take over what other managers own; ``applied`` says
-    that the object comes from one, with its managedFields.
+    ``asker`` is None for what the server writes for itself. ``manager`` is the field manager of managedFields;
+    ``force`` lets a server-side apply take over what other managers own; ``applied`` says that the object comes from
+    one, with its managedFields.
     """
 
     dry_run: bool
     validation: Validation
     warnings: list[str]
-    assumed_namespaces: frozenset[str] = frozenset()
-    assumed_services: frozenset[str] = frozenset()
     asker: Asker | None = None
     manager: str = ""
     force: bool = False

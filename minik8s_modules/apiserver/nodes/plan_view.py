@@ -56,16 +56,24 @@ def shown(answer: JsonObject, sight: Sight) -> JsonObject:
     """Return a Plan's status from the reconcilers' ``answer``.
 
     ``hidden`` counts what is left out: in a node's part its steps (or, without steps, differences), in the status
-    messages and the places in the order.
+    messages, the places in the order, and API objects.
     """
     messages, order = _seen(answer["messages"], sight), _seen(answer.get("order") or [], sight)
+    asked = answer.get("objects") or []
+    planned = _seen(asked, sight)
     hidden = {"messages": len(answer["messages"]) - len(messages), "order": len(answer.get("order") or []) - len(order)}
+    hidden |= {"objects": len(asked) - len(planned)} if len(planned) < len(asked) else {}
     return {
+        **({"objects": [_without_mark(row) for row in planned]} if planned else {}),
         "nodes": {name: _node(part, sight) for name, part in answer["nodes"].items()},
         "messages": [str(each["text"]) for each in messages],
         **({"order": order} if order else {}),
         **({"hidden": hidden} if any(hidden.values()) else {}),
     }
+
+
+def _without_mark(row: JsonObject) -> JsonObject:
+    return {field: value for field, value in row.items() if field != "about"}
 
 
 def _seen(rows: Sequence[Any], sight: Sight) -> list[JsonObject]:

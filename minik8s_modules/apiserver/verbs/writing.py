@@ -80,7 +80,7 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
         uid=backend.new_uid(),
         name_suffix=backend.new_suffix(),
     )
-    if target.kind.namespaced and target.namespace not in options.assumed_namespaces:
+    if target.kind.namespaced:
         admission.check_namespace(backend, target, obj)
     _record(backend, target, obj, None, options)  # before admission: what plugins add is nobody's, as in Kubernetes
     chain.run("mutate", backend, "create", target, obj, None, options)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -39,11 +40,22 @@ _ROUNDS = 10_000
 
 
 class Happened(NamedTuple):
-    """What a step did: ``create`` or ``delete``, of which object, as it was or is."""
+    """What a step did: ``create`` or ``delete``, of which object, as it was or is.
+
+    Attributes:
+        turn: what happens before anything more becomes ready has one number.
+        named: whether the object's name is its real one; else it stands for one that is made with the object.
+    """
 
     action: str
     kind: Kind
     obj: JsonObject
+    turn: int = 1
+    named: bool = True
+
+
+def _share(numbers: Iterator[int]) -> float:
+    return next(numbers) / 256
 
 
 def placeholder_uid(namespace: str, name: str) -> str:
@@ -62,6 +74,7 @@ class World:
 
     def __init__(self, everything: Iterable[JsonObject], now: datetime, *, graceful: bool = False) -> None:
         self.now = now
+        self.turn = 1
         self.happened: list[Happened] = []
         self.told: list[Tell] = []
         self._graceful = graceful
@@ -129,7 +142,7 @@ class World:
 
     def _create(self, step: Create) -> None:
         meta = step.obj["metadata"]
-        name = meta.get("name") or self._name(meta)
+        name = meta.get("name") or self._name(step.kind, meta)
         made = {
             **step.obj,
             "metadata": {
@@ -142,15 +155,17 @@ class World:
             "status": {},
         }
         self.put(step.kind, made)
-        self.happened.append(Happened("create", step.kind, made))
+        self.happened.append(Happened("create", step.kind, made, self.turn, bool(meta.get("name"))))
 
-    def _name(self, meta: JsonObject) -> str:
-        """Return a name that follows from what has been made before it."""
-        self._made += 1
+    def _name(self, kind: Kind, meta: JsonObject) -> str:
+        """Return a free name that follows from what has been made before it."""
         owner = next((each["uid"] for each in meta.get("ownerReferences") or []), "")
-        digest = hashlib.sha256(f"{owner}/{self._made}".encode()).digest()
-        numbers = iter(digest)
-        return f"{meta['generateName']}{random_suffix(lambda: next(numbers) / 256)}"
+        while True:
+            self._made += 1
+            numbers = iter(hashlib.sha256(f"{owner}/{self._made}".encode()).digest())
+            name = f"{meta['generateName']}{random_suffix(partial(_share, numbers))}"
+            if self.get(kind, Key(meta.get("namespace", ""), name)) is None:
+                return name
 
     def _delete(self, kind: Kind, obj: JsonObject) -> None:
         latest = self._latest(kind, obj)
@@ -159,7 +174,12 @@ class World:
             self.put(kind, {**latest, "metadata": marked})
         else:
             self.remove(kind, latest)
-        self.happened.append(Happened("delete", kind, latest))
+        self.gone(kind, latest)
+
+    def gone(self, kind: Kind, obj: JsonObject) -> None:
+        """Note that an object is deleted."""
+        unnamed = {objects.uid(each.obj) for each in self.happened if not each.named}
+        self.happened.append(Happened("delete", kind, obj, self.turn, objects.uid(obj) not in unnamed))
 
     def _owners(self, kind: Kind, obj: JsonObject, references: list[JsonObject]) -> None:
         latest = self._latest(kind, obj)
@@ -176,7 +196,8 @@ Decider = Callable[[World, JsonObject], Iterable[Step]]
 def unroll(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callable[[World], bool]) -> bool:
     """Take the steps of all deciders, again and again, until none has one; return whether that came to an end.
 
-    ``live`` is called after each round: it plays the nodes and the scheduler, and says whether it changed something.
+    ``live`` plays the nodes, and says whether it changed something. It is called when no decider has a step:
+    controllers answer in milliseconds, containers start in seconds.
     """
     rules = list(deciders)
     for _ in range(_ROUNDS):
@@ -188,6 +209,6 @@ def unroll(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callabl
                     world.take(kind, obj, step)
                 # what is only told, is told again as long as its cause is there
                 moved = moved or any(not isinstance(step, Tell) for step in steps)
-        if not (live(world) or moved):
+        if not moved and not live(world):
             return True
     return False

@@ -1,26 +1,27 @@
 """Where changed workloads lead: a Deployment that is applied is unrolled in an imagined cluster, to its pods.
 
-The controllers' own deciders take turns with the scheduler's; every pod that finds a node becomes ready at once, every
-deleted one goes. What comes out is the order in which pods come and go, and on which nodes; where pods find no node, it
-ends as the real rollout would stall. Names of pods that do not exist yet are placeholders.
+The controllers' own deciders and the scheduler's act until none has a step; then all pods with a node become ready, a
+turn ends, and they act again. Deleted pods go at once. What comes out is the order in which pods come and go, turn by
+turn, and on which nodes; where pods find no node, it ends as the real rollout would stall. Names of pods that do not
+exist yet are placeholders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
-from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.kinds import KINDS, POD, REPLICA_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.controllers.core.pods import is_ready
-from minik8s_modules.controllers.core.steps import Step
+from minik8s_modules.controllers.core.steps import Patch, Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
-from minik8s_modules.controllers.simulation.simulated_cluster import Happened, World, placeholder_uid, unroll
+from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
 from minik8s_modules.reconcile.loop.plan_subjects import Note, of_pod, rows
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
@@ -77,7 +78,7 @@ def unrolled(
     touched: set[str] = set()
     for change in changes:
         touched |= _enter(world, change)
-    ended = unroll(world, _within(touched), lambda imagined: _live(imagined, nodes))
+    ended = unroll(world, [*_within(touched), (POD, _Scheduler(nodes).steps)], _live)
     messages = [*_unplaced(world, nodes, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
@@ -103,7 +104,9 @@ def _enter(world: World, change: Change) -> set[str]:
     if before is not None:
         own = {"uid": objects.uid(before), "generation": objects.generation(before)}
     status = objects.status(before or {})
-    world.put(kind, {**obj, "metadata": {**obj["metadata"], **own}, "status": status})
+    world.put(kind, _unhurried({**obj, "metadata": {**obj["metadata"], **own}, "status": status}))
+    for below in world.controlled(REPLICA_SET, before or {}):
+        world.put(REPLICA_SET, _unhurried(below))
     return {own["uid"]}
 
 
@@ -113,7 +116,7 @@ def _remove(world: World, kind: Kind, obj: JsonObject) -> None:
     for below in (*DECIDERS, POD):
         for each in world.controlled(below, obj):
             if below == POD:
-                world.happened.append(Happened("delete", POD, each))
+                world.gone(POD, each)
             _remove(world, below, each)
 
 
@@ -131,29 +134,43 @@ def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
     return [(kind, only(decide)) for kind, decide in DECIDERS.items()]
 
 
-def _live(world: World, nodes: Sequence[JsonObject]) -> bool:
-    """Bind what can be bound, and let it be ready; return whether there was anything."""
+class _Scheduler:
+    """Binds pods that were made; asks for one again only when something has come or gone."""
+
+    def __init__(self, nodes: Sequence[JsonObject]) -> None:
+        self._nodes = nodes
+        self._tried: set[tuple[str, int]] = set()
+
+    def steps(self, world: World, pod: JsonObject) -> Iterable[Step]:
+        """Return the binding of a pod, if there is a node for it."""
+        tried = (objects.uid(pod), len(world.happened))
+        if objects.spec(pod).get("nodeName") or objects.status(pod) or tried in self._tried:
+            return []
+        self._tried.add(tried)
+        bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
+        decision = decide_node(pod, Snapshot.of(self._nodes, bound, len(bound)))
+        return [Patch(POD, pod, {"spec": {"nodeName": decision.node}})] if decision.node else []
+
+
+def _live(world: World) -> bool:
+    """Let pods that have a node be ready, which ends a turn; return whether there were any."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(world.now)}
     lived = False
-    # long enough ago for any minReadySeconds
-    since = rfc3339(world.now - timedelta(days=365))
     for happened in world.happened:
         pod = world.get(POD, objects.key(happened.obj))
         if happened.action != "create" or happened.kind != POD or pod is None or is_ready(pod):
             continue
-        placed = _placed(world, pod, nodes)
-        if placed is not None:
-            ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-            world.put(POD, {**placed, "status": {"phase": "Running", "conditions": [ready]}})
+        if objects.spec(pod).get("nodeName"):
+            world.put(POD, {**pod, "status": {"phase": "Running", "conditions": [ready]}})
             lived = True
+    world.turn += lived
     return lived
 
 
-def _placed(world: World, pod: JsonObject, nodes: Sequence[JsonObject]) -> JsonObject | None:
-    if objects.spec(pod).get("nodeName"):
-        return pod
-    bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
-    decision = decide_node(pod, Snapshot.of(nodes, bound, len(bound)))
-    return {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}} if decision.node else None
+def _unhurried(obj: JsonObject) -> JsonObject:
+    """Return a workload for which ready pods are available: between two turns there is time enough."""
+    spec = {field: value for field, value in objects.spec(obj).items() if field != "minReadySeconds"}
+    return {**obj, "spec": spec}
 
 
 def _unplaced(world: World, nodes: Sequence[JsonObject], touched: set[str]) -> Iterable[Note]:
@@ -178,16 +195,19 @@ def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, Js
 
 
 def _order(world: World) -> Iterable[JsonObject]:
+    bound = {objects.uid(each.obj): each.obj for each in world.happened if objects.spec(each.obj).get("nodeName")}
     for happened in world.happened:
         if happened.kind == POD:
-            # a pod that goes may have a successor of its name
+            # a pod that goes may have a successor of its name, and one that comes may go again
             later = world.get(POD, objects.key(happened.obj)) if happened.action == "create" else None
-            pod = later or happened.obj
+            pod = later or bound.get(objects.uid(happened.obj)) or happened.obj
             owner = objects.controller_of(pod) or {}
             yield {
                 "action": happened.action,
                 "pod": str(objects.key(pod)),
                 "node": str(objects.spec(pod).get("nodeName") or ""),
                 "owner": f"{owner.get('kind', '')}/{owner.get('name', '')}",
+                "turn": happened.turn,
+                **({} if happened.named else {"nameUnknown": True}),
                 "about": rows(of_pod(pod)),
             }

@@ -59,7 +59,7 @@ class Hypothesis(NamedTuple):
         pods: by UID, those that would differ (None: gone).
         overlay: ConfigMaps and Secrets by kind and key.
         messages: what to tell.
-        order: in which order pods come and go because of workloads, and of namespaces that go.
+        order: in which order pods come and go.
         network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
     """
 
@@ -120,11 +120,12 @@ def hypothesis(
     network: dict[tuple[str, str], JsonObject | None] = {}
     messages: list[Note] = []
     order: list[JsonObject] = []
+    alone: list[tuple[str, JsonObject]] = []
     for operation in question.operations:
         obj = operation.object
         kind, key = str(obj.get("kind") or ""), objects.key(obj)
         if kind == "Pod":
-            _take_pod(operation, known, changed, messages, now)
+            alone += _take_pod(operation, known, changed, messages, now)
         elif kind in {"ConfigMap", "Secret"}:
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind in NETWORK_KINDS:
@@ -136,6 +137,7 @@ def hypothesis(
             messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
     bound = _bound(changed, known.values(), nodes, messages)
     changed |= bound
+    order = [*(_place(action, bound.get(objects.uid(pod)) or pod) for action, pod in alone), *order]
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
     if not changes:
@@ -163,8 +165,7 @@ def _take_namespace(
         changed[objects.uid(pod)] = None
         node = str(objects.spec(pod).get("nodeName") or "")
         graces_s += [int(objects.spec(pod).get("terminationGracePeriodSeconds") or 0)] if node else []
-        owner = f"Namespace/{name}"
-        yield {"action": "delete", "pod": str(key), "node": node, "owner": owner, "about": rows(of_pod(pod))}
+        yield _place("delete", pod, f"Namespace/{name}")
     if any(graces_s):
         told = f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop"
         messages.append(Note(told, (of(POD, name),)))
@@ -176,7 +177,8 @@ def _take_pod(
     changed: dict[str, JsonObject | None],
     messages: list[Note],
     now: datetime,
-) -> None:
+) -> Iterator[tuple[str, JsonObject]]:
+    """Take an operation on a pod, and yield whether one comes or goes."""
     obj = operation.object
     key = objects.key(obj)
     before = known.get(key)
@@ -184,6 +186,7 @@ def _take_pod(
         known.pop(key, None)
         if before is not None:
             changed[objects.uid(before)] = None
+            yield "delete", before
             grace_s = objects.dig(obj, "metadata", "deletionGracePeriodSeconds")
             if grace_s:
                 messages.append(Note(f"Pod {key}: its containers get up to {grace_s} s to stop first", of_pod(before)))
@@ -195,6 +198,15 @@ def _take_pod(
     if before is not None and not objects.spec(pod).get("nodeName") and objects.spec(before).get("nodeName"):
         pod["spec"] = {**objects.spec(pod), "nodeName": before["spec"]["nodeName"]}
     known[key] = changed[objects.uid(pod)] = pod
+    if before is None:
+        yield "create", pod
+
+
+def _place(action: str, pod: JsonObject, owner: str = "") -> JsonObject:
+    """Return a pod's place in the order."""
+    node = str(objects.spec(pod).get("nodeName") or "")
+    place = {"action": action, "pod": str(objects.key(pod)), "node": node, "owner": owner}
+    return {**place, "turn": 1, "about": rows(of_pod(pod))}
 
 
 def _bound(

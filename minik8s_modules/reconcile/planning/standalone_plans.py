@@ -16,6 +16,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
@@ -23,6 +24,7 @@ from minik8s_modules.reconcile.planning.simulation import Hypothesis
 
 ObjectOf = Callable[[str, str], JsonObject | None]
 """Returns the ConfigMap or Secret of a kind and ``<namespace>/<name>``, as it would be."""
+_SYSTEM = "kube-system"
 Placed = tuple[str, str]
 """A kind and ``<namespace>/<name>``."""
 
@@ -50,7 +52,11 @@ class Told:
 
 
 def reading(reader: Getter, overlay: Mapping[Placed, JsonObject | None]) -> ObjectOf:
-    """Return a function that reads ConfigMaps and Secrets as a plan would leave them."""
+    """Return a function that reads ConfigMaps and Secrets as a plan would leave them.
+
+    A controller publishes the cluster's authorities in every namespace, as soon as there is one; so they are those of
+    kube-system where a namespace has none yet.
+    """
 
     def read(kind: str, key: str) -> JsonObject | None:
         if (kind, key) in overlay:
@@ -59,7 +65,8 @@ def reading(reader: Getter, overlay: Mapping[Placed, JsonObject | None]) -> Obje
         try:
             return reader.get(CONFIG_MAP if kind == CONFIG_MAP.kind else SECRET, name, namespace)
         except NotFound:
-            return None
+            published = (kind, name) == (CONFIG_MAP.kind, ROOT_CA) and namespace != _SYSTEM
+            return read(kind, f"{_SYSTEM}/{ROOT_CA}") if published else None
 
     return read
 

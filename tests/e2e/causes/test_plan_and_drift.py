@@ -36,8 +36,14 @@ def test_from_plan_to_apply_to_plan_to_delete(cluster: Installed, namespace: str
     file = tmp_path / "web.yml"
     file.write_text(FILE)
     given = ("-n", namespace, "-f", str(file))
-    planned = cluster.minik8s("plan", *given)
+    brief = cluster.minik8s("plan", "--detailed-exitcode", *given)
+    assert brief.returncode == 2, brief.stderr
+    for line in (f"  + Secret {namespace}/s", f"  + Pod {namespace}/web", f"+ {namespace}/web  on "):
+        assert line in brief.stdout, brief.stdout
+    assert "kube-root-ca" not in brief.stdout
+    planned = cluster.minik8s("plan", "--full", *given)
     assert planned.returncode == 0, planned.stderr
+    assert "hidden-from-plans" not in brief.stdout
     assert "hidden-from-plans" not in planned.stdout
     for step in ("secrets: write", "volumes: make", "sandboxes: create", "containers: create", "containers: start"):
         assert f"  + {step}" in planned.stdout or f"  ~ {step}" in planned.stdout, planned.stdout
@@ -46,12 +52,35 @@ def test_from_plan_to_apply_to_plan_to_delete(cluster: Installed, namespace: str
     assert cluster.minik8s("plan", *given).stdout.strip() == "no changes"
     assert cluster.minik8s("drift").stdout.strip() == "no changes"
     assert as_plugin("plan", *given) == "no changes\n"
-    removal = cluster.minik8s("plan", "--delete", *given).stdout
+    removal = cluster.minik8s("plan", "--full", "--delete", *given).stdout
     for step in ("secrets: remove", "volumes: remove", "sandboxes: remove", "containers: remove"):
         assert step in removal, removal
     assert cluster.minik8s("delete", *given).returncode == 0
     # also the last secret leaves nothing to do
     assert cluster.minik8s("drift").stdout.strip() == "no changes"
+
+
+def test_objects_that_no_node_hears_of_are_changes(cluster: Installed, namespace: str) -> None:
+    settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: '1'}}"
+    given = ("-n", namespace, "-f", "-")
+    planned = cluster.minik8s("plan", "--detailed-exitcode", *given, stdin=settings)
+    assert (planned.returncode, f"  + ConfigMap {namespace}/c" in planned.stdout) == (2, True), planned.stdout
+    assert cluster.minik8s("apply", *given, stdin=settings).returncode == 0
+    assert cluster.minik8s("plan", "--detailed-exitcode", *given, stdin=settings).returncode == 0
+    planned = cluster.minik8s("plan", *given, stdin=settings.replace("'1'", "'2'"))
+    assert f"  ~ ConfigMap {namespace}/c  data.a: 1 → 2" in planned.stdout
+    refused = cluster.minik8s("plan", *given, stdin=f"{settings.replace('name: c', 'name: C_')}")
+    assert (refused.returncode, f"  ! ConfigMap {namespace}/C_  refused: " in refused.stdout) == (1, True)
+
+
+def test_a_new_namespace_and_a_pod_in_it_are_planned_whole(cluster: Installed, namespace: str) -> None:
+    new = f"{namespace}-new"
+    text = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {new}}}}}\n---\n{FILE}"
+    planned = cluster.minik8s("plan", "-n", new, "-f", "-", stdin=text)
+    assert planned.returncode == 0, planned.stderr
+    for line in (f"  + Namespace {new}", f"  + Pod {new}/web", "containers 2"):
+        assert line in planned.stdout, planned.stdout
+    assert "kube-root-ca" not in planned.stdout
 
 
 def as_plugin(*words: str) -> str:

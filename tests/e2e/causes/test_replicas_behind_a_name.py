@@ -32,7 +32,7 @@ def test_the_example_is_planned_applied_reached_and_traced(cluster: Installed, n
     file = tmp_path / "web.yml"
     file.write_text(EXAMPLE.read_text().replace("web.example", host))
     given = ("-n", namespace, "-f", str(file))
-    planned = cluster.minik8s("plan", *given)
+    planned = cluster.minik8s("plan", "--full", *given)
     assert planned.returncode == 0, planned.stderr
     assert "as they will be when 3 new pods are ready" in planned.stdout
     assert len(set(re.findall(r"\[\d\]: (10\.\S+:8080)", planned.stdout))) == 3, planned.stdout

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
+from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client import declared
 from minik8s_modules.client.readiness import Condition, judge
@@ -69,7 +70,7 @@ class Answers:
 
 
 def test_values_of_secrets_are_hidden_and_a_difference_is_told() -> None:
-    metadata = {"name": "s", "namespace": "default", "annotations": {declared._LAST_APPLIED: "canary-1"}}
+    metadata = {"name": "s", "namespace": "default", "annotations": {LAST_APPLIED: "canary-1"}}
     live = {"metadata": metadata, "data": {"a": "canary-1", "b": "canary-2", "c": "canary-3"}}
     after = {"metadata": metadata, "data": {"a": "canary-1", "b": "canary-4", "d": "canary-5"}}
     api: Any = Answers(live, after)

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.errors import Invalid, NotFound, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, Kind
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, SECRET, Kind
 from minik8s_modules.api.merging.apply import annotated
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
+from minik8s_modules.apiserver.authorization.policy import Rbac
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
@@ -131,23 +134,106 @@ def test_a_namespace_that_would_go_is_shown_as_terminating(backend: Backend, opt
     assert operation["object"]["metadata"]["deletionTimestamp"]
 
 
+def _status(backend: Backend, options: Options, **spec: Any) -> JsonObject:
+    status: JsonObject = plans.answer(backend, RecordedReconcilers(), {"spec": spec}, options)["status"]
+    return status
+
+
+def _config(name: str, data: dict[str, str], **metadata: Any) -> JsonObject:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data}
+
+
+SHOP: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+
+
 def test_a_namespace_and_what_goes_into_it(backend: Backend, options: Options):
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
-    operations = _operations(backend, options, objects=[namespace, _pod(namespace="new")])
+    operations = _operations(backend, options, objects=[SHOP, _pod(namespace="shop")])
     assert [operation["operation"] for operation in operations] == ["create", "create"]
-    with pytest.raises(NotFound, match='namespaces "other" not found'):
-        _operations(backend, options, objects=[_pod(namespace="other")])
+    (row,) = _status(backend, options, objects=[_pod(namespace="other")])["objects"]
+    assert (row["action"], row["message"]) == ("refuse", 'namespaces "other" not found')
 
 
-def test_an_object_that_would_be_refused_is_refused_with_its_place(backend: Backend, options: Options):
+def test_each_object_is_planned_with_those_before_it(backend: Backend, options: Options):
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "clerk", "namespace": "shop"}}
+    pod = _pod(namespace="shop")
+    pod["spec"]["serviceAccountName"] = "clerk"
+    twice = [_config("c", {"a": "1"}, namespace="shop"), _config("c", {"a": "2"}, namespace="shop")]
+    asker = Asker(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {})
+    options = options._replace(asker=asker)  # admission is for writes of somebody
+    rows = _status(backend, options, objects=[SHOP, account, pod, *twice])["objects"]
+    assert [row["action"] for row in rows] == ["create", "create", "create", "create", "update"]
+    alone = _status(backend, options, objects=[SHOP, pod, account])["objects"]
+    assert [row["action"] for row in alone] == ["create", "refuse", "create"]
+    assert 'service account shop/clerk: serviceaccount "clerk" not found' in alone[1]["message"]
+
+
+def test_an_object_that_would_be_refused_is_told_and_hides_nothing(backend: Backend, options: Options):
     bad = _pod()
     bad["spec"]["containers"][0].pop("image")
-    with pytest.raises(Invalid) as refused:
-        plans.answer(backend, RecordedReconcilers(), {"spec": {"objects": [_pod("a"), bad]}}, options)
-    assert refused.value.message.startswith("spec.objects[1]: ")
+    first, refused, last = _status(backend, options, objects=[_pod("a"), bad, _pod("b")])["objects"]
+    assert (first["action"], last["action"]) == ("create", "create")
+    assert (refused["action"], "spec.containers[0].image" in refused["message"]) == ("refuse", True)
+    assert "after" not in refused
+
+
+def test_what_cannot_be_read_is_refused_with_its_place(backend: Backend, options: Options):
     unknown = {"apiVersion": "example.com/v1", "kind": "Unicorn", "metadata": {"name": "a"}}
-    with pytest.raises(StatusError, match="no matches for kind"):
-        plans.answer(backend, RecordedReconcilers(), {"spec": {"objects": [unknown]}}, options)
+    with pytest.raises(StatusError) as refused:
+        _status(backend, options, objects=[_pod(), unknown])
+    assert refused.value.message.startswith("spec.objects[1]: no matches for kind")
+    misspelt = _pod()
+    misspelt["spec"]["terminationGracePeriod"] = 1
+    with pytest.raises(StatusError, match=r'unknown field "spec\.terminationGracePeriod"'):
+        _status(backend, options, objects=[misspelt])
+
+
+def test_objects_are_shown_as_they_are_and_would_be(backend: Backend, options: Options):
+    _store(backend, options, CONFIG_MAP, annotated(_config("c", {"a": "1", "b": "1"})))
+    new, changed = _status(backend, options, objects=[_config("new", {"a": "1"}), _config("c", {"a": "2"})])["objects"]
+    assert (new["action"], new["namespace"], new["name"]) == ("create", "default", "new")
+    assert (new["after"]["data"], "before" in new, "resourceVersion" in new) == ({"a": "1"}, False, False)
+    live = backend.cache.get(CONFIG_MAP.key("default", "c"))
+    assert live is not None
+    assert (changed["action"], changed["resourceVersion"]) == ("update", str(live.revision))
+    assert (changed["before"]["data"], changed["after"]["data"]) == ({"a": "1", "b": "1"}, {"a": "2"})
+    assert "annotations" not in {**changed["before"]["metadata"], **changed["after"]["metadata"]}
+
+
+def test_an_object_that_only_learns_what_was_applied_is_no_change(backend: Backend, options: Options):
+    _store(backend, options, CONFIG_MAP, _config("c", {"a": "1"}))
+    assert "objects" not in _status(backend, options, objects=[_config("c", {"a": "1"})])
+
+
+def test_values_of_secrets_are_in_no_plan(backend: Backend, options: Options):
+    secret: JsonObject = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"p": "Y2FuYXJ5"}}
+    _store(backend, options, SECRET, annotated(secret))
+    changed = _status(backend, options, objects=[{**secret, "data": {"p": "b3RoZXI="}}], deleted=[secret])
+    assert [row["action"] for row in changed["objects"]] == ["update", "delete"]
+    assert (changed["objects"][0]["before"]["data"], changed["objects"][0]["after"]["data"]) == (
+        {"p": "hidden"},
+        {"p": "hidden, another"},
+    )
+    assert not [value for value in ("Y2FuYXJ5", "b3RoZXI=") if value in str(changed)]
+
+
+def test_what_a_deletion_takes_along_is_told(backend: Backend, options: Options):
+    writing.create(backend, Target(NAMESPACE), SHOP, options)
+    writing.create(backend, Target(CONFIG_MAP, "shop"), _config("a", {}), options)
+    live = backend.cache.get(CONFIG_MAP.key("shop", "a"))
+    assert live is not None
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": live.object["metadata"]["uid"]}
+    writing.create(backend, Target(CONFIG_MAP, "shop"), _config("below", {}, ownerReferences=[owner]), options)
+    writing.create(backend, Target(CONFIG_MAP, "shop"), _config("beside", {}), options)
+
+    def told(deleted: JsonObject) -> list[tuple[str, str]]:
+        rows = _status(backend, options, deleted=[deleted])["objects"]
+        assert {row["action"] for row in rows} == {"delete"}
+        return [(row["name"], row.get("because", "")) for row in rows]
+
+    assert told(_config("a", {}, namespace="shop")) == [("a", ""), ("below", "ConfigMap/a")]
+    assert told(SHOP) == [
+        (name, "Namespace/shop" if name != "shop" else "") for name in ("shop", "a", "below", "beside")
+    ]
 
 
 def test_answers_are_merged_and_who_does_not_answer_is_named(backend: Backend, options: Options):
@@ -190,7 +276,7 @@ def test_a_node_of_its_own_is_told_its_part_and_nothing_else(backend: Backend, o
     })  # fmt: skip
     status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
     # it speaks for itself alone
-    assert status == {"nodes": {"n0": SHOWN, "n1": SHOWN}, "messages": ["told", "more"]}
+    assert (status["nodes"], status["messages"]) == ({"n0": SHOWN, "n1": SHOWN}, ["told", "more"])
     assert reconcilers.questions["s0"]["others"] == ["n1"]
     assert reconcilers.questions[ALONE] == {"objects": [], "nodes": ["n1"], "foretold": part}
 

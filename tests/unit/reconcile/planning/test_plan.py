@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SECRET, SERVICE
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, POD, SECRET, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import MIRROR
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
@@ -160,7 +160,8 @@ def test_a_namespace_that_goes_takes_its_pods_and_rules_along_and_nobody_elses(c
     assert diff["services"]["after"] == {"shop/web:80": None}
     about = [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web"}]
     (step,) = answer["order"]
-    assert step == {"action": "delete", "pod": "shop/web", "node": NAME, "owner": "Namespace/shop", "about": about}
+    place = {"action": "delete", "pod": "shop/web", "node": NAME, "owner": "Namespace/shop", "turn": 1}
+    assert step == {**place, "about": about}
     assert answer["messages"] == ["Namespace shop: its pods go first; their containers get up to 7 s to stop"]
 
 
@@ -201,6 +202,32 @@ def test_a_config_map_planned_along_counts(cluster: Cluster):
     assert answer["messages"] == []
     (entry,) = answer["nodes"][NAME]["diff"]["containers"]["after"].values()
     assert entry["env"] == [["A", "1"]]
+
+
+def test_the_authorities_of_a_namespace_that_is_new_count_as_published(cluster: Cluster):
+    data = {"ca.crt": "PEM"}
+    published = {"metadata": {"name": "kube-root-ca.crt", "namespace": "kube-system"}, "data": data}
+    cluster.api.create(CONFIG_MAP, published)
+    web = pod()
+    web["metadata"]["namespace"] = "new"
+    items = [{"key": "ca.crt", "path": "ca.crt"}]
+    sources = [{"configMap": {"name": "kube-root-ca.crt", "items": items}}]
+    web["spec"]["volumes"] = [{"name": "access", "projected": {"sources": sources, "defaultMode": 420}}]
+    web["spec"]["containers"][0]["volumeMounts"] = [{"name": "access", "mountPath": "/access"}]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
+    answer = ask(cluster, ("create", namespace), ("create", web))
+    assert [note for note in answer["messages"] if "kube-root-ca" in note] == []
+    assert {step["section"] for step in answer["nodes"][NAME]["steps"]} >= {"volumes", "sandboxes", "containers"}
+
+
+def test_a_pod_of_its_own_has_its_place_in_the_order(cluster: Cluster):
+    big = {"name": "app", "image": IMAGE, "resources": {"requests": {"cpu": "500"}}}
+    answer = ask(cluster, ("create", pod("nowhere", containers=[big])), ("create", pod()))
+    assert [(step["action"], step["pod"], step["node"]) for step in answer["order"]] == [
+        ("create", "default/nowhere", ""),
+        ("create", "default/web", NAME),
+    ]
+    assert answer["nodes"][NAME]["steps"], "what fits nowhere hides nothing of the rest"
 
 
 def test_no_value_of_a_secret_is_in_an_answer(cluster: Cluster):

@@ -76,6 +76,53 @@ def test_a_new_template_shows_what_comes_before_what_goes():
     assert len(found.pods) == 4
 
 
+def steps(found: Unrolled) -> list[tuple[int, str, str]]:
+    """Return turn, action and owner of each step."""
+    return [(step["turn"], step["action"], step["owner"].removeprefix("ReplicaSet/web-")) for step in found.order]
+
+
+def test_the_pod_that_a_larger_size_adds_to_the_old_set_is_the_first_to_go():
+    nodes = [node("a")]
+    known, pods = running(2, nodes)
+    (old,) = {(objects.controller_of(pod) or {})["name"].removeprefix("web-") for pod in pods}
+    found = unrolled([Change("update", deployment(3, "web:2"))], known, pods, nodes, NOW)
+    told = steps(found)
+    extra = found.order[0]
+    assert told[0] == (1, "create", old)
+    assert [(step["turn"], step["action"]) for step in found.order if step["pod"] == extra["pod"]] == [
+        (1, "create"),
+        (2, "delete"),
+    ]
+    assert [turn for turn, action, owner in told if (action, owner) == ("delete", old)] == [2, 3, 4]
+    assert {step["node"] for step in found.order} == {"a"}
+
+
+@pytest.mark.parametrize("min_ready_s", [0, 3600])
+def test_pods_that_were_made_last_go_first(min_ready_s: int):
+    nodes = [node("a")]
+    known, pods = running(2, nodes)
+    spec = {"maxSurge": 0, "maxUnavailable": 1}
+    slow = deployment(
+        2, "web:2", minReadySeconds=min_ready_s, strategy={"type": "RollingUpdate", "rollingUpdate": spec}
+    )
+    found = unrolled([Change("update", slow)], known, pods, nodes, NOW)
+    assert [(turn, action) for turn, action, _ in steps(found)] == [
+        (1, "delete"), (1, "create"), (2, "delete"), (2, "create"),
+    ]  # fmt: skip
+
+
+def test_names_that_are_made_with_their_pods_are_told_apart():
+    nodes = [node("a")]
+    known, pods = running(1, nodes)
+    found = unrolled([Change("update", deployment(1, "web:2"))], known, pods, nodes, NOW)
+    assert [(step["action"], step.get("nameUnknown", False)) for step in found.order] == [
+        ("create", True),
+        ("delete", False),
+    ]
+    peers = workload(STATEFUL_SET, {"replicas": 1, "serviceName": "peers"})
+    assert [step.get("nameUnknown") for step in unrolled([Change("create", peers)], [], [], nodes, NOW).order] == [None]
+
+
 def test_where_pods_fit_nowhere_the_rollout_ends_as_the_real_one_stalls():
     nodes = [node("a", pods=2)]
     known, pods = running(2, nodes)

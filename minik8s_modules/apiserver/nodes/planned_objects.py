@@ -1,0 +1,188 @@
+"""The API objects of a plan: each taken as apply or delete would take it, in the order given; nothing is stored.
+
+A row is ``{"action": "create|update|delete|refuse", "apiVersion", "kind", "namespace", "name", "uid",
+"resourceVersion", "before", "after", "message", "because"}``: objects as a person is shown them (shown.py), uid and
+resourceVersion of the one that stands there now. ``nameUnknown`` says that generateName makes the name, ``because``
+names the object whose deletion takes this one along.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minik8s_modules.api import objects, size_limits
+from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind
+from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
+from minik8s_modules.api.kinds import EVENT, KINDS, NAMESPACE, POD, Kind
+from minik8s_modules.api.lifecycle import strategy
+from minik8s_modules.api.merging.apply import next_object
+from minik8s_modules.api.merging.shown import pair_shown
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.nodes.plan_view import about
+from minik8s_modules.apiserver.nodes.planned_cache import PlannedCache
+from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.store.cached import CachedObject
+
+_RETRY = frozenset({429})
+_SERVERS_FAULT = 500
+# pods are told in their order, on their nodes; events are no content that anybody would miss
+_UNTOLD = frozenset({EVENT, POD})
+
+
+class Step(NamedTuple):
+    """One object's part of a plan; ``operation`` is what reconcilers are told, None where nothing of it changes."""
+
+    row: JsonObject | None = None
+    operation: JsonObject | None = None
+    message: JsonObject | None = None
+
+
+class PlannedObjects:
+    """Plans one object after the other; ``backend`` then reads as if those before had been applied."""
+
+    def __init__(self, backend: Backend, options: Options) -> None:
+        self._cache = PlannedCache(backend.cache)
+        numbers = itertools.count(1)
+        self._backend = dataclasses.replace(backend, cache=self._cache, new_suffix=lambda: f"{next(numbers):x>5}")
+        self._options = options._replace(dry_run=True)
+        self._gone: list[tuple[Kind, JsonObject]] = []
+
+    def applied(self, obj: JsonObject) -> Step:
+        """Return what applying ``obj`` comes to.
+
+        Raises:
+            StatusError: it cannot be read, the asker may not do it, or the server is in no state to say.
+        """
+        target = _target_of(obj)
+        size_limits.check(obj)
+        readable = incoming.readable(target.kind, obj, self._options)
+        item = self._cache.get(target.kind.key(target.namespace, target.name)) if target.name else None
+        self._check("create" if item is None else "patch", target._replace(name="") if item is None else target)
+        try:
+            return self._created(target, readable) if item is None else self._changed(target, item, readable)
+        except StatusError as error:
+            return _refused(target, self._cache.stored(item.key) if item else None, error)
+
+    def deleted(self, obj: JsonObject) -> Step:
+        """Return what deleting the object comes to; raises as ``applied``."""
+        target = _target_of(obj)
+        self._check("delete", target)
+        try:
+            item = self._backend.get(target)
+        except NotFound as error:  # who may delete it is told so by deleting, too
+            return Step(message={"text": error.message, "about": []})
+        decision = strategy.graceful_deletion(stored_kind(target.kind), item.object, {}, self._backend.clock.now())
+        operation = "delete" if decision.action == "remove" else "update"
+        found = from_storage(target.kind, decision.obj)
+        held = objects.finalizers(decision.obj)
+        self._gone.append((target.kind, item.object))
+        if decision.action == "remove":
+            self._cache.plan(item.key, None)
+        row = _row(
+            "delete",
+            target,
+            self._cache.stored(item.key),
+            pair_shown(target.kind, None, from_storage(target.kind, item.object))[1],
+        )
+        row |= {"message": f"it goes when its finalizers are done: {', '.join(held)}"} if held else {}
+        return Step(row, {"operation": operation, "object": found})
+
+    def taken_along(self) -> Iterator[JsonObject]:
+        """Yield the rows of what goes because of the deletions: the content of namespaces, and what is owned."""
+        told = {objects.uid(obj) for _, obj in self._gone}
+        waiting = [*self._gone]
+        while waiting:
+            kind, owner = waiting.pop(0)
+            for below, item in self._below(kind, owner):
+                if objects.uid(item.object) in told:
+                    continue
+                told.add(objects.uid(item.object))
+                waiting.append((below, item.object))
+                place = Target(below, objects.namespace(item.object), objects.name(item.object))
+                row = _row("delete", place, item, pair_shown(below, None, from_storage(below, item.object))[1])
+                because = f"{kind.kind}/{objects.name(owner)}"
+                subjects = [*row["about"], *about(kind, objects.namespace(owner), objects.name(owner))]
+                yield row | {"because": because, "about": subjects}
+
+    def _below(self, kind: Kind, owner: JsonObject) -> Iterator[tuple[Kind, CachedObject]]:
+        """Yield what goes with an object that goes."""
+        space = objects.name(owner) if kind is NAMESPACE else objects.namespace(owner)
+        if not space:
+            return
+        for below in KINDS.all():
+            if not below.stored or not below.namespaced or below in _UNTOLD or stored_kind(below) is not below:
+                continue
+            for item in self._cache.list(below.key(space, "")).items:
+                owners = objects.owner_references(item.object)
+                if kind is NAMESPACE or {one.get("uid") for one in owners} == {objects.uid(owner)}:
+                    yield below, item
+
+    def _check(self, verb: str, target: Target) -> None:
+        """Raise Forbidden where the asker may not do what he plans: a plan is a dry run, and no way around rights."""
+        if self._options.asker is not None:
+            access, user = self._options.asker.access, self._options.asker.user
+            access.check(user, target.attributes(verb), target.kind)
+
+    def _created(self, target: Target, obj: JsonObject) -> Step:
+        collection = Target(target.kind, target.namespace)
+        made = writing.create(self._backend, collection, obj, self._options)
+        # a later object of the plan may change it, which needs a revision
+        self._cache.plan(made.key, writing.made(made.key, made.object, max(self._cache.revision, 1)))
+        found = from_storage(target.kind, made.object)
+        _, after = pair_shown(target.kind, None, found)
+        row = _row("create", target._replace(name=objects.name(found)), None, None, after)
+        row |= {} if target.name else {"nameUnknown": True}
+        return Step(row, {"operation": "create", "object": found})
+
+    def _changed(self, target: Target, item: CachedObject, obj: JsonObject) -> Step:
+        made = writing.change(self._backend, target, lambda old: next_object(target.kind, old, obj), self._options)
+        found = from_storage(target.kind, made.object)
+        before, after = pair_shown(target.kind, from_storage(target.kind, item.object), found)
+        if before == after:  # apart from the annotation that notes what was applied last
+            return Step()
+        self._cache.plan(item.key, made)
+        return Step(
+            _row("update", target, self._cache.stored(item.key), before, after),
+            {"operation": "update", "object": found},
+        )
+
+
+def _target_of(obj: JsonObject) -> Target:
+    kind = KINDS.by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
+    if kind is None or not kind.stored:
+        raise BadRequest(f'no matches for kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
+    if not isinstance(obj.get("metadata"), dict):
+        raise BadRequest("metadata must be an object")
+    space = (objects.namespace(obj) or "default") if kind.namespaced else ""
+    return Target(kind, space, objects.name(obj))
+
+
+def _refused(target: Target, item: CachedObject | None, error: StatusError) -> Step:
+    """Return the refusal of one object, which says no more than writing it would; what is to be tried again raises."""
+    if error.code >= _SERVERS_FAULT or error.code in _RETRY:
+        raise error
+    return Step(_row("refuse", target, item) | {"message": error.message, "about": []})
+
+
+def _row(
+    action: str,
+    target: Target,
+    item: CachedObject | None,
+    before: JsonObject | None = None,
+    after: JsonObject | None = None,
+) -> JsonObject:
+    kind = target.kind
+    row: JsonObject = {"action": action, "apiVersion": kind.api_version, "kind": kind.kind}
+    row |= {"namespace": target.namespace, "name": target.name}
+    if item is not None:
+        row |= {"uid": objects.uid(item.object), "resourceVersion": str(item.revision)}
+    row |= {"before": before} if before is not None else {}
+    row |= {"after": after} if after is not None else {}
+    return row | {"about": about(kind, target.namespace, target.name)}
