@@ -196,6 +196,23 @@ def test_prune_removes_what_left_the_file(kubectl: Kubectl):
     assert "configmap/a pruned" in told
 
 
+def test_a_replication_controller_is_scaled_exposed_and_described(kubectl: Kubectl):
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": IMAGE}]}}
+    made = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "web"},
+            "spec": {"template": template}}  # fmt: skip
+    assert kubectl("create", "-f", kubectl.file("rc.json", made)) == "replicationcontroller/web created\n"
+    assert kubectl("scale", "rc/web", "--replicas=3") == "replicationcontroller/web scaled\n"
+    assert kubectl.value(".spec.replicas", "rc", "web") == "3"
+    assert kubectl("expose", "rc", "web", "--port=80") == "service/web exposed\n"
+    assert kubectl.value(".spec.selector.app", "service", "web") == "web"
+    kubectl("set", "image", "rc/web", "web=minik8s/busybox:2")
+    assert "Image:        minik8s/busybox:2" in kubectl("describe", "rc", "web")
+    assert "replicationcontroller/web" in kubectl("get", "all")
+    kept = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "kept"}, "template": template}
+    kubectl("create", "-f", kubectl.file("template.json", kept))
+    assert kubectl("get", "podtemplates", "--no-headers").split()[:4] == ["kept", "web", IMAGE, "app=web"]
+
+
 def test_nodes_are_tainted_cordoned_and_drained(kubectl: Kubectl):
     node = f"node-{kubectl.namespace}"
     kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}))

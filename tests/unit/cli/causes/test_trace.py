@@ -17,6 +17,7 @@ from minik8s_modules.api.kinds import (
     INGRESS_CLASS,
     NODE,
     POD,
+    REPLICATION_CONTROLLER,
     SECRET,
     SERVICE,
 )
@@ -55,7 +56,9 @@ def found(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def named(api: FakeApi, kind: str, name: str) -> JsonObject:
     """Return the object of a type and name."""
-    return api.get({"service": SERVICE, "ingress": INGRESS, "dns": DNS}[kind], name, "default")
+    return api.get(
+        {"service": SERVICE, "ingress": INGRESS, "dns": DNS, "rc": REPLICATION_CONTROLLER}[kind], name, "default"
+    )
 
 
 def run(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -156,6 +159,20 @@ def test_a_pod_that_is_no_endpoint_is_told_with_the_reason(
     api.create(POD, pod("late", status))
     _, shown = run(api, capsys, "describe", "service", "web", "-n", "default")
     assert f"pod late: {told}" in shown
+
+
+def test_why_finds_the_pods_of_a_replication_controller(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    template = {"metadata": {"labels": {"app": "rc"}}, "spec": {"containers": [{"name": "a", "image": "i"}]}}
+    api.create(
+        REPLICATION_CONTROLLER,
+        {"metadata": {"name": "rc", **META}, "spec": {"selector": {"app": "rc"}, "template": template}},
+    )
+    waiting = {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}]}
+    for name, label in (("rc-1", "rc"), ("other", "other")):
+        api.create(POD, {"metadata": {"name": name, "labels": {"app": label}, **META}, "spec": {}, "status": waiting})
+    _, shown = run(api, capsys, "why", "rc", "rc", "-n", "default")
+    assert "pod rc-1: container a: ErrImagePull: no" in shown
+    assert "other" not in shown
 
 
 def test_why_a_service_waits_for_a_load_balancer(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
