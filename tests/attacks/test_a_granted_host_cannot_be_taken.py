@@ -30,6 +30,8 @@ class Team:
         self.server = server
         self.editor = server.identity(f"editor-of-{self.name}")
         server.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.name}})
+        service = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+        server.request("POST", f"/api/v1/namespaces/{self.name}/services", service)
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
         subjects = [
             {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"editor-of-{self.name}"},

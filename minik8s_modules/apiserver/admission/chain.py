@@ -118,8 +118,8 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("CertificateApproval", "validate", _UPDATE, _SIGNING, _DECISIONS, certificate_admission.approval),
     Plugin("RoleEscalation", "validate", _CREATE_UPDATE, _ROLES, _ITSELF, escalation.check_role),
     Plugin("BindEscalation", "validate", _CREATE_UPDATE, _BINDINGS, _ITSELF, escalation.check_binding),
-    Plugin("ServiceExists", "validate", _CREATE_UPDATE, (DNS.id,), _ITSELF, route_admission.refuse_missing_services),
     Plugin("HostConflict", "validate", _CREATE_UPDATE, _HOSTS, _ITSELF, route_admission.refuse_taken_places),
+    Plugin("ServiceExists", "validate", _CREATE_UPDATE, (DNS.id,), _ITSELF, route_admission.refuse_missing_services),
 )
 
 
