@@ -377,6 +377,8 @@ def _without_namespace(manifest: JsonObject) -> JsonObject:
 def test_the_originals_manifests_apply_and_apply_again(kubectl: Kubectl, path):
     manifest = _without_namespace(yaml.safe_load(path.read_text()))
     manifest["metadata"]["name"] += kubectl.namespace  # volumes are the cluster's
+    for service in samples.services_of(manifest):
+        kubectl("create", "-f", "-", stdin=json.dumps(service))
     text = json.dumps(manifest)
     assert kubectl("apply", "-f", "-", stdin=text).endswith("created\n")
     version = json.loads(kubectl("get", "-f", "-", "-o", "json", stdin=text))["metadata"]["resourceVersion"]

@@ -140,6 +140,8 @@ def test_odd_values_of_every_kind_are_answered(namespace: Namespace, kind: Kind)
     dice, server, sample = random.Random(kind.plural), namespace.server, samples.sample(kind)
     base = f"{'/apis/' if kind.group else '/api/'}{kind.api_version}/namespaces/{namespace.name}/{kind.plural}"
     places = _places(sample)
+    for service in samples.services_of(sample):
+        assert server.request("POST", namespace.path("services"), service).code == 201
     assert server.request("POST", base, sample).code == 201
     for _ in range(25):
         method, media = dice.choice(CHANGES)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from minik8s_modules.api.kinds import KINDS, POD_ADDRESS, POD_CIDR, Kind
+from minik8s_modules.api.kinds import KINDS, POD_ADDRESS, POD_CIDR, SERVICE, Kind
 from minik8s_modules.store.compaction import TURN_KEY
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.fuzz import mutations
@@ -135,6 +135,8 @@ def _tried(client: Client, store: Store, number: int) -> list[str]:
     (namespace, base), (method, media, query) = numbered(dice.choice(bases()), number), dice.choice(WAYS)
     wanted = mutations.manifest(base.kind, base.obj, number)
     client.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    for service in samples.services_of(base.obj):
+        client.request("POST", collection(SERVICE, namespace), service)
     path = collection(base.kind, namespace)
     if method != "POST":
         made = client.request("POST", path, base.obj)

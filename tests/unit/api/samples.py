@@ -69,6 +69,26 @@ def sample(kind: Kind) -> JsonObject:
     return merged(base, copy.deepcopy(_PARTS.get(kind.id, {})))  # type: ignore[no-any-return]
 
 
+def services_of(obj: JsonObject) -> list[JsonObject]:
+    """Return the Services that must be there before ``obj`` may be created: those that a DNS object leads to."""
+    if obj.get("kind") != "DNS":
+        return []
+    ports: dict[str, set[int]] = {}
+    for rule in obj["spec"]["rules"]:
+        for path in rule["paths"]:
+            backend = path["backend"]["service"]
+            ports.setdefault(backend["name"], set()).add(backend["port"])
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"ports": [{"name": f"p{port}", "port": port} for port in sorted(found)]},
+        }
+        for name, found in ports.items()
+    ]
+
+
 _WORKLOADS = ("ReplicaSet", "Deployment", "StatefulSet", "DaemonSet")
 _SELECTOR: JsonObject = {"matchLabels": {"app": "web"}}
 _TEMPLATE: JsonObject = {
@@ -154,7 +174,7 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     },
     ("", "DNS"): {
         "spec": {
-            "rules": [{"host": "a.b", "paths": [{"path": "/", "backend": {"service": {"name": "s", "port": 80}}}]}]
+            "rules": [{"host": "a.b", "paths": [{"path": "/", "backend": {"service": {"name": "web", "port": 80}}}]}]
         }
     },
     ("", "VirtualService"): {
