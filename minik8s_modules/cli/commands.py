@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from minik8s_modules import __version__
-from minik8s_modules.cli import completing, drifting, joining, machines, options, planning_commands, tokens
+from minik8s_modules.cli import applying, completing, drifting, joining, machines, options, tokens
 from minik8s_modules.cli.causes import trace, why
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 
@@ -14,7 +14,7 @@ Files may be written as for the original MiniK8s; `apply --dialect original -f F
 
 examples:
   minik8s plan -f web.yml             what applying it would change, of objects and on every node
-  minik8s apply -f web.yml            create or update what the file declares (with --plan: as `minik8s plan`)
+  minik8s apply -f web.yml            create or update what the file declares (--plan: ask first)
   minik8s drift                       what differs on the nodes from what is declared
   minik8s why pods -A --faults        what keeps pods from running (the same: get pods -A --why --faults)
   minik8s describe pod web            the cause when it does not run, above what kubectl describes
@@ -59,7 +59,7 @@ def _planning(commands: Subparsers) -> None:
     parser = add(
         commands,
         "plan",
-        planning_commands.plan,
+        applying.plan,
         "show what applying files would change in the API and on every node; changes nothing",
     )
     add_filename(parser, required=True)
@@ -72,6 +72,8 @@ def _planning(commands: Subparsers) -> None:
     parser.add_argument(
         "-o", "--output", default="", choices=("json", "markdown"), help="json: for programs; markdown: for reviews"
     )
+    parser.add_argument("--apply", action="store_true", help="then ask, and apply exactly that (as `apply --plan`)")
+    parser.add_argument("--yes", action="store_true", help="with --apply: without asking")
     _exitcode_option(parser)
     parser = add(
         commands, "drift", drifting.drift, "show how nodes differ from what is declared; changes nothing",

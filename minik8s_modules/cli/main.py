@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OWN = frozenset({"plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
 COMPLETE = "__complete"
-_ASKED_BY_OPTION = (("apply", "--plan", "plan", ()), ("get", "--why", "why", ("--one-line",)))
+_ASKED_BY_OPTION = (("apply", "--plan", "plan", ("--apply",)), ("get", "--why", "why", ("--one-line",)))
 
 
 def own_words(words: Sequence[str]) -> list[str] | None:

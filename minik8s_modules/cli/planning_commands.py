@@ -20,12 +20,12 @@ def plan(client: ApiClient, options: argparse.Namespace) -> int:
     1 where an object would be refused, or no node answered.
     """
     found = read_manifests(options.filename, options.namespace, recursive=options.recursive, dialect=options.dialect)
-    status = _asked(client, {"deleted" if options.delete else "objects": found})
-    print(_form(status, options))
-    return _exit_code(status, detailed=options.detailed_exitcode)
+    status = asked(client, {"deleted" if options.delete else "objects": found})
+    print(form(status, options))
+    return exit_code(status, detailed=options.detailed_exitcode)
 
 
-def _asked(client: ApiClient, spec: JsonObject) -> JsonObject:
+def asked(client: ApiClient, spec: JsonObject) -> JsonObject:
     """Return the status of a plan."""
     body: JsonObject = {
         "apiVersion": PLAN.api_version,
@@ -37,7 +37,8 @@ def _asked(client: ApiClient, spec: JsonObject) -> JsonObject:
     return status
 
 
-def _form(status: JsonObject, options: argparse.Namespace) -> str:
+def form(status: JsonObject, options: argparse.Namespace) -> str:
+    """Return the plan in the form that is asked for."""
     if options.output == "json":
         shown = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "summary": planning.summary(status)}
         return json.dumps({**shown, "status": status}, indent=2, ensure_ascii=False)
@@ -46,7 +47,8 @@ def _form(status: JsonObject, options: argparse.Namespace) -> str:
     return (planning.render if options.full else planning.brief)(status, Paint())
 
 
-def _exit_code(status: JsonObject, *, detailed: bool) -> int:
+def exit_code(status: JsonObject, *, detailed: bool) -> int:
+    """Return the exit code, and say which objects would be refused."""
     if found := planning.refused(status):
         fail(f"{len(found)} of the objects would be refused: {', '.join(map(planning.called, found))}")
         return 1

@@ -29,6 +29,19 @@ _SET_ORDER = "$setElementOrder/"
 # --- RFC 7386 -------------------------------------------------------------------------------------
 
 
+def difference(old: JsonObject, new: JsonObject) -> JsonObject:
+    """Return the merge patch (RFC 7386) that makes ``new`` of ``old``; a list that differs is given whole."""
+    patch: JsonObject = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            if inner := difference(before, value):
+                patch[name] = inner
+        elif value != before or name not in old:
+            patch[name] = value
+    return patch
+
+
 def merge_patch(obj: Any, patch: Any) -> Any:
     """Return ``obj`` with ``patch`` merged in: maps merge, null removes, everything else replaces."""
     if not isinstance(patch, dict):

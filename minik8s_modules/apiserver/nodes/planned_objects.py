@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -50,7 +51,13 @@ class PlannedObjects:
     def __init__(self, backend: Backend, options: Options) -> None:
         self._cache = PlannedCache(backend.cache)
         numbers = itertools.count(1)
-        self._backend = dataclasses.replace(backend, cache=self._cache, new_suffix=lambda: f"{next(numbers):x>5}")
+        # a plan that is made again has the same names and uids
+        self._backend = dataclasses.replace(
+            backend,
+            cache=self._cache,
+            new_suffix=lambda: f"{next(numbers):x>5}",
+            new_uid=lambda: str(uuid.UUID(int=next(numbers))),
+        )
         self._options = options._replace(dry_run=True)
         self._gone: list[tuple[Kind, JsonObject]] = []
 

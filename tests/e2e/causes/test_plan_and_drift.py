@@ -83,6 +83,18 @@ def test_a_new_namespace_and_a_pod_in_it_are_planned_whole(cluster: Installed, n
     assert "kube-root-ca" not in planned.stdout
 
 
+def test_what_was_shown_is_applied(cluster: Installed, namespace: str) -> None:
+    given = ("apply", "--plan", "--yes", "-n", namespace, "-f", "-")
+    done = cluster.minik8s(*given, stdin=FILE)
+    assert done.returncode == 0, done.stderr
+    assert f"Pod {namespace}/web created" in done.stdout
+    cluster.until(lambda: cluster.ready("web", namespace))
+    again = cluster.minik8s(*given, stdin=FILE)
+    assert (again.returncode, again.stdout.strip()) == (0, "no changes")
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=FILE)
+    assert cluster.minik8s("plan", "-n", namespace, "-f", "-", stdin=FILE).stdout.strip() == "no changes"
+
+
 def as_plugin(*words: str) -> str:
     """Return what our command prints when kubectl runs it."""
     environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG)}

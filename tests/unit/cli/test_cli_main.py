@@ -42,8 +42,8 @@ def test_what_no_own_command_takes_is_refused(line, capsys):
     ("line", "own"),
     [
         ("apply -f web.yml", None),
-        ("apply -f web.yml --plan", "plan -f web.yml"),
-        ("--context c apply --plan -f -", "--context c plan -f -"),
+        ("apply -f web.yml --plan", "plan -f web.yml --apply"),
+        ("--context c apply --plan -f -", "--context c plan -f - --apply"),
         ("get pods --why -A", "why pods -A --one-line"),
         ("get -n plan pods", None),
         ("-n why get pods", None),

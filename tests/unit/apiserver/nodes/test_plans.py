@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -185,6 +186,17 @@ def test_what_cannot_be_read_is_refused_with_its_place(backend: Backend, options
     misspelt["spec"]["terminationGracePeriod"] = 1
     with pytest.raises(StatusError, match=r'unknown field "spec\.terminationGracePeriod"'):
         _status(backend, options, objects=[misspelt])
+
+
+def test_a_plan_that_is_made_again_is_the_same(backend: Backend, options: Options):
+    template = {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    asker = Asker(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {})
+    objects = [SHOP, _pod(), _pod(namespace="shop"), job, {**_pod(""), "metadata": {"generateName": "p-"}}]
+    first, second = (_status(backend, options._replace(asker=asker), objects=copy.deepcopy(objects)) for _ in range(2))
+    assert [row["action"] for row in first["objects"]] == ["create"] * 5
+    assert first == second
+    assert [row["name"] for row in first["objects"] if row.get("nameUnknown")] == [first["objects"][-1]["name"]]
 
 
 def test_objects_are_shown_as_they_are_and_would_be(backend: Backend, options: Options):
