@@ -36,7 +36,7 @@ class Server(FakeApi):
     def __init__(self, *statuses: dict[str, Any]) -> None:
         super().__init__()
         self._statuses = list(statuses)
-        self.before_writing: Callable[[], None] = lambda: None
+        self.before_writing: Callable[[], object] = lambda: None
 
     def create(self, kind: Kind, obj: Any, **options: Any) -> dict[str, Any]:
         """Create the object, or answer the plan."""
@@ -99,7 +99,7 @@ def test_an_object_that_changes_in_the_last_moment_is_left_alone(tmp_path: Path,
     version = standing(server)
     same = status(row("update", "old", resourceVersion=version), row("create", "new"))
     server._statuses = [same, same]
-    server.before_writing = lambda: server.patch(CONFIG_MAP, "old", "shop", {"data": {"c": "3"}}) and None
+    server.before_writing = lambda: server.patch(CONFIG_MAP, "old", "shop", {"data": {"c": "3"}})
     assert run(server, tmp_path, config("old", a="2"), config("new")) == 1
     assert server.data() == {"old": {"a": "1", "b": "1", "c": "3"}}
     told = capsys.readouterr().err
