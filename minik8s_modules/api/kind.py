@@ -19,11 +19,14 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "eviction": ("create",),
     "ephemeralcontainers": ("get", "patch", "update"),
     "token": ("create",),
+    "proxy": ("create", "delete", "get", "patch", "update"),
 }
 CONNECTING = frozenset({"exec", "attach", "portforward"})
 """Subresources that reach into what runs. They need the verb ``create`` beside what the request's method means: over
 WebSocket they begin with GET, and who may read is not to run programs. Source: kubernetes 1.35,
-AuthorizePodWebsocketUpgradeCreatePermission. A ``proxy`` that is served one day belongs here."""
+AuthorizePodWebsocketUpgradeCreatePermission."""
+PROXY = "proxy"
+"""Below it a request goes on to what runs. Its verb is that of the HTTP method; an upgrade needs ``create``, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ _CORE = "io.k8s.api.core.v1."
 POD = Kind(
     "", "v1", "Pod", "pods", f"{_CORE}Pod",
     short_names=("po",), categories=("all",),
-    subresources=("status", "binding", "ephemeralcontainers", "eviction", "log", "exec", "attach", "portforward"),
+    subresources=(
+        "status", "binding", "ephemeralcontainers", "eviction", "log", "exec", "attach", "portforward", "proxy",
+    ),
 )  # fmt: skip
 NODE = Kind("", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",))
 NAMESPACE = Kind(
@@ -33,7 +35,7 @@ SERVICE_ACCOUNT = Kind(
 )  # fmt: skip
 SERVICE = Kind(
     "", "v1", "Service", "services", f"{_CORE}Service",
-    short_names=("svc",), categories=("all",), subresources=("status",),
+    short_names=("svc",), categories=("all",), subresources=("status", "proxy"),
 )  # fmt: skip
 ENDPOINTS = Kind(
     "", "v1", "Endpoints", "endpoints", f"{_CORE}Endpoints",

@@ -23,7 +23,7 @@ from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError, TooManyRequests
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.streams import commands, forwarding, logs
+from minik8s_modules.streams import commands, forwarding, logs, proxying
 from minik8s_modules.streams.answers import answer_probes
 from minik8s_modules.streams.asking import Conversation, Gateway
 from minik8s_modules.streams.connections import BUFFER_BYTES, Connection
@@ -201,6 +201,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "exec": commands.serve_exec,
     "attach": commands.serve_attach,
     "portforward": forwarding.serve,
+    "proxy": proxying.serve,
     METRICS: _tell_metrics,
 }
 

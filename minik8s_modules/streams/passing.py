@@ -12,14 +12,15 @@ Each stream is a connection, and its end, on either side, ends the stream. The f
     attach        {"tty", "stays_open"}
     log           {"frames": "plain|multiplexed|stamped", "came"}      with Docker's connection
     portforward   {}
+    proxy         {}                                                   with the connection to the pod
     metrics       {}                                                   with a file in memory
     anything      {"error": Status}
 
 Then come requests ``{"do": …}``, each answered in turn: exec and attach ``start`` (``{"came"}`` with the upgraded
 connection) and ``resize`` (``height``, ``width``); exec ``exit`` (``{"code"}``); log ``running`` (``{"running"}``);
 portforward ``connect`` (``port``), answered by a channel on which comes ``{}`` with the connection, or ``error``;
-``failure`` on that channel asks for ssh's ``{"words"}``. ``came`` is what the gateway had read of a connection, in
-hex. A connection through ssh is two descriptors: one to read, one to write.
+``failure`` on that channel, and of a proxy, asks for ssh's ``{"words"}``. ``came`` is what the gateway had read of a
+connection, in hex. A connection through ssh is two descriptors: one to read, one to write.
 
 ``{"answers": true}`` as the first packet makes the connection the gateway's, for answers to probes:
 ``{"kind": "http|grpc", "tls", "send": hex, "timeout_s"}`` with a channel to answer on and the dialled connection;

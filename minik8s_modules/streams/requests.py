@@ -1,9 +1,11 @@
 """One request of an API server: ``METHOD /nodes/<node>/pods/<uid>/<what>?<options> HTTP/1.1`` and its headers.
 
-``what`` is log, exec, attach or portforward. Options are Kubernetes' own names (container, follow, command, ports, …),
-checked by the API server already; ``namespace`` and ``pod`` (its name) must be given, ``id`` is the Docker id of the
-container where the API server knows it, ``since`` seconds since 1970. The one request without a pod is
-``GET /metrics`` (``?history=true``).
+``what`` is log, exec, attach, portforward or proxy. Options are Kubernetes' own names (container, follow, command,
+ports, …), checked by the API server already; ``namespace`` and ``pod`` (its name) must be given, ``id`` is the Docker
+id of the container where the API server knows it, ``since`` seconds since 1970. Behind a request for ``proxy`` comes,
+as HTTP again, the one that the pod gets at the port ``ports``; ``scheme`` is http or https, ``prefix`` what clients
+write before the pod's paths, ``host`` its address. The one request without a pod is ``GET /metrics``
+(``?history=true``).
 
 The API server finds the address in the Lease of the node (annotation ``minik8s.io/stream-endpoint``), connects with
 mutual TLS and sends one request a connection. It signs the first line with the key of its client certificate, over
@@ -34,7 +36,7 @@ METRICS = "metrics"
 _PARTS = 6
 _OPTIONS = frozenset({
     "namespace", "pod", "container", "id", "stdin", "stdout", "stderr", "tty", "command", "ports", "follow",
-    "tailLines", "limitBytes", "timestamps", "stream", "since", "history",
+    "tailLines", "limitBytes", "timestamps", "stream", "since", "history", "scheme", "prefix", "host",
 })  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from minik8s_modules.base.clock import rfc3339_micro
 BODY_BYTES = 32 * 1024  # with a full queue: 64 MB
 
 _FAILURES = 400
-_STREAMS = frozenset({"exec", "attach", "portforward"})
+_STREAMS = frozenset({"exec", "attach", "portforward", "proxy"})
 
 Level = Literal["None", "Metadata", "Request"]
 

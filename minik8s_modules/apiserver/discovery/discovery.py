@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import PROXY, SUBRESOURCE_VERBS
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 
@@ -73,7 +73,8 @@ def _resource_discovery(kind: Kind) -> JsonObject:
 
 
 def _response_kind(kind: Kind, subresource: str) -> JsonObject:
-    group, version, name = _SUBRESOURCE_KINDS.get(subresource, (kind.group, kind.version, kind.kind))
+    own = f"{kind.kind}ProxyOptions" if subresource == PROXY else kind.kind
+    group, version, name = _SUBRESOURCE_KINDS.get(subresource, (kind.group, kind.version, own))
     return {"group": group, "version": version, "kind": name}
 
 

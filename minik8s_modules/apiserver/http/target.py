@@ -7,11 +7,12 @@ path segments, so nothing in a path can leave its kind's place in the store.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kind import CONNECTING, SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import CONNECTING, PROXY, SUBRESOURCE_VERBS
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 
@@ -30,13 +31,28 @@ class Target(NamedTuple):
         return Attributes(verb, self.kind.group, resource, self.namespace, self.name)
 
 
-@lru_cache(maxsize=8192)
+_PROXIED = re.compile(r"(/api/v1/namespaces/[^/]+/(?:pods|services)/[^/]+/proxy)(/.*)?", re.DOTALL)
+
+
 def parse(path: str) -> Target | None:
     """Return the target of ``path``, or None when nothing is served there.
 
     >>> parse("/api/v1/namespaces/default/pods/web/status").subresource
     'status'
+    >>> parse("/api/v1/namespaces/default/pods/web:80/proxy/a//b").subresource
+    'proxy'
     """
+    return _parsed(proxy_prefix(path) or path)
+
+
+def proxy_prefix(path: str) -> str:
+    """Return what of ``path`` names a proxy, "" where it names none; the rest is whatever the pod makes of it."""
+    found = _PROXIED.fullmatch(path)
+    return found[1] if found else ""
+
+
+@lru_cache(maxsize=8192)
+def _parsed(path: str) -> Target | None:
     parts = path.strip("/").split("/")
     if not all(parts):
         return None
@@ -86,6 +102,8 @@ def unserved(path: str) -> NotFound:
 
 def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
     """Return the API verb of an HTTP method at a target; None where the kind has no such verb."""
+    if target.subresource == PROXY:  # whatever its query says; OPTIONS is a verb that only "*" grants
+        return _PROXY_VERBS.get(method, method.lower())
     if method in {"GET", "HEAD"}:
         verb = "watch" if watch else ("get" if target.name else "list")
     else:
@@ -99,11 +117,13 @@ def verb_of(method: str, target: Target, *, watch: bool) -> str | None:
     return verb if verb in known else None
 
 
-def rights(target: Target, verb: str) -> tuple[str, ...]:
-    """Return the verbs that ``verb`` at a target needs, all of them."""
-    return (verb, "create") if target.subresource in CONNECTING and verb != "create" else (verb,)
+def rights(target: Target, verb: str, *, upgrade: bool = False) -> tuple[str, ...]:
+    """Return the verbs that ``verb`` at a target needs, all of them; ``upgrade``: to a stream in both directions."""
+    connects = target.subresource in CONNECTING or (upgrade and target.subresource == PROXY)
+    return (verb, "create") if connects and verb != "create" else (verb,)
 
 
+_PROXY_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _VERBS = {
     ("POST", False): "create",
     ("PUT", True): "update",

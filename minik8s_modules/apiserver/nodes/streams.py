@@ -1,24 +1,28 @@
-"""log, exec, attach, port-forward: from an authorized request to a tunnel to the node's gateway.
+"""log, exec, attach, port-forward, proxy: from an authorized request to a tunnel to the node's gateway.
 
 The answer's head is the gateway's, as is every error it finds; only what can be told from the pod alone is told here
-(pod_streams.py).
+(pod_streams.py, proxying.py).
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flask import Request, Response
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest, MethodNotAllowed
-from minik8s_modules.apiserver.http import responses
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
+from minik8s_modules.apiserver.http import bodies, responses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder
-from minik8s_modules.apiserver.nodes import gateways, pod_streams
+from minik8s_modules.apiserver.nodes import gateways, pod_streams, proxying
 from minik8s_modules.apiserver.nodes.gateways import Gateways
 from minik8s_modules.apiserver.nodes.pod_streams import Wanted
+from minik8s_modules.apiserver.nodes.proxying import Name, Place
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.reads.watchers import take_socket
 
@@ -34,18 +38,22 @@ class Streams(NamedTuple):
 
 
 class TunnelResponse(Response):
-    """The answer to a stream: the connection goes to the tunnels, and the thread on to the next request."""
+    """The answer to a stream: the connection goes to the tunnels, and the thread on to the next request.
 
-    def __init__(self, streams: Streams, url: str, request: bytes, holder: Holder) -> None:
+    ``first`` goes to the gateway behind ``request``, as fast as it is taken there.
+    """
+
+    def __init__(self, streams: Streams, url: str, request: bytes, holder: Holder, first: bytes = b"") -> None:
         super().__init__()
         self._holder = holder
+        self._first = first
         self._gateway = gateways.connect(streams.gateways, url, request)
         self._tunnels = streams.tunnels
 
     def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> Any:  # noqa: ARG002 - WSGI
         """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
         client, ahead = take_socket(environ)
-        self._tunnels.join(client, self._gateway, self._holder, ahead)
+        self._tunnels.join(client, self._gateway, self._holder, self._first + ahead)
         raise StopIteration
 
 
@@ -70,3 +78,31 @@ def answer(streams: Streams, backend: Backend, target: Target, request: Request,
             wanted = pod_streams.command_request(pod, target.subresource, arguments)
     url = gateways.endpoint_of(backend.cache, wanted.node)
     return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers), holder)
+
+
+def proxied(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
+    """Return the answer to a request for something below a proxy."""
+    path = proxying.path_of(request.environ["RAW_URI"], request.path)
+    if path.redirect and request.method in {"GET", "HEAD"} and not proxying.is_upgrade(request.headers):
+        return Response(status=301, headers={"Location": path.redirect})
+    name = proxying.name_of(target.name, target.kind.singular_name)
+    place = _place(backend, target._replace(name=name.name, subresource=""), name)
+    wanted = proxying.wanted(place, name.scheme, path.prefix)
+    body = bodies.read(request)
+    streams.tunnels.admit(holder, len(body))
+    line = f"{request.method} {path.target} {request.environ['SERVER_PROTOCOL']}"
+    head = proxying.forwarded(line, dict(request.headers), path, holder.address, len(body))
+    url = gateways.endpoint_of(backend.cache, wanted.node)
+    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, {}), holder, head + body)
+
+
+def _place(backend: Backend, target: Target, wanted: Name) -> Place:
+    """Return the port of the pod that is meant, or of one of the pods behind the service."""
+    obj = backend.get(target).object
+    if target.kind is POD:
+        return Place(obj, proxying.pod_port(obj, wanted))
+    slices = [each.object for each in backend.cache.list(f"{ENDPOINT_SLICE.prefix}{target.namespace}/").items]
+    pods = {
+        objects.name(each.object): each.object for each in backend.cache.list(f"{POD.prefix}{target.namespace}/").items
+    }
+    return random.choice(proxying.service_places(obj, wanted, slices, pods))  # noqa: S311 - load, no secret

@@ -99,6 +99,7 @@ class Tunnel:
         self.up = Flow(pair.client, pair.gateway, pair.ahead)
         self.down = Flow(pair.gateway, pair.client)
         self.deadline = float("inf")
+        self.charged = len(pair.ahead)
         self.interest: dict[int, int] = {}
 
     @property
@@ -170,9 +171,11 @@ class Tunnels:
         """Take both connections over; from any thread. Both must not block; ``ahead`` was read from the client's."""
         self._put(_Pair(client, gateway, holder, ahead))
 
-    def admit(self, holder: Holder) -> None:
-        """Raise TooManyRequests when no further stream, or none of ``holder``, is taken."""
+    def admit(self, holder: Holder, ahead: int = 0) -> None:
+        """Raise TooManyRequests when no further stream, or none of ``holder`` with ``ahead`` bytes held, is taken."""
         self._admission.admit("streams", holder)
+        if self._admission.bytes.room(holder.account) < ahead:
+            raise self._admission.refuse("bytes_per_user")
         if len(self._tunnels) >= MOST:
             raise TooManyRequests(f"this API server carries {MOST} streams already; close some, or try again")
 
@@ -227,6 +230,7 @@ class Tunnels:
             tunnel = Tunnel(pair)
             self._tunnels.add(tunnel)
             self._admission.hold("streams", tunnel.holder, 1)
+            self._admission.bytes.add(tunnel.holder.account, tunnel.charged)
             ready.add(tunnel)
 
     def _guarded_turn(self, tunnel: Tunnel) -> None:
@@ -237,6 +241,8 @@ class Tunnels:
             if over:
                 self._drop(tunnel)
                 return
+            if not tunnel.up.held:
+                self._uncharge(tunnel)
             if tunnel.told_all() and not tunnel.lingering:
                 self._linger(tunnel)
             self._watch(tunnel)
@@ -275,9 +281,16 @@ class Tunnels:
             return
         self._tunnels.discard(tunnel)
         self._admission.hold("streams", tunnel.holder, -1)
+        self._uncharge(tunnel)
         for end in (tunnel.client, tunnel.gateway):
             self._forget(tunnel, end)
             end.close()
+
+    def _uncharge(self, tunnel: Tunnel) -> None:
+        """Give back what its beginning was charged."""
+        charged, tunnel.charged = tunnel.charged, 0
+        if charged:
+            self._admission.bytes.add(tunnel.holder.account, -charged)
 
     def _forget(self, tunnel: Tunnel, end: socket.socket) -> None:
         descriptor = end.fileno()

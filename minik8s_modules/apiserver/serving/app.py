@@ -42,10 +42,11 @@ from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.backend import Backend, unavailable
 from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
+from minik8s_modules.apiserver.nodes import proxying
 from minik8s_modules.apiserver.reads import reading, watching
 from minik8s_modules.apiserver.reads.selection import MANY, select, whole
 from minik8s_modules.apiserver.serving import health
-from minik8s_modules.apiserver.serving.resources import VERBS, Call, Services
+from minik8s_modules.apiserver.serving.resources import Call, Services, answer
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
 
@@ -286,6 +287,8 @@ def _resource_routes(app: Flask, services: Services) -> None:
             raise unserved(request.path)
         watch = request.method == "GET" and watching.is_watch(request.args)
         verb = verb_of(request.method, target, watch=watch)
+        if request.method == "OPTIONS" and verb is None:
+            return app.make_default_options_response()
         environ = request.environ
         user: User = environ[ACTING]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
@@ -295,20 +298,20 @@ def _resource_routes(app: Flask, services: Services) -> None:
         except BadRequest:
             _authorize(services.access, user, asked, target.kind)  # a selector nobody can read gives nobody rights
             raise
-        for needed in rights(target, asked.verb):
+        for needed in rights(target, asked.verb, upgrade=proxying.is_upgrade(request.headers)):
             _authorize(services.access, user, selection.asked(asked._replace(verb=needed)), target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
         call = Call(services, request, target, user, selection)
         if services.priority is None:
-            return VERBS[verb](call)
+            return answer(verb, call)
         level = _level(user, verb, target)
         if level == LISTS:
             _await_revision(services.backend)
         with services.priority.seat(level, user):
-            return VERBS[verb](call)
+            return answer(verb, call)
 
     for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
-        app.add_url_rule(rule, "resource", resource, methods=_METHODS)
+        app.add_url_rule(rule, "resource", resource, methods=(*_METHODS, "OPTIONS"))
         # werkzeug keeps upgrades to WebSocket from all other rules
         app.add_url_rule(rule, "stream", resource, methods=("GET",), websocket=True)

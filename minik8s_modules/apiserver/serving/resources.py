@@ -9,6 +9,7 @@ from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
 from minik8s_modules.api.errors import Invalid, ServiceUnavailable
+from minik8s_modules.api.kind import PROXY
 from minik8s_modules.api.kinds import (
     LOCAL_SUBJECT_ACCESS_REVIEW,
     PLAN,
@@ -132,9 +133,7 @@ class HandOver(Response):
 
 
 def get(call: Call) -> Response:
-    """Answer with one object, or begin a stream."""
-    if call.target.subresource in STREAMED:
-        return _stream(call)
+    """Answer with one object."""
     if call.target.kind.group == metrics_api.GROUP:
         return call.show(metrics_api.one(call.backend, _gateways(call), call.target))
     item = reading.get(call.backend, call.target, call.arguments)
@@ -177,8 +176,6 @@ def create(call: Call) -> Response:
         return _bind(call)
     if call.target.subresource == "eviction":
         return _evict(call)
-    if call.target.subresource in STREAMED:
-        return _stream(call)
     if call.target.subresource == "token":
         return _token(call)
     if not call.target.kind.stored:
@@ -186,12 +183,6 @@ def create(call: Call) -> Response:
     wanted, options = call.form(), call.options()
     item = writing.create(call.backend, call.target, call.body(options), options)
     return call.show(item, 201, options.warnings, wanted)
-
-
-def _stream(call: Call) -> Response:
-    if call.services.streams is None:
-        raise ServiceUnavailable("this API server serves no streams")
-    return streams.answer(call.services.streams, call.backend, call.target, call.request, call.holder)
 
 
 def _bind(call: Call) -> Response:
@@ -316,3 +307,16 @@ VERBS: Mapping[str, Callable[[Call], Response]] = {
     "delete": delete,
     "deletecollection": delete_collection,
 }
+
+
+def stream(call: Call) -> Response:
+    """Begin a stream to a pod, or from it."""
+    if call.services.streams is None:
+        raise ServiceUnavailable("this API server serves no streams")
+    begin = streams.proxied if call.target.subresource == PROXY else streams.answer
+    return begin(call.services.streams, call.backend, call.target, call.request, call.holder)
+
+
+def answer(verb: str, call: Call) -> Response:
+    """Answer an authorized request."""
+    return stream(call) if call.target.subresource in {*STREAMED, PROXY} else VERBS[verb](call)

@@ -1,4 +1,4 @@
-"""port-forward: connections to any port of one pod, each handed over on a channel of its own.
+"""port-forward: connections to any port of one pod, each handed over on a channel of its own; proxy: to one port.
 
 While one connection is being made others go on, and its end is the end of what made it (``ssh -W``).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from minik8s_modules.api.errors import ServiceUnavailable
+from minik8s_modules.api.errors import BadRequest, ServiceUnavailable, StatusError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.streams import finding
 from minik8s_modules.gateway.streams.conversing import converse
@@ -54,6 +54,17 @@ class Forwarding:
 
     async def _carry(self, channel: passing.Channel, port: int) -> None:
         await converse(channel, lambda: _opened(self._door, self._address, port))
+
+
+async def of_proxy(docker: Dockerd, request: StreamRequest, door: Door) -> Opening:
+    """Hand over a connection to the one port that is asked for. Raises StatusError, as Dockerd."""
+    port = request.text("ports")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) <= _LARGEST_PORT):
+        raise BadRequest(f"ports must be one number from 1 to {_LARGEST_PORT}, not {port!r}")
+    try:
+        return await _opened(door, await finding.address(docker, request), int(port))
+    except StatusError as error:
+        raise ServiceUnavailable(f"error trying to reach service: {error}") from error
 
 
 async def _opened(door: Door, address: str, port: int) -> Opening:

@@ -19,7 +19,7 @@ from typing import Any
 from minik8s_modules.api.errors import BadRequest, NotFound, ServiceUnavailable
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.gateway.streams import opening
+from minik8s_modules.gateway.streams import forwarding, opening
 from minik8s_modules.gateway.streams.conversing import converse
 from minik8s_modules.gateway.streams.dockerd import Dockerd
 from minik8s_modules.gateway.streams.forwarding import Forwarding
@@ -148,6 +148,8 @@ class HandingServer:
                 return await opening.of_log(docker, request)
             case "portforward":
                 return await Forwarding.of(docker, request, door)
+            case "proxy":
+                return await forwarding.of_proxy(docker, request, door)
         raise NotFound.path()
 
 
