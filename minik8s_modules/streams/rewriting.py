@@ -27,8 +27,9 @@ _ATTRIBUTES: Mapping[bytes, frozenset[bytes]] = {
 }  # fmt: skip
 # what stands inside them is text up to their end
 _TEXTS = frozenset({b"script", b"style", b"textarea", b"title"})
-# a tag as far as it goes: what ends it is ">", what breaks it off another "<"
-_TAG = re.compile(rb"""<([a-zA-Z][^\s/<>"']*+)((?:[^<>"']++|"[^"]*"|'[^']*')*+)([<>]?)""")
+# a tag as far as it goes: what ends it is ">", what breaks it off another "<". As its last part fits everything, no
+# part is ever tried twice
+_TAG = re.compile(rb"""<([a-zA-Z][^\s/<>"']*)((?:[^<>"']+|"[^"]*"|'[^']*')*)([<>]?)""")
 _ATTRIBUTE = re.compile(rb"""([^\s=/>"']+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s>"']+)""")
 _BEGUN = re.compile(rb"<!?-?\Z")
 
@@ -94,13 +95,14 @@ class Page:
         tag = _TAG.match(self._held, 0, TAG_BYTES)
         if tag is None:
             return b"" if _BEGUN.match(self._held) else self._take(1)
-        if tag[3] == b">":
-            return self._tag(tag)
-        if tag[3]:
-            return self._take(tag.end() - 1)
-        return b"" if len(self._held) < TAG_BYTES else self._take(TAG_BYTES)
+        return self._tag(tag)
 
     def _tag(self, tag: re.Match[bytes]) -> bytes:
+        """Return a tag that is whole, or what cannot be one; b"" while it may become one."""
+        if tag[3] == b"<":
+            return self._take(tag.end() - 1)
+        if not tag[3]:
+            return b"" if len(self._held) < TAG_BYTES else self._take(TAG_BYTES)
         self._take(tag.end())
         name = tag[1].lower()
         self._until = b"</" + name if name in _TEXTS else b""

@@ -1,4 +1,4 @@
-"""Who may only read runs nothing: exec, attach and port-forward need ``create``, whichever way they come.
+"""Who may only read runs nothing: exec, attach, port-forward and an upgrade through a proxy need ``create``.
 
 The attack: a role with ``get`` on ``pods/exec`` (or on everything, as roles for monitoring have it) sufficed over
 WebSocket, which begins with GET. As Kubernetes since 1.35 (AuthorizePodWebsocketUpgradeCreatePermission). Rights are
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from minik8s_modules.api.kind import CONNECTING, SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import CONNECTING, PROXY, SUBRESOURCE_VERBS
 from minik8s_modules.apiserver.nodes.pod_streams import STREAMED
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer, ApiServerProcess
@@ -91,6 +91,38 @@ def test_people_are_told_what_they_may(server: ApiServerProcess, namespace: Name
 
 
 def test_no_way_into_a_pod_is_left_out():
-    """All that reaches into something that runs needs it; of what is streamed only a log does not."""
+    """All that reaches into something that runs needs it; of what is streamed only a log does not, and plain HTTP."""
     assert {what for what in STREAMED if what != "log"} == CONNECTING
-    assert {what for what, verbs in SUBRESOURCE_VERBS.items() if {"create", "get"} <= {*verbs}} == CONNECTING
+    assert {what for what, verbs in SUBRESOURCE_VERBS.items() if {"create", "get"} <= {*verbs}} == {*CONNECTING, PROXY}
+
+
+METHODS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@pytest.mark.parametrize("method", [*METHODS, "OPTIONS"])
+def test_a_proxy_needs_the_verb_of_the_method(connect: Connect, method: str):
+    """Whatever the query says; OPTIONS has none, so only "*" grants it."""
+    others = ",".join({"get", "list", "watch", "create", "update", "patch", "delete"} - {METHODS.get(method, "")})
+    assert connect(method, "proxy/x", "no upgrade", others, "pods/proxy").code == 403
+    for granted in {METHODS.get(method, "*"), "*"}:
+        assert connect(method, "proxy/x", "no upgrade", granted, "pods/proxy").code == 400  # it has no node
+
+
+@pytest.mark.parametrize("upgrade", ["WebSocket", "SPDY"])
+def test_an_upgrade_through_a_proxy_is_no_reading(connect: Connect, upgrade: str):
+    answer = connect("GET", "proxy/x", upgrade, "get,list,watch", "pods/proxy")
+    assert (answer.code, 'cannot create resource "pods/proxy"' in answer.json["message"]) == (403, True)
+    assert connect("GET", "proxy/x", upgrade, "get,create", "pods/proxy").code == 400
+
+
+def test_a_name_with_a_port_is_the_name_that_is_granted(server: ApiServerProcess, namespace: Namespace):
+    """As in Kubernetes: resourceNames are what stands in the path, so one port may be granted without the others."""
+    pod = {"metadata": {"name": "idle"}, "spec": {"containers": [{"name": "app", "image": "a"}]}}
+    assert server.request("POST", namespace.path("pods"), pod).code == 201
+    space, user = f"--namespace={namespace.name}", f"{namespace.name}-port"
+    rule = ("--verb=get", "--resource=pods/proxy", "--resource-name=idle:80")
+    server.kubectl("create", "role", user, *rule, space)
+    server.kubectl("create", "rolebinding", user, f"--role={user}", f"--user={user}", space)
+    for name, code in (("idle:80", 400), ("idle%3A80", 400), ("idle", 403), ("idle:81", 403), ("https:idle:80", 403)):
+        path = f"{namespace.path('pods', name)}/proxy/x"
+        assert server.request("GET", path, client=server.identity(user)).code == code, name

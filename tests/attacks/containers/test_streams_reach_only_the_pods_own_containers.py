@@ -1,4 +1,4 @@
-"""exec, attach, logs and port-forward end in the containers of the pod that the request names, and in no others.
+"""exec, attach, logs, port-forward and proxies end in the pod that the request names, and in no other.
 
 An editor wrote another pod's UID into the annotation ``kubernetes.io/config.mirror`` of his own pod, and ``kubectl
 exec`` ran in the other. That annotation cannot be written any more (test_a_pod_cannot_stand_for_another.py); here a pod
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.streams.conftest import Streaming
@@ -22,6 +22,8 @@ from tests.support.signed import signature_headers
 
 MIRROR = "kubernetes.io/config.mirror"
 SECRET = "only-the-victim-knows"
+VICTIM = {"pod": "victim", "namespace": "default"}
+SERVICE_NAME = "kubernetes.io/service-name"
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,52 @@ def test_the_gateway_serves_the_pod_that_is_named_in_full(streaming: Streaming, 
     options = {"pod": "victim", "namespace": "default", "container": "app"}
     answer = _asked(streaming, victim["metadata"]["uid"], "log", options)
     assert (answer.status, SECRET.encode() in answer.read()) == (200, True)
+
+
+@pytest.mark.parametrize("named", [{"pod": "other"}, {"namespace": "other"}])
+def test_a_uid_alone_opens_no_proxy(streaming: Streaming, victim: JsonObject, named):
+    answer = _asked(streaming, victim["metadata"]["uid"], "proxy", {**VICTIM, **named, "ports": "8080"})
+    assert (answer.status, b"has no running sandbox" in answer.read()) == (503, True)
+
+
+@pytest.mark.parametrize("ports", ["", "0", "65536", "8080,22", "http", "-1"])
+def test_a_proxy_is_to_one_port(streaming: Streaming, victim: JsonObject, ports: str):
+    answer = _asked(streaming, victim["metadata"]["uid"], "proxy", {**VICTIM, "ports": ports})
+    assert (answer.status, SECRET.encode() in answer.read()) == (400, False)
+
+
+@pytest.fixture(scope="module")
+def thief(streaming: Streaming) -> JsonObject:
+    """A pod where nothing listens on 8080, and a Service before it."""
+    ports = {"ports": [{"port": 80, "targetPort": 8080}]}
+    streaming.admin.create(SERVICE, {"metadata": {"name": "thief", "namespace": "default"}, "spec": ports})
+    return streaming.pod("thief", "sleep 3600")
+
+
+@pytest.mark.parametrize("whose", ["the victim's", "the node's", "127.0.0.1", "169.254.169.254"])
+def test_neither_a_status_nor_an_endpoint_tells_a_proxy_where_to_go(
+    streaming: Streaming, victim: JsonObject, thief: JsonObject, whose: str
+):
+    """Who may write both has the server dial the pod's own address all the same: nobody listens there."""
+    given = {"the victim's": streaming.address(victim), "the node's": f"{streaming.node.range}.1"}
+    address = given.get(whose, whose)
+    forged = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+    streaming.admin.patch(POD, "thief", "default", forged, subresource="status")
+    target = {"kind": "Pod", "namespace": "default", "name": "thief"}
+    found = {
+        "metadata": {"generateName": "thief-", "namespace": "default", "labels": {SERVICE_NAME: "thief"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "targetRef": target}],
+        "ports": [{"name": "", "port": 8080}],
+    }
+    made = streaming.admin.create(ENDPOINT_SLICE, found)
+    try:
+        for path in ("services/thief:80", "pods/thief:8080"):
+            answer = streaming.server.request("GET", f"/api/v1/namespaces/default/{path}/proxy/")
+            told = (answer.code, answer.json["message"])
+            assert told == (503, "error trying to reach service: connection refused")
+    finally:
+        streaming.admin.delete(ENDPOINT_SLICE, made["metadata"]["name"], "default")
 
 
 def _asked(streaming: Streaming, uid: str, what: str, options: dict[str, str]) -> http.client.HTTPResponse:

@@ -151,7 +151,7 @@ def connected(streaming: Streaming) -> http.client.HTTPSConnection:
     return http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
 
 
-def ask(streaming: Streaming, method: str, path: str, body: bytes | None = None, **headers: str) -> Any:
+def ask(streaming: Streaming, method: str, path: str, body: bytes | None = None, **headers: Any) -> Any:
     """Return the answer's code, headers and body."""
     with closing(connected(streaming)) as connection:
         connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
@@ -211,7 +211,7 @@ def test_redirects_and_links_lead_through_the_proxy(streaming: Streaming, pod: J
 
 
 def test_what_tells_the_server_who_asks_is_not_for_pods(streaming: Streaming, pod: JsonObject) -> None:
-    sent = {
+    sent: dict[str, Any] = {
         "Authorization": "Bearer of-somebody", "X_Remote_User": "root", "X_Remote_Group": "system:masters",
         "X_Remote_Extra_A": "b", "Proxy_Authorization": "x", "Impersonate_User": "jane",
         "Impersonate_Group": "system:masters", "X_Private": "dropped", "Connection": "close, X-Private",

@@ -12,7 +12,7 @@ from minik8s_modules.apiserver.admission.chain import PLUGINS, Plugin
 from minik8s_modules.apiserver.http.target import Target
 
 WRITES = {"create", "update", "patch"}
-STREAMS = {"exec", "attach", "portforward"}
+STREAMS = {"exec", "attach", "portforward", "proxy"}
 # (plugin, subresource): why what comes through it is none of the plugin's business
 LEFT_OUT = {
     ("LimitRanger", "status"): "changes status alone",
