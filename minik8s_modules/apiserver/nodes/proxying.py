@@ -11,7 +11,7 @@ k8s.io/apimachinery ``util/proxy``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -118,26 +118,21 @@ def pod_port(pod: JsonObject, wanted: Name) -> int:
 
 
 def service_places(
-    service: JsonObject, wanted: Name, slices: Iterable[JsonObject], pods: Mapping[str, JsonObject]
+    service: JsonObject, wanted: Name, slices: Iterable[JsonObject], pod_of: Callable[[str], JsonObject | None]
 ) -> list[Place]:
     """Return where a service's request may go.
 
     Args:
         service: the service.
         wanted: the port by number, by name, or "" for the one without a name.
-        slices: the EndpointSlices of its namespace.
-        pods: those of its namespace, by name.
+        slices: its EndpointSlices.
+        pod_of: returns the pod of a name in its namespace.
 
     Raises:
         ServiceUnavailable: there is no such port, or no endpoint.
     """
     port_name = _port_name(service, wanted)
-    found = [
-        place
-        for each in slices
-        if objects.labels(each).get(SERVICE_NAME) == name(service)
-        for place in _places(each, port_name, pods)
-    ]
+    found = [place for each in slices for place in _places(each, port_name, pod_of)]
     if not found:
         raise ServiceUnavailable(f'no endpoints available for service "{wanted.name}"')
     return found
@@ -152,21 +147,21 @@ def _port_name(service: JsonObject, wanted: Name) -> str:
     raise ServiceUnavailable(f'no service port {wanted.port} found for service "{wanted.name}"')
 
 
-def _places(endpoint_slice: JsonObject, port_name: str, pods: Mapping[str, JsonObject]) -> Iterator[Place]:
+def _places(endpoint_slice: JsonObject, port_name: str, pod_of: Callable[[str], JsonObject | None]) -> Iterator[Place]:
     ports = [each.get("port") for each in endpoint_slice.get("ports") or [] if (each.get("name") or "") == port_name]
     for endpoint in endpoint_slice.get("endpoints") or []:
-        pod = _pod_behind(endpoint, namespace(endpoint_slice), pods)
+        pod = _pod_behind(endpoint, namespace(endpoint_slice), pod_of)
         if pod is None or (endpoint.get("conditions") or {}).get("ready") is False:
             continue
         yield from (Place(pod, port) for port in ports if port and _reachable(pod, port))
 
 
-def _pod_behind(endpoint: JsonObject, space: str, pods: Mapping[str, JsonObject]) -> JsonObject | None:
+def _pod_behind(endpoint: JsonObject, space: str, pod_of: Callable[[str], JsonObject | None]) -> JsonObject | None:
     """Return the pod of namespace ``space`` whose address the endpoint bears, None where it is anything else's."""
     target = endpoint.get("targetRef") or {}
     if target.get("kind") != "Pod" or target.get("namespace") != space:
         return None
-    pod = pods.get(str(target.get("name")))
+    pod = pod_of(str(target.get("name")))
     own = {each.get("ip") for each in status(pod).get("podIPs") or []} if pod else set()
     return pod if own & set(endpoint.get("addresses") or []) and pod and spec(pod).get("nodeName") else None
 

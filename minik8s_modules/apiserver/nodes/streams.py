@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from flask import Request, Response
 
-from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest, MethodNotAllowed
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import bodies, responses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
@@ -101,8 +101,11 @@ def _place(backend: Backend, target: Target, wanted: Name) -> Place:
     obj = backend.get(target).object
     if target.kind is POD:
         return Place(obj, proxying.pod_port(obj, wanted))
-    slices = [each.object for each in backend.cache.list(f"{ENDPOINT_SLICE.prefix}{target.namespace}/").items]
-    pods = {
-        objects.name(each.object): each.object for each in backend.cache.list(f"{POD.prefix}{target.namespace}/").items
-    }
-    return random.choice(proxying.service_places(obj, wanted, slices, pods))  # noqa: S311 - load, no secret
+
+    def pod_of(name: str) -> JsonObject | None:
+        found = backend.cache.get(POD.key(target.namespace, name))
+        return found.object if found else None
+
+    listed = backend.cache.list(f"{ENDPOINT_SLICE.prefix}{target.namespace}/").items
+    slices = [each.object for each in listed if each.labels.get(proxying.SERVICE_NAME) == target.name]
+    return random.choice(proxying.service_places(obj, wanted, slices, pod_of))  # noqa: S311 - load, no secret
