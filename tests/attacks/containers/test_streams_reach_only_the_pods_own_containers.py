@@ -7,6 +7,7 @@ bears it all the same, as one stored before the rule, and both ends refuse by th
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ssl
 from urllib.parse import urlencode
@@ -14,6 +15,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
+from minik8s_modules.api.errors import Invalid
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.store.etcd import EtcdStore
@@ -126,14 +128,15 @@ def test_neither_a_status_nor_an_endpoint_tells_a_proxy_where_to_go(
         "endpoints": [{"addresses": [address], "targetRef": target}],
         "ports": [{"name": "", "port": 8080}],
     }
-    made = streaming.admin.create(ENDPOINT_SLICE, found)
-    try:
-        for path in ("services/thief:80", "pods/thief:8080"):
-            answer = streaming.server.request("GET", f"/api/v1/namespaces/default/{path}/proxy/")
-            told = (answer.code, answer.json["message"])
-            assert told == (503, "error trying to reach service: connection refused")
-    finally:
-        streaming.admin.delete(ENDPOINT_SLICE, made["metadata"]["name"], "default")
+    paths = ["pods/thief:8080"]
+    with contextlib.suppress(Invalid):  # loopback and link-local addresses are not even stored
+        streaming.admin.create(ENDPOINT_SLICE, found)
+        paths.append("services/thief:80")
+    assert (len(paths) == 1) == (whose in {"127.0.0.1", "169.254.169.254"})
+    for path in paths:
+        answer = streaming.server.request("GET", f"/api/v1/namespaces/default/{path}/proxy/")
+        told = (answer.code, answer.json["message"])
+        assert told == (503, "error trying to reach service: connection refused")
 
 
 def _asked(streaming: Streaming, uid: str, what: str, options: dict[str, str]) -> http.client.HTTPResponse:
