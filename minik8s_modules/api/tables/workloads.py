@@ -66,9 +66,8 @@ def _replica_set(obj: JsonObject, now: datetime) -> list[Any]:
     return [name(obj), spec(obj).get("replicas") or 0, *counts, age(obj, now), *_wide(obj)]
 
 
-def _pod_template(obj: JsonObject, now: datetime) -> list[Any]:
-    template = obj.get("template") or {}
-    return [name(obj), *_template({"spec": obj}), describe(labels(template)), age(obj, now)]
+def _pod_template(obj: JsonObject, _now: datetime) -> list[Any]:
+    return [name(obj), *_template({"spec": obj}), describe(labels(obj.get("template") or {}))]
 
 
 def _stateful_set(obj: JsonObject, now: datetime) -> list[Any]:
@@ -340,7 +339,7 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("apps", "Deployment"): ([NAME, *columns("Ready"), *_numbers("Up-to-date", "Available"), AGE, *_MADE], _deployment),
     ("apps", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "ReplicationController"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
-    ("", "PodTemplate"): ([NAME, *columns("Containers", "Images", "Pod Labels"), AGE], _pod_template),
+    ("", "PodTemplate"): ([NAME, *columns("Containers", "Images", "Pod Labels")], _pod_template),
     ("", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "VirtualService"): (
         [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets"), AGE], _virtual_service,
