@@ -1,5 +1,6 @@
-"""Why something is not as it should be: objects and what is around them in, causes in words out.
+"""Why something is not as it should be: an object and what is around it in, causes in words and the next command out.
 
-``diagnosis`` finds the cause nearest to the fault of one object; ``service_endpoints`` and ``route_causes`` know what
-is behind Services, Ingresses and DNS objects. ``why`` and ``trace`` are the commands that show it.
+``checks`` has the check of each kind and the verdict on one object; ``surroundings`` reads what a check wants to know,
+once. ``pods``, ``workloads``, ``nodes``, ``access``, ``service_endpoints`` and ``route_causes`` hold the checks,
+``control_plane`` asks why nobody answers at all. ``why`` and ``trace`` are the commands that show it.
 """

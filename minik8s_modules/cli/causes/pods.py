@@ -270,11 +270,11 @@ def _conditions(pod: JsonObject, around: Around) -> Iterator[Fault]:
 def _of_nodes(pod: JsonObject, around: Around) -> str:
     """Return the command that shows what keeps a pod from all nodes: taints, labels, ports, or room."""
     nodes = around.all(NODE)
-    open_to_it = [one for one in nodes if not untolerated(pod, one, {"NoSchedule", "NoExecute"})]
-    if nodes and not open_to_it:
-        return "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
-    if nodes and not any(matches_node(pod, one) for one in open_to_it):
+    wanted = [one for one in nodes if matches_node(pod, one)]
+    if nodes and not wanted:
         return "kubectl get nodes --show-labels"
+    if nodes and all(untolerated(pod, one, {"NoSchedule", "NoExecute"}) for one in wanted):
+        return "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
     ports = _host_ports(pod)
     holders = (one for one in around.all(POD) if objects.spec(one).get("nodeName") and _host_ports(one) & ports)
     holder = next(holders, None) if ports else None
