@@ -142,15 +142,14 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     found, namespace = behind(around, service), objects.namespace(service)
     labels = ",".join(f"{key}={value}" for key, value in sorted((objects.spec(service).get("selector") or {}).items()))
     show = ["-l", labels, "-o", "wide"] if found.pods else ["--show-labels"]
-    cause = leads_nowhere(service, found, lambda pod: pod_cause(pod, around))
-    if cause:
-        yield Fault(cause, kubectl(namespace, "get", "pods", *show))
-    running = [pod for pod in found.pods if objects.status(pod).get("phase") not in ("Succeeded", "Failed")]
-    lacking = [pod for pod in running if not cause and _unknown_ports(service, pod)]
+    ready = [pod for pod in found.pods if (objects.condition(pod, "Ready") or {}).get("status") == "True"]
+    lacking = [pod for pod in ready if _unknown_ports(service, pod)]
     for pod in lacking[:1]:
-        several = f"{len(lacking)} of {len(running)} pods are not behind all of its ports; " if lacking[1:] else ""
+        several = f"{len(lacking)} of {len(ready)} pods are not behind all of its ports; " if lacking[1:] else ""
         told = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
         yield Fault(told, kubectl(namespace, "edit", resource(service)))
+    if cause := leads_nowhere(service, found, lambda pod: pod_cause(pod, around)):
+        yield Fault(cause, kubectl(namespace, "get", "pods", *show))
     yield from unrecovered(around.events(service))
     if told := _pending(service):
         yield Fault(told, kubectl(namespace, "get", resource(service), "-o", "wide"))
