@@ -131,4 +131,6 @@ def test_a_plan_is_no_way_round(server: ApiServerProcess, namespace: Namespace, 
     body["metadata"]["namespace"] = namespace.name
     plan = {"apiVersion": "minik8s.io/v1", "kind": "Plan", "metadata": {"name": "p"}, "spec": {"objects": [body]}}
     answer = server.request("POST", "/apis/minik8s.io/v1/plans", plan)
-    assert (answer.code in {403, 422}, MIRROR in answer.json["message"]) == (True, True)
+    (planned,) = answer.json["status"]["objects"]
+    assert (planned["action"], MIRROR in planned["message"]) == ("refuse", True)
+    assert answer.json["status"]["nodes"] == {}
