@@ -1,4 +1,4 @@
-"""Why the API server itself does not answer, or not as it should: asked when nothing could be read."""
+"""Why the API server itself does not answer, or not as it should: without etcd it still shows what it knew before."""
 
 from __future__ import annotations
 

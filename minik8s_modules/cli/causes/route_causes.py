@@ -7,11 +7,13 @@ looked at, and what is behind the Services.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SECRET, SERVICE
 from minik8s_modules.api.network.host_grants import confinement
 from minik8s_modules.api.network.ingress_routes import (
+    CLASS,
     CLASS_ANNOTATION,
     CONTROLLER,
     NOT_GRANTED,
@@ -41,7 +43,7 @@ def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     refused = [f"{one.reason}: {one.message}" for one in routes.refused.get(owner, ())]
     if owner not in routes.owners and not refused:
         if not objects.is_deleting(obj):
-            yield Fault(_foreign(obj), "kubectl get ingressclasses")
+            yield Fault(_foreign(obj, {objects.name(one) for one in classes}), "kubectl get ingressclasses")
         return
     found = [Fault(told, kubectl(namespace, "edit", resource(obj))) for told in (*refused, *_pathless(obj))]
     confined = confinement(namespace, routes.confined.get(owner, ()))
@@ -76,8 +78,10 @@ def class_faults(one: JsonObject, around: Around) -> Iterator[Fault]:
     _ = around
 
 
-def _foreign(obj: JsonObject) -> str:
+def _foreign(obj: JsonObject, classes: AbstractSet[str]) -> str:
     called = objects.spec(obj).get("ingressClassName") or objects.annotations(obj).get(CLASS_ANNOTATION)
+    if called and called not in classes:
+        return f"there is no IngressClass {called}: minik8s does not act on it (its own class is {CLASS})"
     if called:
         return f"its class {called} belongs to another controller: minik8s does not act on it"
     return "it names no class, and the default class belongs to another controller: minik8s does not act on it"

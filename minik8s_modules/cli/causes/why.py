@@ -27,9 +27,12 @@ _ONE_SCREEN = 10
 def why(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the cause of each named object that is not as it should be; returns 1 when one was not found."""
     found, complete = kubectl.objects_of(translating.as_get(options.argv))
-    if not complete and not found and (told := silence(client)):
-        print(f"{'Cause:':<8}{told.cause}\n{'Next:':<8}{told.next}")
+    silent = silence(client)
+    if silent is not None and not found:
+        print(f"{'Cause:':<8}{silent.cause}\n{'Next:':<8}{silent.next}")
         return 1
+    if silent is not None:
+        output.warn(f"{silent.cause}; what follows may be old. Next: {silent.next}")
     around = Around(client, scope_of(found))
     judged = [(obj, judge(obj, around)) for obj in found]
     shown = [(obj, verdict) for obj, verdict in judged if verdict.faults or not options.faults]

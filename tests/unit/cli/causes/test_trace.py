@@ -29,6 +29,7 @@ from minik8s_modules.cli.causes.why import causes_of, why
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
+from tests.unit.cli.causes.logged_api import LoggedApi
 
 META = {"namespace": "default"}
 
@@ -41,7 +42,7 @@ def pod(name: str, status: JsonObject, **metadata: Any) -> JsonObject:
 
 @pytest.fixture
 def api() -> FakeApi:
-    made = FakeApi()
+    made = LoggedApi()
     ports = [{"port": 80, "targetPort": "http"}]
     spec = {"selector": {"app": "web"}, "clusterIP": "100.0.0.7", "ports": ports}
     made.create(SERVICE, {"metadata": {"name": "web", **META}, "spec": spec})
@@ -326,3 +327,18 @@ def test_what_nginx_refused_is_a_cause_until_it_is_put_right(api: FakeApi, capsy
         api.create(EVENT, {**event, "reason": reason, "message": "node n1: no such file"})
         _, shown = run(api, capsys, "why", "ingress", "i", "-n", "default")
         assert ("FailedToUpdatePaths: node n1: no such file" in shown) == wanted
+
+
+def test_what_a_server_without_etcd_still_knows_is_said_to_be_old(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = LoggedApi(readyz="[-]etcd failed: no answer within 2 s\n")
+    found: list[JsonObject] = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", **META}}]
+    monkeypatch.setattr(kubectl, "objects_of", lambda _argv: (found, True))
+    assert why(cast("ApiClient", without), parse(["why", "cm", "settings"])) == 0
+    shown = capsys.readouterr()
+    assert "as it should be" in shown.out
+    assert "the API server is not ready: etcd failed: no answer within 2 s; what follows may be old" in shown.err
+    monkeypatch.setattr(kubectl, "objects_of", lambda _argv: ([], False))
+    assert why(cast("ApiClient", without), parse(["why", "cm", "settings"])) == 1
+    assert capsys.readouterr().out.startswith("Cause:  the API server is not ready: etcd failed")
