@@ -19,7 +19,7 @@ from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
 from minik8s_modules.api.kinds import EVENT, KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.lifecycle import strategy
-from minik8s_modules.api.merging.apply import next_object
+from minik8s_modules.api.merging.apply import annotated, next_object
 from minik8s_modules.api.merging.shown import pair_shown
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import incoming
@@ -139,7 +139,7 @@ class PlannedObjects:
 
     def _created(self, target: Target, obj: JsonObject) -> Step:
         collection = Target(target.kind, target.namespace)
-        made = writing.create(self._backend, collection, obj, self._options)
+        made = writing.create(self._backend, collection, annotated(obj), self._options)
         # a later object of the plan may change it, which needs a revision
         self._cache.plan(made.key, writing.made(made.key, made.object, max(self._cache.revision, 1)))
         found = from_storage(target.kind, made.object)
@@ -150,11 +150,12 @@ class PlannedObjects:
 
     def _changed(self, target: Target, item: CachedObject, obj: JsonObject) -> Step:
         made = writing.change(self._backend, target, lambda old: next_object(target.kind, old, obj), self._options)
+        if made.data != item.data:
+            self._cache.plan(item.key, made)
         found = from_storage(target.kind, made.object)
         before, after = pair_shown(target.kind, from_storage(target.kind, item.object), found)
-        if before == after:  # apart from the annotation that notes what was applied last
+        if before == after:  # or only the annotation differs that notes what was applied last
             return Step()
-        self._cache.plan(item.key, made)
         return Step(
             _row("update", target, self._cache.stored(item.key), before, after),
             {"operation": "update", "object": found},
