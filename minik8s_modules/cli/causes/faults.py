@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -59,12 +59,18 @@ RECOVERED: Mapping[str, str] = {
 """Events of what a node could not do, and the one that says it is over."""
 
 
-def unrecovered(events: Sequence[JsonObject]) -> Iterator[Fault]:
+FADING = timedelta(minutes=10)
+"""How long drift that was not put right counts: when a later pass does what failed, no Event says so."""
+
+
+def unrecovered(events: Sequence[JsonObject], now: datetime) -> Iterator[Fault]:
     """Yield what nodes could not do and have not done since; ``events`` oldest first."""
     for failed, over in RECOVERED.items():
         last = [event for event in events if event.get("reason") in (failed, over)][-1:]
         for event in last:
-            if event.get("reason") == failed:
+            at = moment(event.get("lastTimestamp") or event.get("eventTime"))
+            over_long_ago = failed == "DriftFound" and at is not None and now - at > FADING
+            if event.get("reason") == failed and not over_long_ago:
                 yield Fault(f"{failed}: {' '.join(str(event.get('message')).split())}", "minik8s drift")
 
 

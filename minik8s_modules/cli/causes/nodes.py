@@ -34,7 +34,7 @@ def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:
         if condition.get("status") == "True":
             told = f"{kind}: {condition.get('reason', '')}: {condition.get('message', '')}"
             yield Fault(told, f"kubectl describe node {name}")
-    yield from unrecovered(around.events(node))
+    yield from unrecovered(around.events(node), around.now)
     if objects.spec(node).get("unschedulable"):
         yield from _cordoned(node, around)
 

@@ -45,7 +45,7 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _containers(pod, around)
     yield from _ended(pod)
     events = around.events(pod)
-    yield from unrecovered(events)
+    yield from unrecovered(events, around.now)
     yield from _probes(pod, events)
     yield from _conditions(pod, around)
     warnings = [event for event in events if event.get("type") == "Warning"]

@@ -50,7 +50,7 @@ def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     found += [Fault(f"{NOT_GRANTED}: {told}", "kubectl get hostgrants") for told in confined]
     found += _certificates(around, routes, obj)
     found += _endpoints(around, routes, owner, services)
-    found += unrecovered(around.events(obj))
+    found += unrecovered(around.events(obj), around.now)
     if not found and not has_place(obj):
         told = "no node that is ready has an address to answer at, or the controllers have not looked yet"
         found.append(Fault(told, "kubectl get nodes -o wide"))

@@ -150,7 +150,7 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
         yield Fault(told, kubectl(namespace, "edit", resource(service)))
     if cause := leads_nowhere(service, found, lambda pod: pod_cause(pod, around)):
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
-    yield from unrecovered(around.events(service))
+    yield from unrecovered(around.events(service), around.now)
     if told := _pending(service):
         yield Fault(told, kubectl(namespace, "get", resource(service), "-o", "wide"))
 

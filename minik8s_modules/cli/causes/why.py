@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
@@ -26,8 +27,10 @@ _ONE_SCREEN = 10
 
 def why(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the cause of each named object that is not as it should be; returns 1 when one was not found."""
-    found, complete = kubectl.objects_of(translating.as_get(options.argv))
-    silent = silence(client)
+    with ThreadPoolExecutor(1) as aside:
+        asked = aside.submit(silence, client)  # while kubectl, which takes most of the time, reads the objects
+        found, complete = kubectl.objects_of(translating.as_get(options.argv))
+        silent = asked.result()
     if silent is not None and not found:
         print(f"{'Cause:':<8}{silent.cause}\n{'Next:':<8}{silent.next}")
         return 1

@@ -176,6 +176,12 @@ def test_what_a_node_has_put_right_since_is_no_fault(recovered: bool):  # noqa: 
     assert bool(told(*found["objects"]).faults) is not recovered
 
 
+def test_drift_that_was_not_put_right_is_no_fault_for_ever():
+    found = case(next(path for path in CASES if path.stem.startswith("a_difference_on_the_node")))
+    found["objects"][1]["lastTimestamp"] = "2025-12-31T23:40:00Z"
+    assert told(*found["objects"]).cause == ""
+
+
 def test_a_last_line_holds_no_control_characters_and_is_not_long():
     found = case(next(path for path in CASES if path.stem == "a_crash_with_its_last_line"))
     cause = told(*found["objects"], logs={"web/app": "\x1b[31m" + "x" * 5000 + "\n"}).cause
