@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 from minik8s_modules.api.errors import StatusError
@@ -49,6 +51,31 @@ def fail(what: str | Exception, where: str = "") -> None:
 def warn(text: str) -> None:
     """Print a warning to standard error."""
     print(Paint(sys.stderr)(f"Warning: {text}", YELLOW), file=sys.stderr)
+
+
+@contextlib.contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Say on a terminal what is being waited for, and for how long; standard error, and gone when it is over."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+
+    def tell() -> None:
+        seconds = 0
+        while not over.wait(1.0):
+            seconds += 1
+            print(f"\r{what}, {seconds} s", end="", file=sys.stderr, flush=True)
+        if seconds:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
 
 
 def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], paint: Paint | None = None) -> str:

@@ -51,8 +51,10 @@ from minik8s_modules.reconcile.values.items import SECTIONS, Outcome, Runner, Se
 from minik8s_modules.reconcile.values.values import Entry, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
+WITHIN_S = 38.0
+"""Below the API server's patience (45 s): what is known by then is the answer, and who has said nothing is named."""
 ANSWER_S = 30.0
-"""Below the API server's patience (45 s)."""
+_LEAST_S = 0.1
 _TRIES = 3
 _PATIENCE_S = 10.0
 """How long a plan waits for an item under way; a pass begins nothing after 2 s."""
@@ -138,7 +140,7 @@ class Future(NamedTuple):
 
 
 class Planner:
-    """Answers questions; thread-safe."""
+    """Answers one question, within ``WITHIN_S``; thread-safe."""
 
     def __init__(
         self,
@@ -155,6 +157,11 @@ class Planner:
         self._settings = settings
         self._clock = clock
         self._hosts = hosts
+        self._end = clock.monotonic() + WITHIN_S
+
+    def _left_s(self, most_s: float) -> float:
+        """Return how long one may wait yet."""
+        return min(most_s, max(_LEAST_S, self._end - self._clock.monotonic()))
 
     def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
         """Return ``{"nodes": {node: {"diff", "about", "steps"}}, "messages", "order", "others"}``.
@@ -198,7 +205,7 @@ class Planner:
         if basis is None:
             return silent(name)
         requests, subjects = self._drift(basis), self._subjects(basis)
-        outcome = self._checks.run(name, requests, ANSWER_S)
+        outcome = self._checks.run(name, requests, self._left_s(ANSWER_S))
         return drift_of(name, outcome, requests, basis, subjects)
 
     def _effect_of(self, name: str, prospect: Prospect | None, future: Future) -> Answer:
@@ -212,7 +219,7 @@ class Planner:
             requests = self._effect(prospect, future)
             subjects = self._subjects(prospect.basis, future.found)
             answer = self._asked(name, requests, subjects)._replace(before=prospect.told)
-            if not answer.outdated:
+            if not answer.outdated or self._clock.monotonic() > self._end:
                 break
         return answer
 
@@ -225,13 +232,13 @@ class Planner:
     def _asked(self, name: str, requests: Mapping[str, Request], subjects: Subjects) -> Answer:
         if not requests:
             return Answer({"diff": {}, "steps": []})
-        outcome = self._checks.run(name, requests, ANSWER_S)
+        outcome = self._checks.run(name, requests, self._left_s(ANSWER_S))
         outdated = any(result.get("base_mismatch") for result in outcome.sections.values())
         return Answer(readable(outcome, subjects), tuple(troubles(name, outcome, subjects)), outdated)
 
     def _quiet(self, name: str) -> Basis | None:
         """Return the node between two items, or as it is when that takes too long."""
-        end = self._clock.monotonic() + _PATIENCE_S
+        end = self._clock.monotonic() + self._left_s(_PATIENCE_S)
         basis = self._present.basis(name)
         while basis is not None and basis.busy and self._clock.monotonic() < end:
             self._clock.wait(threading.Event(), _LOOK_S)

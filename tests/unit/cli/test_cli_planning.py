@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import jsonschema
 import pytest
 
 from minik8s_modules.cli.commands import build_parser
-from minik8s_modules.cli.output import Paint
+from minik8s_modules.cli.output import Paint, telling
 from minik8s_modules.cli.plan_markdown import markdown
 from minik8s_modules.cli.planning import ORDER, UNKNOWN, brief, fields, has_changes, render, summary
+from tests.support.waiting import until
 
 PLAIN = Paint(io.StringIO())
 CHANGED: dict[str, Any] = {
@@ -212,3 +214,23 @@ def test_the_form_for_programs_is_the_documented_one(tmp_path: Path, capsys: pyt
     run({**NOTHING, "object": []}, tmp_path, "-o", "json")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+
+
+class Terminal(io.StringIO):
+    """What a person sees."""
+
+    def isatty(self) -> bool:
+        """Return that it is one."""
+        return True
+
+
+def test_a_person_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    terminal, pipe = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with telling("nodes are asked"):
+        until(lambda: "nodes are asked, 1 s" in terminal.getvalue(), 60)
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with telling("nodes are asked"):
+        pass
+    assert pipe.getvalue() == ""

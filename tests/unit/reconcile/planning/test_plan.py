@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ import pytest
 from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, POD, SECRET, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import MIRROR
+from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.loop.section_changes import Request
+from minik8s_modules.reconcile.planning.plan import WITHIN_S, Planner
+from minik8s_modules.reconcile.planning.plan_lists import listed
 from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
 from minik8s_modules.reconcile.planning.simulated_services import imagined_slices
 from minik8s_modules.reconcile.planning.simulation import Question, parse_question
+from minik8s_modules.reconcile.values.items import Outcome
 from tests.support.pki import Authority
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.worlds import IMAGE
@@ -228,6 +234,30 @@ def test_a_pod_of_its_own_has_its_place_in_the_order(cluster: Cluster):
         ("create", "default/web", NAME),
     ]
     assert answer["nodes"][NAME]["steps"], "what fits nowhere hides nothing of the rest"
+
+
+class Slow:
+    """Nodes that answer at the last moment, and that something came between: they are to be asked again."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+
+    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> Outcome:
+        """Return an answer on another base."""
+        self._clock.advance(timeout_s)
+        answer = {"base_mismatch": True, "changed": False, "differences": {}, "steps": []}
+        return Outcome("slow", node, "ok", dict.fromkeys(requests, answer), "")
+
+
+def test_a_plan_is_answered_in_time_with_what_is_known(cluster: Cluster):
+    assert cluster.service is not None
+    clock = FakeClock(cluster.clock.now())
+    question = parse_question({"objects": [{"operation": "create", "object": pod()}]})
+    planner = Planner(cluster.service.loop, cluster.api, Slow(clock), cluster.settings, clock)
+    answer = told(planner.answer(question, listed(cluster.api, question, (NAME,))))
+    assert clock.monotonic() <= WITHIN_S + 1
+    assert [step["pod"] for step in answer["order"]] == ["default/web"]
+    assert any("kept changing while it was asked" in text for text in answer["messages"])
 
 
 def test_no_value_of_a_secret_is_in_an_answer(cluster: Cluster):
