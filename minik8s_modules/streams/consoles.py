@@ -1,8 +1,10 @@
 """The client's side of exec and attach: stdin, sizes and the end of stdin come in; output and the end's status go out.
 
-Two wire forms, one interface. WebSocket (``v5.channel.k8s.io``, ``v4.channel.k8s.io``): the first byte of a message is
-the channel; 255 closes the channel named after it (v5 only, so with v4 stdin never ends). SPDY (``v4.channel.k8s.io``):
-a stream each, named by its header ``streamtype``. Source: KEP-4006 and k8s.io/apimachinery ``util/remotecommand``.
+Two wire forms, one interface. WebSocket (``v5.channel.k8s.io``, ``v4.channel.k8s.io``, its form in base64, and the
+first version, ``channel.k8s.io`` or no name): the first byte of a message is the channel; 255 closes the channel named
+after it (v5 only: with the others stdin never ends). The first version tells a failure in words. SPDY
+(``v4.channel.k8s.io``): a stream each, named by its header ``streamtype``. Source: KEP-4006, k8s.io/apimachinery
+``util/remotecommand``, kubelet ``pkg/kubelet/cri/streaming/remotecommand/websocket.go``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from minik8s_modules.streams.requests import StreamRequest
 from minik8s_modules.streams.spdy import SpdyError, SpdySession, SpdyStream, goodbye
 from minik8s_modules.streams.websocket import WebSocket
 
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+V5, V4, V4_TEXT = "v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"
+_WITH_STATUS = (V5, V4, V4_TEXT)
+_SUPPORTED = (*_WITH_STATUS, "channel.k8s.io", "base64.channel.k8s.io", "")
 _CLOSE = 255
 # the kubelet's streamCreationTimeout
 STREAMS_S = 30.0
@@ -79,13 +83,14 @@ async def open_console(client: Connection, request: StreamRequest, channels: Seq
     """
     upgrade = request.headers.get("upgrade", "").lower()
     if upgrade == "websocket":
-        protocol = next((each for each in (V5, V4) if each in websocket.offered(request)), None)
+        protocol = websocket.chosen(request, _SUPPORTED)
         if protocol is None:
-            raise BadRequest(f"unable to upgrade: the supported WebSocket subprotocols are {V5} and {V4}")
+            told = ", ".join(filter(None, _SUPPORTED))
+            raise BadRequest(f"unable to upgrade: the supported WebSocket subprotocols are {told}")
         socket = await websocket.accept(client, request, protocol)
         # the client learns by an empty message that the stream is there
         await socket.write(bytes([STDOUT if "stdout" in channels else ERROR]))
-        return WebSocketConsole(socket)
+        return WebSocketConsole(socket, with_status=protocol in _WITH_STATUS)
     if upgrade == "spdy/3.1":
         await accept_spdy(client, request, V4)
         return await SpdyConsole.make(SpdySession(client), {*channels, "error", *_resize(request)})
@@ -114,10 +119,11 @@ def size_of(data: bytes) -> Resize | None:
 
 
 class WebSocketConsole:
-    """A console over channels of a WebSocket."""
+    """A console over channels of a WebSocket; without a status only words tell how it ended, and nothing a success."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: WebSocket, *, with_status: bool) -> None:
         self._socket = socket
+        self._with_status = with_status
 
     async def receive(self) -> Input | None:
         """Return what the client says next, None when it is gone."""
@@ -137,7 +143,8 @@ class WebSocketConsole:
 
     async def finish(self, status: dict[str, Any]) -> None:
         """Send how it ended and say goodbye."""
-        await self._socket.write(bytes([ERROR]) + json.dumps(status).encode())
+        if told := json.dumps(status) if self._with_status else status.get("message", ""):
+            await self._socket.write(bytes([ERROR]) + told.encode())
         await self._socket.finish()
         try:
             async with asyncio.timeout(GOODBYE_S):

@@ -1,8 +1,9 @@
 """port-forward: each connection the client opens becomes one to the pod's address, from its node.
 
 kubectl opens two SPDY streams a connection (``streamtype`` data and error, paired by ``requestid``), on SPDY itself or
-inside the messages of a WebSocket (``SPDY/3.1+portforward.k8s.io``). Python's client names its ports in the request and
-uses two channels of a WebSocket a port (``v4.channel.k8s.io``), each beginning with the port's number.
+inside the messages of a WebSocket (``SPDY/3.1+portforward.k8s.io``). Python's clients name their ports in the request
+and use two channels of a WebSocket a port (``v4.channel.k8s.io``, its form in base64, or no subprotocol, as kr8s), each
+beginning with the port's number.
 Source: kubelet ``pkg/kubelet/cri/streaming/portforward``, KEP-4006.
 """
 
@@ -17,7 +18,7 @@ from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.streams import websocket
 from minik8s_modules.streams.asking import Conversation
 from minik8s_modules.streams.connections import Bytes, Connection, adopt
-from minik8s_modules.streams.consoles import V4, accept_spdy
+from minik8s_modules.streams.consoles import V4, V4_TEXT, accept_spdy
 from minik8s_modules.streams.inbox import Inbox
 from minik8s_modules.streams.passing import Packet
 from minik8s_modules.streams.requests import StreamRequest
@@ -89,17 +90,18 @@ async def reach(pod: Pod, port: int) -> Reached:
 async def serve(client: Connection, request: StreamRequest, talk: Conversation, _: Packet) -> None:
     """Forward until the client is gone. Raises StatusError before the upgrade was answered."""
     pod = Pod(request.pod, talk)
-    upgrade, offered = request.headers.get("upgrade", "").lower(), websocket.offered(request)
+    upgrade = request.headers.get("upgrade", "").lower()
+    protocol = websocket.chosen(request, (TUNNELLED, V4, V4_TEXT, ""))
     if upgrade == "spdy/3.1":
         await accept_spdy(client, request, PROTOCOL)
         await _serve_spdy(client, pod)
-    elif upgrade == "websocket" and TUNNELLED in offered:
+    elif upgrade == "websocket" and protocol == TUNNELLED:
         await _serve_spdy(await websocket.accept(client, request, TUNNELLED), pod)
-    elif upgrade == "websocket" and V4 in offered:
+    elif upgrade == "websocket" and protocol is not None:
         ports = [int(port) for port in request.options.get("ports", [])]
         if not ports:
             raise BadRequest("query parameter 'ports' must name the ports to forward")
-        await _serve_channels(await websocket.accept(client, request, V4), pod, ports)
+        await _serve_channels(await websocket.accept(client, request, protocol), pod, ports)
     else:
         raise BadRequest(f"unable to upgrade: use WebSocket with {TUNNELLED} or {V4}, or SPDY/3.1")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
+from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.streams import websocket
 from minik8s_modules.streams.asking import Conversation, connection_of
 from minik8s_modules.streams.connections import Connection
 from minik8s_modules.streams.frames import Demultiplexer, Plain, Unrepeated
@@ -15,6 +18,7 @@ HEAD = (
     b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
 )
 LAST_CHUNK = b"0\r\n\r\n"
+_SUPPORTED = ("binary.k8s.io", "base64.binary.k8s.io", "")
 # Docker sends a followed log line by line; two milliseconds put lines that come fast into one piece.
 # They gather in the reader's buffer: a few hundred short lines fill the socket's, which would stop Docker
 GATHER_S = 0.002
@@ -35,13 +39,50 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
     frames = _frames(first.message["frames"], request)
     source = await connection_of(first)
     try:
-        await client.write(HEAD)
-        whole = await _copy(source, client, frames, limit=int(request.text("limitBytes") or 0))
+        reader = await _begun(client, request)
+        whole = await _copy(source, reader, frames, limit=int(request.text("limitBytes") or 0))
     finally:
         source.close()
     if whole and request.flag("follow") and (await talk.say({"do": "running"})).message["running"]:
         raise LogCut(f"docker ended the log of {request.container} in {request.pod}")
-    await client.write(LAST_CHUNK)
+    await reader.finish()
+
+
+class Reader(Protocol):
+    """Who is told the log."""
+
+    async def write(self, data: bytes) -> None:
+        """Tell some of it, and wait until it is taken; OSError when the reader is gone."""
+
+    async def finish(self) -> None:
+        """Say that it is all."""
+
+
+class Chunks:
+    """A reader of plain HTTP."""
+
+    def __init__(self, client: Connection) -> None:
+        self._client = client
+
+    async def write(self, data: bytes) -> None:
+        """Send a chunk."""
+        await self._client.write(b"%X\r\n%s\r\n" % (len(data), data))
+
+    async def finish(self) -> None:
+        """Send the last one."""
+        await self._client.write(LAST_CHUNK)
+
+
+async def _begun(client: Connection, request: StreamRequest) -> Reader:
+    """Answer the head: of a WebSocket when one is asked for. Raises BadRequest for one that is not supported."""
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        await client.write(HEAD)
+        return Chunks(client)
+    protocol = websocket.chosen(request, _SUPPORTED)
+    if protocol is None:
+        told = " and ".join(filter(None, _SUPPORTED))
+        raise BadRequest(f"unable to upgrade: of a log the supported WebSocket subprotocols are {told}")
+    return await websocket.accept(client, request, protocol)
 
 
 def _frames(kind: str, request: StreamRequest) -> Demultiplexer | Plain:
@@ -51,7 +92,7 @@ def _frames(kind: str, request: StreamRequest) -> Demultiplexer | Plain:
     return Plain() if kind == "plain" else Demultiplexer()
 
 
-async def _copy(source: Connection, client: Connection, frames: Demultiplexer | Plain, *, limit: int) -> bool:
+async def _copy(source: Connection, reader: Reader, frames: Demultiplexer | Plain, *, limit: int) -> bool:
     """Copy until the end or ``limit`` bytes (0: all); return whether the end was reached."""
     left = limit
     while data := await source.read():
@@ -59,7 +100,7 @@ async def _copy(source: Connection, client: Connection, frames: Demultiplexer | 
         if limit:
             text, left = text[:left], left - len(text)
         if text:
-            await client.write(b"%X\r\n%s\r\n" % (len(text), text))
+            await reader.write(text)
         if limit and left <= 0:
             return False
         if len(data) < GATHER_BYTES:

@@ -1,8 +1,14 @@
-"""WebSocket from the server's side, on a connection whose request head was read already (wsproto does the frames)."""
+"""WebSocket from the server's side, on a connection whose request head was read already (wsproto does the frames).
+
+Protocols with ``base64`` in their names carry text: behind the channel's number, a digit, or from the beginning, comes
+base64. Whoever reads and writes here has bytes all the same. Source: k8s.io/apiserver ``util/wsstream``.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+from collections.abc import Sequence
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
@@ -20,8 +26,14 @@ def offered(request: StreamRequest) -> list[str]:
     return [each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(",") if each.strip()]
 
 
+def chosen(request: StreamRequest, supported: Sequence[str]) -> str | None:
+    """Return the first of the ``supported`` subprotocols that the client offers; "" is for one that offers none."""
+    found = offered(request) or [""]
+    return next((each for each in supported if each in found), None)
+
+
 async def accept(client: Connection, request: StreamRequest, protocol: str) -> WebSocket:
-    """Answer the upgrade with ``protocol`` and return the WebSocket.
+    """Answer the upgrade with ``protocol`` ("" for none) and return the WebSocket.
 
     Raises:
         BadRequest: the request's headers are not those of a WebSocket.
@@ -32,11 +44,13 @@ async def accept(client: Connection, request: StreamRequest, protocol: str) -> W
         made.initiate_upgrade_connection(headers, request.target)
         if not any(isinstance(event, Request) for event in made.events()):
             raise BadRequest("the request is no WebSocket upgrade")
-        answer = made.send(AcceptConnection(subprotocol=protocol))
+        answer = made.send(AcceptConnection(subprotocol=protocol or None))
     except ProtocolError as error:
         raise BadRequest(f"the request is no WebSocket upgrade: {error}") from error
     await client.write(answer)
-    return WebSocket(client, made)
+    if "base64.binary" in protocol:
+        return TextSocket(client, made)
+    return ChannelTextSocket(client, made) if "base64.channel" in protocol else WebSocket(client, made)
 
 
 class WebSocket:
@@ -81,6 +95,10 @@ class WebSocket:
         with contextlib.suppress(OSError):
             await self._send(CloseConnection(code=1000))
 
+    async def write_text(self, text: str) -> None:
+        """Send one message of text. Raises as ``write``."""
+        await self._send(TextMessage(data=text))
+
     async def _send(self, event: Event) -> None:
         try:
             data = self._made.send(event)
@@ -107,3 +125,29 @@ class WebSocket:
         elif event.message_finished:
             self._messages.append(b"".join(self._partial))
             self._partial, self._partial_bytes = [], 0
+
+
+class TextSocket(WebSocket):
+    """Messages of base64; what the client says is left as it is."""
+
+    async def write(self, data: bytes) -> None:
+        """Send one message. Raises OSError when the client is gone."""
+        await self.write_text(base64.b64encode(data).decode())
+
+
+class ChannelTextSocket(WebSocket):
+    """Messages of a channel's digit and base64, as bytes: the channel's number and what was said."""
+
+    async def write(self, data: bytes) -> None:
+        """Send one message. Raises OSError when the client is gone."""
+        await self.write_text(f"{data[0]}{base64.b64encode(data[1:]).decode()}")
+
+    async def receive(self) -> bytes | None:
+        """Return the next message, None at the end; one that cannot be read is empty."""
+        message = await super().receive()
+        if message is None or not message[:1].isdigit():
+            return None if message is None else b""
+        try:
+            return bytes([int(message[:1])]) + base64.b64decode(message[1:], validate=True)
+        except ValueError:
+            return b""

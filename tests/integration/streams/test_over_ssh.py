@@ -64,6 +64,18 @@ def test_ports(streaming: Streaming) -> None:
         assert talk(nobody, b"") == b""
 
 
+def test_a_proxied_request(streaming: Streaming) -> None:
+    """Busybox' nc answers one request; where nobody listens, ssh tells only at its end."""
+    answer = "HTTP/1.0 200 OK\\r\\nContent-Type: text/plain\\r\\n\\r\\nfrom afar"
+    streaming.pod("site", f"while true; do printf '{answer}' | nc -l -p 8080; done")
+    path = "/api/v1/namespaces/default/pods/site:"
+    told = streaming.until(lambda: streaming.kubectl("get", "--raw", f"{path}8080/proxy/x", check=False).stdout)
+    assert told == "from afar"
+    refused = streaming.kubectl("get", "--raw", f"{path}8081/proxy/x", check=False).stderr
+    assert "error trying to reach service" in refused
+    assert "refused" in refused.lower()
+
+
 def test_figures_of_the_machine(streaming: Streaming) -> None:
     streaming.admin.create(NODE, {"metadata": {"name": streaming.node.name}})
     capacity = {"cpu": "2", "memory": "4Gi"}
