@@ -29,6 +29,8 @@ from minik8s_modules.runtime.event_storms import COMBINED, Storms
 log = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
+KUBELET = "kubelet"
+"""Who tells, with the node's name, what happens to pods there in Kubernetes: clients select Events by that."""
 
 PENDING_LIMIT = 1000  # client-go's channel (record/event.go, maxQueuedEvents)
 KNOWN_LIMIT = 4096  # client-go's aggregation cache (record/events_cache.go, maxLruCacheEntries)
@@ -44,6 +46,7 @@ class _Subject(NamedTuple):
     uid: str
     field_path: str
     component: str
+    host: str
     type: EventType
     reason: str
     message: str
@@ -106,6 +109,7 @@ class EventRecorder:
         *,
         field_path: str = "",
         component: str = "",
+        host: str = "",
     ) -> None:
         """Record that ``reason`` happened to ``obj``; never blocks, never raises.
 
@@ -116,6 +120,7 @@ class EventRecorder:
             message: for people; cut at 1024 bytes of text.
             field_path: the part of the object, such as ``spec.containers{app}``.
             component: who says so, where it is not the recorder's own.
+            host: on which node, where it is not the recorder's own.
         """
         reference = _reference(obj, field_path)
         subject = _Subject(
@@ -125,6 +130,7 @@ class EventRecorder:
             reference.get("uid", ""),
             reference.get("fieldPath", ""),
             component or self._source["component"],
+            host or self._source.get("host", ""),
             kind,
             reason,
             message[:MESSAGE_LIMIT],
@@ -179,7 +185,7 @@ class EventRecorder:
         if known is not None:
             written = self._raise_count(subject, pending, known)
         if written is None:
-            event = new_event(subject, pending, self._source, self._random)
+            event = new_event(subject, pending, self._random)
             self._client.create(EVENT, event)
             written = _Known(event["metadata"]["name"], pending.times)
         self._known[subject] = written
@@ -232,9 +238,7 @@ class EventRecorder:
                 log.exception("an event was not written")
 
 
-def new_event(
-    subject: _Subject, pending: _Pending, source: Mapping[str, str], random: Callable[[], float]
-) -> JsonObject:
+def new_event(subject: _Subject, pending: _Pending, random: Callable[[], float]) -> JsonObject:
     """Return the v1 Event of a pending record, named ``<object>.<16 hex digits>`` as client-go names it."""
     return {
         "apiVersion": "v1",
@@ -246,9 +250,9 @@ def new_event(
         "involvedObject": pending.reference,
         "reason": subject.reason,
         "message": pending.message,
-        "source": {**source, "component": subject.component},
+        "source": {"component": subject.component, **({"host": subject.host} if subject.host else {})},
         "reportingComponent": subject.component,
-        "reportingInstance": source.get("host", ""),
+        "reportingInstance": subject.host,
         "firstTimestamp": rfc3339(pending.first),
         "lastTimestamp": rfc3339(pending.last),
         "count": pending.times,

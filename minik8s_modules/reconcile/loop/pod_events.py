@@ -9,6 +9,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.values.values import PodEvent
+from minik8s_modules.runtime.events import KUBELET
 
 
 class Recorder(Protocol):
@@ -22,6 +23,8 @@ class Recorder(Protocol):
         message: str,
         *,
         field_path: str = "",
+        component: str = "",
+        host: str = "",
     ) -> None:
         """Record that ``reason`` happened to ``obj``."""
 
@@ -90,4 +93,5 @@ class Teller:
         field = "containers" if event.container not in inits | extra else "initContainers"
         field = "ephemeralContainers" if event.container in extra else field
         path = f"spec.{field}{{{event.container}}}" if event.container else ""
-        self._recorder.event(pod, event.type, event.reason, event.message, field_path=path)
+        source = {"component": KUBELET, "host": str(objects.spec(pod).get("nodeName") or "")}
+        self._recorder.event(pod, event.type, event.reason, event.message, field_path=path, **source)

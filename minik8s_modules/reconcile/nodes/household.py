@@ -13,7 +13,7 @@ from minik8s_modules.reconcile.housekeeping.image_gc import Image
 from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.status.writer import StatusWriter
-from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.events import KUBELET, EventRecorder, EventType
 
 
 class Household(NamedTuple):
@@ -33,12 +33,14 @@ class Household(NamedTuple):
         """Record an Event of the node."""
         found = self.node(node)
         if found is not None:
-            self.recorder.event(found, "Warning" if kind == "Warning" else "Normal", reason, message)
+            event_type: EventType = "Warning" if kind == "Warning" else "Normal"
+            self.recorder.event(found, event_type, reason, message, component=KUBELET, host=node)
 
     def evict(self, found: Eviction) -> None:
         """Fail the pod and say why."""
         self.writer.fail(objects.uid(found.pod), eviction.REASON, found.message)
-        self.recorder.event(found.pod, "Warning", eviction.REASON, found.message)
+        node = str(objects.spec(found.pod).get("nodeName") or "")
+        self.recorder.event(found.pod, "Warning", eviction.REASON, found.message, component=KUBELET, host=node)
 
     def pressed(self, node: str, found: frozenset[str]) -> None:
         """Write the node's conditions and taints, and tell what changed."""

@@ -204,6 +204,7 @@ def test_a_bound_pod_runs_and_says_so(cluster: Cluster):
     assert {one["type"]: one["status"] for one in status["conditions"]}["Ready"] == "True"
     until(lambda: "Started: Started container app" in cluster.events())
     assert "Created: Created container: app" in cluster.events()
+    assert all(one["source"] == {"component": "kubelet", "host": "n1"} for one in cluster.api.list(EVENT).items)
     assert f'Pulled: Container image "{IMAGE}" already present on machine' in cluster.events()
 
 
