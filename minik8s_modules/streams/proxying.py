@@ -1,7 +1,7 @@
 """pods/proxy and services/proxy: one HTTP request goes on to a port of a pod, and what is answered comes back.
 
 Behind the API server's signed head comes the request as the pod is to get it (apiserver/nodes/proxying.py). h11 reads
-both sides, so what a client gets is framed anew, whatever a pod sends. Bodies pass piece by piece, each waiting until
+both sides, so what a client gets is framed again, whatever a pod sends. Bodies pass piece by piece, each waiting until
 the other end takes it. A page of HTML has its links changed on the way (rewriting.py). After 101 both connections carry
 bytes, and nothing is read any more.
 """

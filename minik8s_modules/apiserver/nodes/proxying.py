@@ -26,7 +26,7 @@ from minik8s_modules.apiserver.nodes.pod_streams import Wanted
 SERVICE_NAME = "kubernetes.io/service-name"
 _LARGEST_PORT = 65535
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# between two hops (RFC 9110, 7.6.1), and what is written anew
+# between two hops (RFC 9110, 7.6.1), and what is written again
 _HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "content-length", "expect", "host", "x-forwarded-for", "x-forwarded-uri",

@@ -123,7 +123,7 @@ class Turn:
             return
         self._cancel(list(self._items))
         if not self._wait(CANCEL_S):
-            log.warning("items do not end: the play is started anew")
+            log.warning("items do not end: the play is started again")
             self._standing.renew()
 
     def _cancel(self, items: Iterable[str]) -> None:

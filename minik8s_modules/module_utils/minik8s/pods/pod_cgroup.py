@@ -4,7 +4,7 @@ Docker makes it on the way to the pause container (``--cgroup-parent``), with ei
 file finds it through that container's process, writes the limits into it, and removes it after the pod. Pods of a node
 lie flat under ``/minik8s/<8 hex of the node's name>/pod<uid>``: what kubelet's level of QoS classes does there is told
 by each pod's own CPU shares. With the systemd driver the same is a slice, and its files are systemd's, which writes
-them anew at any ``daemon-reload``: limits become properties of the slice, and the slice is stopped after its pod.
+them again at any ``daemon-reload``: limits become properties of the slice, and the slice is stopped after its pod.
 """
 
 from __future__ import annotations
