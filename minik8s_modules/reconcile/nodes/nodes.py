@@ -99,7 +99,7 @@ def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
 
 
 def _unanswered(why: str) -> str:
-    told = " ".join(why.split())[:_MOST_SAID]
+    told = " ".join(why.split())[-_MOST_SAID:]  # ssh says last what counts
     return f"Docker on this node does not answer{f' ({told})' if told else ''}; the node is left as it is"
 
 

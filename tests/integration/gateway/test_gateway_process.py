@@ -170,7 +170,17 @@ def test_an_unknown_host_key_is_refused(daemon: Daemon, containers: Containers, 
     daemon.start()
     wait_until(lambda: "Host key verification failed" in daemon.log.read_text(), 15)
     peer = daemon.peer()
-    peer.wait(op="alive", node=containers.node, alive=False, timeout_s=15)
+    told = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
+    assert "Host key verification failed" in told["message"]
+    peer.close()
+
+
+def test_a_node_that_refuses_the_key_is_dead_and_says_why(daemon: Daemon, containers: Containers, sshd: Sshd):
+    sshd.key.with_suffix(".pub").write_text("")
+    daemon.start()
+    peer = daemon.peer()
+    told = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
+    assert "Permission denied (publickey)" in told["message"]
     peer.close()
 
 
