@@ -27,7 +27,9 @@ def workload_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     failure = objects.condition(obj, "ReplicaFailure") or {}
     if failure.get("status") == "True":
         told = f"ReplicaFailure: {failure.get('reason', '')}: {failure.get('message', '')}"
-        yield Fault(told, _of_quota(namespace, around) or kubectl(namespace, "get", "events", "--types=Warning"))
+        yield Fault(
+            told, _of_quota(namespace, around) or kubectl(namespace, "get", "events", "--field-selector=type=Warning")
+        )
     pods = _pods(obj, around)
     yield from _troubled(pods, around)
     if objects.spec(obj).get("paused"):

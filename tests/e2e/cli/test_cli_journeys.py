@@ -7,6 +7,7 @@ import os
 import pty
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -146,6 +147,18 @@ def test_why_leads_on_and_says_what_it_does_not_know(cli: Cli):
     closed = cli.file("closed", cli.kubeconfig.read_text().replace(cli.server.url, "https://127.0.0.1:1"))
     told = cli("--kubeconfig", closed, "why", "pods", code=1).out
     assert told.startswith("Cause:  the API server does not answer: ")
+
+
+def test_every_command_that_why_leads_on_to_is_one_that_kubectl_knows(cli: Cli):
+    cases = sorted((Path(__file__).parents[2] / "cases" / "why").glob("*.yml"))
+    leads = {yaml.safe_load(case.read_text())["next"].partition(" | ")[0] for case in cases}
+    cli.environment["KUBE_EDITOR"] = "true"
+    asked = [lead.split(" ", 1)[1] for lead in sorted(leads) if lead.startswith("kubectl ")]
+    assert len(asked) >= 15
+    for lead in asked:
+        told = cli(*shlex.split(lead), code=None).err
+        assert "unknown" not in told, (lead, told)
+        assert "doesn't have a resource type" not in told, (lead, told)
 
 
 def test_a_context_is_followed_before_and_after_the_command(cli: Cli):

@@ -72,7 +72,7 @@ def test_a_quota(cluster: Cluster) -> None:
 def test_an_account_that_is_missing(cluster: Cluster) -> None:
     space = cluster.namespace()
     make(cluster, DEPLOYMENT, space, deployment(serviceAccountName="nobody"))
-    lead = f"kubectl -n {space} get events --types=Warning"
+    lead = f"kubectl -n {space} get events --field-selector=type=Warning"
     told(cluster, DEPLOYMENT, space, 'serviceaccount "nobody" not found', lead)
 
 

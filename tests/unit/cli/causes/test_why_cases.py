@@ -21,6 +21,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage
 from minik8s_modules.cli.causes.checks import CHECKS, DATA, FINE, judge
 from minik8s_modules.cli.causes.control_plane import silence
+from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
 from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put, told
 
@@ -100,6 +101,12 @@ def running(name: str) -> JsonObject:
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     spec = {"nodeName": "n1", "containers": [{"name": "app", "image": "web:1"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "uid": name}, "spec": spec, "status": status}
+
+
+def test_our_own_commands_that_it_leads_on_to_are_known():
+    leads = {case(path)["next"] for path in CASES}
+    own = [lead.split()[1:] for lead in leads if lead.startswith("minik8s ")]
+    assert {parse(words).command.__name__ for words in own} == {"why", "drift"}
 
 
 def test_thirty_faults_are_told():
