@@ -196,25 +196,34 @@ def mounts(pod: JsonObject, container: JsonObject, variables: Mapping[str, Value
     """Return the container's mounts as its entry carries them.
 
     Raises:
-        ConfigurationMissing: a mount names a volume the pod does not declare, or a secret in its sub-path.
+        ConfigurationMissing: a mount names a volume the pod does not declare, or its sub-path is none.
     """
     declared = {volume["name"]: volume for volume in objects.spec(pod).get("volumes") or []}
     return [_mount(declared, mount, variables) for mount in container.get("volumeMounts") or []]
+
+
+def _sub_path(mount: JsonObject, variables: Mapping[str, Value]) -> str:
+    """Return what ``subPathExpr`` comes to; words are the kubelet's (``kubelet_pods.go``, makeMounts)."""
+    found = expand(mount["subPathExpr"], variables)
+    if isinstance(found, SecretValue):
+        raise ConfigurationMissing(f'subPathExpr of volume mount "{mount["name"]}" takes in the value of a Secret')
+    if found.startswith("/"):
+        raise ConfigurationMissing(f"error SubPath `{found}` must not be an absolute path")
+    if ".." in found.split("/"):
+        raise ConfigurationMissing(f"unable to provision SubPath `{found}`: must not contain '..'")
+    return found
 
 
 def _mount(declared: Mapping[str, JsonObject], mount: JsonObject, variables: Mapping[str, Value]) -> MountEntry:
     volume = declared.get(mount["name"])
     if volume is None:
         raise ConfigurationMissing(f'volume mount "{mount["name"]}" names a volume the pod does not declare')
-    sub_path = expand(mount["subPathExpr"], variables) if mount.get("subPathExpr") else mount.get("subPath") or ""
-    if isinstance(sub_path, SecretValue):
-        raise ConfigurationMissing(f'subPathExpr of volume mount "{mount["name"]}" takes in the value of a Secret')
     entry: MountEntry = {
         "volume": mount["name"],
         "kind": next((kind for kind in _KINDS if volume.get(kind) is not None), ""),
         "target": mount["mountPath"],
         "read_only": bool(mount.get("readOnly")),
-        "sub_path": sub_path,
+        "sub_path": _sub_path(mount, variables) if mount.get("subPathExpr") else mount.get("subPath") or "",
         "host_path": objects.dig(volume, "hostPath", "path") or "",
     }
     kind = objects.dig(volume, "hostPath", "type")
