@@ -25,7 +25,7 @@ from minik8s_modules.gateway.probing.service import Probing
 from minik8s_modules.gateway.pulls import Pulls
 from minik8s_modules.gateway.sampling import Sampler
 from minik8s_modules.gateway.server import SocketServer
-from minik8s_modules.gateway.ssh import reach_argv
+from minik8s_modules.gateway.ssh import reach_argv, shell_argv
 from minik8s_modules.gateway.standby import Standby
 from minik8s_modules.gateway.streams.handing import HandingServer, uid_of
 from minik8s_modules.gateway.streams.reaching import Door
@@ -100,6 +100,7 @@ class Gateway:
             with self._lock:
                 self._nodes[address.name] = (address, watcher)
                 self._samplers[address.name] = sampler
+            self._tell_way(address.name, self._publish)
             watcher.start()
             sampler.start()
 
@@ -130,6 +131,7 @@ class Gateway:
             case Relist(node):
                 watcher = self._watcher(node)
                 if watcher is not None:
+                    self._tell_way(node, self._publish)
                     watcher.tell(self._publish)
                     watcher.relist()
             case Cancel(pull_id):
@@ -159,10 +161,21 @@ class Gateway:
         with self._lock:
             known: list[NodeWatcher | Sampler] = [watcher for _, watcher in self._nodes.values()]
             known += self._samplers.values()
+            names = [*self._nodes]
+        for name in names:
+            self._tell_way(name, publish)
         for each in known:
             each.tell(publish)
         if self._standby.led_only:
             threading.Thread(target=self.attend, name="attend", daemon=True).start()
+
+    def _tell_way(self, node: str, publish: Callable[[dict[str, Any]], None]) -> None:
+        """Tell how commands reach the node, whose connection other processes of this user may share."""
+        with self._lock:
+            found = self._nodes.get(node)
+        if found is not None:
+            over_ssh = found[0].connection == "warm_ssh"
+            publish(messages.way(node, shell_argv(found[0], self._directory) if over_ssh else []))
 
     def _watcher(self, node: str) -> NodeWatcher | None:
         with self._lock:

@@ -14,6 +14,7 @@ Gateway to reconciler::
     {"op": "images", "node", "images"}
     {"op": "pulled", "id", "node", "image", "ok", "image_id", "reason": "ErrImagePull" | "Cancelled", "message"}
     {"op": "alive", "node", "alive": true}       with alive false: "message", why it does not answer
+    {"op": "way", "node", "argv"}           what runs a command on the node, which follows; [] is this machine
     {"op": "stats", "node", "source": "cadvisor" | "docker", "containers": {id: working set in bytes},      every 10 s
      "machine": null | {"at_s", "memory_bytes", "memory_available_bytes", "processes", "most_processes",
                         "disk": null | {"capacity_bytes", "available_bytes", "inodes", "inodes_free"}}}
@@ -28,8 +29,8 @@ A check is ``{"id": "<container id>/<liveness|readiness|startup|postStart|preSto
 once, and its ``timeout_s`` may change while it runs. Results of all checks of a pod are sent whenever one changes;
 ``state`` is unknown, success or failure, ``streak`` below 0 counts failures, ``took_s`` is a hook's.
 
-A client gets ``alive``, ``state`` and ``checked`` of every node when it connects; every client gets every message. One
-that does not read is disconnected.
+A client gets ``way``, ``alive``, ``state`` and ``checked`` of every node when it connects; every client gets every
+message. One that does not read is disconnected.
 """
 
 from __future__ import annotations
@@ -164,6 +165,11 @@ def images(node: str, names: list[str]) -> JsonObject:
 def alive(node: str, *, alive: bool, message: str = "") -> JsonObject:
     """Return whether ``node`` answers, and if it does not, why."""
     return {"op": "alive", "node": node, "alive": alive, **({} if alive else {"message": steady(message)})}
+
+
+def way(node: str, argv: list[str]) -> JsonObject:
+    """Return how commands reach ``node``."""
+    return {"op": "way", "node": node, "argv": argv}
 
 
 def pulled(request: PullRequest, image_id: str) -> JsonObject:

@@ -89,6 +89,12 @@ def reach_argv(address: NodeAddress, directory: Path, host: str, port: int) -> l
     return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-W", f"{host}:{port}", "--", address.host]
 
 
+def shell_argv(address: NodeAddress, directory: Path) -> list[str]:
+    """Return the command that runs on the node, through its master, the command that follows it."""
+    options = connection_options(address, Paths(address, directory).control)
+    return ["ssh", "-T", *options, "-o", "ControlMaster=no", "--", address.host]
+
+
 class SshMaster:
     """The master of one node; used by one thread at a time."""
 

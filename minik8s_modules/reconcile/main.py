@@ -67,6 +67,7 @@ class Options(NamedTuple):
     project_dir: Path
     settings: Settings
     observe_every_s: float
+    drift_watch: bool
     plan: PlanOptions | None
     policies: Policies
     shared: JsonObject
@@ -121,6 +122,7 @@ def read_options(configuration: Configuration) -> Options:
         project_dir=project_dir,
         settings=network_settings(configuration, settings),
         observe_every_s=OBSERVE_EVERY_S[drift],
+        drift_watch=configuration.flag("drift_watch", default=True),
         plan=_plan_options(configuration) if configuration.has("plan") else None,
         policies=read_policies(configuration),
         shared=shared_of(configuration),
@@ -204,7 +206,7 @@ def outside(options: Options, client: ApiClient, runner: StandingRunner) -> Outs
     def make_link(on_message: OnMessage, on_up: OnUp) -> Link:
         return GatewayLink(options.gateway_socket, on_message, on_up, clock)
 
-    return Outside(client, runner.turn, make_link, clock)
+    return Outside(client, runner.turn, make_link, clock, options.drift_watch)
 
 
 class Leader:

@@ -42,6 +42,7 @@ from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Purpose, Runner
 from minik8s_modules.reconcile.values.values import Named, Settings, is_meshed
+from minik8s_modules.reconcile.watching.watches import Watches
 from minik8s_modules.runtime.events import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,8 @@ class Outside(NamedTuple):
     make_runner: Callable[[OnOutcome], Runner]
     make_link: Callable[[OnMessage, OnUp], Link]
     clock: Clock
+    watch: bool = True
+    """Whether changes that the nodes' kernels tell of are looked at."""
 
 
 class ShardService:
@@ -111,6 +114,13 @@ class ShardService:
             lambda name: self.loop.silence(name),  # noqa: PLW0108
         )
         self.runner = outside.make_runner(self._on_outcome)
+        self._watched = outside.watch
+        self._watches = Watches(
+            settings.bridge,
+            lambda name, sections: self.loop.on_changed(name, sections),  # noqa: PLW0108
+            lambda name: self.loop.alive(name),  # noqa: PLW0108
+            clock,
+        )
         self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108
         self.shard = self._make_shard(AddressBook(api, clock), settings)
         self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced)
@@ -236,6 +246,7 @@ class ShardService:
             return False
         self._names = wanted
         self.loop.use(wanted)
+        self._watches.use(wanted)
         self._housekeeper.use(wanted)
         return True
 
@@ -245,6 +256,7 @@ class ShardService:
             self._housekeeper,
             self.loop,
             self._link,
+            self._watches,
             self.runner,
             self._registrar,
             self._writer,
@@ -271,7 +283,8 @@ class ShardService:
             take(outcome)
 
     def _on_gateway(self, message: JsonObject) -> None:
-        if not self._housekeeper.on_gateway(message):
+        watched = self._names if self._watched else ()
+        if not (self._watches.on_gateway(message, watched) or self._housekeeper.on_gateway(message)):
             self.loop.on_gateway(message)
 
     def _on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:

@@ -167,6 +167,14 @@ class Reconciler:
             state.dirty |= self._hearing.take(state, message)
         self._queue.add(state.name)
 
+    def on_changed(self, name: str, sections: frozenset[str]) -> None:
+        """Handle what a node's kernel told of ``sections``; a watch's callback."""
+        state = self._nodes.get(name)
+        with self._lock:
+            looks = state is not None and state.on_changed(sections, self._clock.monotonic())
+        if looks:
+            self._queue.add(name)
+
     def on_outcome(self, outcome: Outcome) -> None:
         """Handle the end of an item; the runner's callback."""
         state = self._nodes.get(outcome.node)

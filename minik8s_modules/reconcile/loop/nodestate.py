@@ -32,6 +32,15 @@ SETTLE_S = 30.0
 """A node that is back is observed once more after this: what starts there later than sshd, as Docker, changes rules."""
 FRESH_S = 3.0
 """A list of the gateway may be this much older than what a module just told."""
+GATHER_S = 1.0
+"""Changes come in bursts; one look serves all that are told within this time."""
+LOOK_EVERY_S = 15.0
+"""Between two looks for what the kernel told: a pod can take its own link up and down all day."""
+OWN_S = 0.5
+"""What is told this soon after an item that changed something is its own echo (a line is here after 0.1 s).
+
+An echo that is later costs one look, which changes nothing and so has no echo.
+"""
 _ANSWERED_BY_DECISION = frozenset({"RunContainerError", "ImageMissing"})
 _OBSERVING = frozenset({"sandboxes", "containers"})
 _OF_PODS = ("secrets", "volumes", "sandboxes", "containers")
@@ -75,6 +84,8 @@ class NodeState:
         self._again_at_s: dict[tuple[str, str], float] = {}
         self._failures: dict[tuple[str, str], int] = {}
         self._item_failures = 0
+        self._look_at_s: dict[str, float] = {}
+        self._looked_at_s = self._quiet_until_s = 0.0
         self._retry_at_s = 0.0
 
     # what to send
@@ -90,8 +101,9 @@ class NodeState:
         for section in SECTIONS:
             confirmed = self._confirmed[section]
             again = frozenset(key for where, key in due if where == section)
-            request = changes.full(wanted[section]) if confirmed is None else None
-            if confirmed is not None:
+            whole = confirmed is None or self._look_at_s.get(section, now_s + 1) <= now_s
+            request = changes.full(wanted[section]) if whole else None
+            if confirmed is not None and not whole:
                 request = changes.delta(wanted[section], confirmed, again)
             if request is not None:
                 found[section] = request
@@ -100,6 +112,7 @@ class NodeState:
     def next_moment_s(self, now: datetime, now_s: float) -> float:
         """Return in how many seconds something is due without any event."""
         moments = [self._full_at_s - now_s, *(at_s - now_s for at_s in self._again_at_s.values())]
+        moments += [at_s - now_s for at_s in self._look_at_s.values()]
         if self._retry_at_s > now_s:
             # nothing can be sent before
             moments = [max(moment, self._retry_at_s - now_s) for moment in moments] + [self._retry_at_s - now_s]
@@ -117,6 +130,19 @@ class NodeState:
         """Have the next item observe the whole node; one that is at work may have looked already."""
         self._full_at_s = 0.0
         self._asked_meanwhile = self.sent is not None
+
+    def on_changed(self, sections: Iterable[str], now_s: float) -> bool:
+        """The kernel tells of a change; return whether it is somebody else's and will be looked at.
+
+        What is told while an item is at work, or shortly after one that changed something, is taken for ours. If it
+        was not, the next full observation sees it.
+        """
+        if (self.sent is not None and not self.sent.facts) or now_s < self._quiet_until_s:
+            return False
+        at_s = max(now_s + GATHER_S, self._looked_at_s + LOOK_EVERY_S)
+        new = [section for section in sections if section not in self._look_at_s]
+        self._look_at_s |= dict.fromkeys(new, at_s)
+        return bool(new)
 
     def on_return(self) -> None:
         """The node answers again: what failed while it did not is no reason to wait."""
@@ -169,8 +195,12 @@ class NodeState:
         if sent is None:
             return set()
         touched: set[str] = set()
+        if any(result.get("changed") for result in outcome.sections.values()):
+            self._quiet_until_s = now_s + OWN_S
         for section, request in sent.requests.items():
             result = outcome.sections.get(section)
+            if request.keys is None and self._look_at_s.pop(section, None) is not None:
+                self._looked_at_s = now_s
             if result is None or result.get("failed") or result["base_mismatch"] or result["fenced"]:
                 self._confirmed[section] = None
                 continue

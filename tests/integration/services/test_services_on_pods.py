@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -131,14 +132,16 @@ def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:
     address = cluster.service("kept", {"app": "kept"})
     cluster.until(lambda: fetch(address) == "kept", 60)
     table = f"minik8s_{cluster.node.bridge}"
-    command("nft", "delete", "table", "ip", table)
-    assert fetch(address, timeout_s=1) != "kept"
-    plan = cluster.plan()
-    assert any(step["section"] == "services" for step in plan["nodes"][cluster.node.name]["steps"]), plan
-    # put right at once when asked for; else at the next observation
-    options = argparse.Namespace(words=[], heal=True, history=False, detailed_exitcode=False)
-    assert drifting.drift(cluster.admin, options) == 0
-    cluster.until(lambda: fetch(address) == "kept", 30)
+    with drift_seen(cluster, drift_watch=False):
+        cluster.until(lambda: cluster.plan()["nodes"].get(cluster.node.name, {}).get("steps") == [], 60)
+        command("nft", "delete", "table", "ip", table)
+        assert fetch(address, timeout_s=1) != "kept"
+        plan = cluster.plan()
+        assert any(step["section"] == "services" for step in plan["nodes"][cluster.node.name]["steps"]), plan
+        # put right at once when asked for; else at the next observation
+        options = argparse.Namespace(words=[], heal=True, history=False, detailed_exitcode=False)
+        assert drifting.drift(cluster.admin, options) == 0
+        cluster.until(lambda: fetch(address) == "kept", 30)
     # any change of rules finds damage, too (a service without endpoints has none)
     command("nft", "delete", "table", "ip", table)
     cluster.service("another", {"app": "kept"})
@@ -169,12 +172,12 @@ def test_a_container_knows_the_services_there_were_when_it_was_made(cluster: Clu
 
 
 @contextmanager
-def fast_drift(cluster: Cluster) -> Iterator[None]:
-    """Have the reconciler look at the whole node every 30 s, and not every 300 s, while this lasts."""
+def drift_seen(cluster: Cluster, **how: Any) -> Iterator[None]:
+    """Have the reconciler see drift in another way while this lasts."""
     daemon = cluster.daemons["reconcile"]
     usual = daemon.config.read_text()
     daemon.stop()
-    daemon.config.write_text(yaml.safe_dump({**yaml.safe_load(usual), "drift": "fast"}))
+    daemon.config.write_text(yaml.safe_dump({**yaml.safe_load(usual), **how}))
     daemon.start()
     try:
         yield
@@ -188,7 +191,7 @@ def test_rules_flushed_by_hand_come_back_with_the_next_look_at_the_node(cluster:
     cluster.web("looked", {"app": "looked"})
     address = cluster.service("looked", {"app": "looked"})
     cluster.until(lambda: fetch(address) == "looked", 60)
-    with fast_drift(cluster):
+    with drift_seen(cluster, drift="fast", drift_watch=False):
         # by the first look after its start; then nothing changes, and only looking again can find it
         for _ in range(2):
             command("nft", "delete", "table", "ip", f"minik8s_{cluster.node.bridge}")

@@ -9,7 +9,7 @@ import pytest
 from minik8s_modules.gateway.engine import _reference
 from minik8s_modules.gateway.inventory import NodeAddress
 from minik8s_modules.gateway.messages import BadMessage, Cancel, PullRequest, Relist, encode, parse, state
-from minik8s_modules.gateway.ssh import Paths, connection_options, master_argv
+from minik8s_modules.gateway.ssh import Paths, connection_options, master_argv, shell_argv
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,15 @@ def test_what_the_inventory_says_stays_an_argument_of_ssh(tmp_path: Path):
     options = connection_options(address, tmp_path / "c")
     assert {"StrictHostKeyChecking=yes", "UserKnownHostsFile=/k", "BatchMode=yes"} <= set(options)
     assert options[options.index("-l") + 1] == "u; id"
+
+
+def test_a_command_for_a_node_goes_through_its_master(tmp_path: Path):
+    address = NodeAddress("n", "warm_ssh", host="192.0.2.7", known_hosts="/k")
+    argv = shell_argv(address, tmp_path)
+    assert argv[-2:] == ["--", "192.0.2.7"], "what follows is the command"
+    assert f"ControlPath={Paths(address, tmp_path).control}" in argv
+    assert "ControlMaster=no" in argv
+    assert "StrictHostKeyChecking=yes" in argv
 
 
 def test_long_node_names_leave_room_for_a_sockets_path(tmp_path: Path):

@@ -28,6 +28,11 @@ def test_what_is_left_out_has_a_default(tmp_path: Path):
     assert (options.shard, options.plan) == ("default", None)
 
 
+def test_changes_are_watched_unless_one_says_no(tmp_path: Path):
+    assert read_options(configuration(tmp_path)).drift_watch
+    assert not read_options(configuration(tmp_path, drift_watch=False)).drift_watch
+
+
 def test_fast_drift_observes_every_30_seconds(tmp_path: Path):
     assert read_options(configuration(tmp_path, drift="fast")).observe_every_s == 30.0
 

@@ -1,0 +1,157 @@
+"""Stock programs that tell of changes on nodes, one channel a node: ``ip monitor`` and ``nft monitor``.
+
+The gateway tells the way to a node (its ssh master, which is there anyway; none for this very machine), and the one
+sudoers command makes the programs root's, as it does the modules. Nothing of ours runs on the node: Python becomes the
+shell that starts them. They end by themselves after ``LIFE_S``, so that a lost connection leaves none behind for long,
+and are started again; what happens in between the next full observation sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.base.clock import Clock
+from minik8s_modules.reconcile.watching.reading import sections_of
+
+log = logging.getLogger(__name__)
+
+LIFE_S = 300
+_LIMITED = f"timeout --foreground {LIFE_S}"
+_PROGRAMS = f"{_LIMITED} ip -o monitor label link address route & {_LIMITED} nft monitor & wait"
+SCRIPT = f"import os\nos.execv('/bin/sh', ['sh', '-c', {_PROGRAMS!r}])\n"
+"""What the interpreter is given; it is none any more when the programs run."""
+_ROOT = 'if [ "$(id -u)" = 0 ]; then exec /usr/bin/python3 -I -; else exec sudo -n /usr/bin/python3 -I -; fi'
+_AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
+_SOUND_S = 30.0
+"""Programs that ran for as long are started again at once."""
+
+OnChange = Callable[[str, frozenset[str]], None]
+Alive = Callable[[str], bool | None]
+
+
+class Watches:
+    """The watches of a shard's nodes; ``on_change(node, sections)`` is called from their threads."""
+
+    def __init__(self, bridge: str, on_change: OnChange, alive: Alive, clock: Clock) -> None:
+        self._bridge = bridge.encode()
+        self._on_change = on_change
+        self._alive = alive
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watches: dict[str, Watch] = {}
+
+    def on_gateway(self, message: JsonObject, names: Sequence[str]) -> bool:
+        """Follow a way to one of ``names``; return whether the message tells one."""
+        if message.get("op") != "way":
+            return False
+        node, argv = str(message["node"]), [str(word) for word in message["argv"]]
+        with self._lock:
+            known = self._watches.get(node)
+            if node not in names or (known is not None and known.argv == argv):
+                return True
+            made = self._watches[node] = Watch(node, argv, self._told, self._alive, self._clock)
+        if known is not None:
+            known.stop()
+        made.start()
+        return True
+
+    def use(self, names: Iterable[str]) -> None:
+        """Go on with the nodes ``names`` alone."""
+        kept = set(names)
+        with self._lock:
+            gone = [self._watches.pop(name) for name in [*self._watches] if name not in kept]
+        for watch in gone:
+            watch.stop()
+
+    def stop(self) -> None:
+        """End all."""
+        self.use(())
+
+    def _told(self, node: str, line: bytes) -> None:
+        sections = sections_of(line, self._bridge)
+        if sections:
+            self._on_change(node, sections)
+
+
+class Watch:
+    """The programs of one node; ``argv`` reaches a shell there, none is this machine's."""
+
+    def __init__(
+        self, node: str, argv: Sequence[str], told: Callable[[str, bytes], None], alive: Alive, clock: Clock
+    ) -> None:
+        self.argv = [*argv]
+        self._node = node
+        self._told = told
+        self._alive = alive
+        self._clock = clock
+        self._stop = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch-{node}", daemon=True)
+
+    def start(self) -> None:
+        """Start the programs, and again whenever they end."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End them, or our connection to them; those of root that we may not end do so themselves."""
+        self._stop.set()
+        process = self._process
+        if process is not None:
+            _end(process)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            began = self._clock.monotonic()
+            if self._alive(self._node):
+                self._once()
+            failures = 0 if self._clock.monotonic() - began > _SOUND_S else failures + 1
+            self._clock.wait(self._stop, _AGAIN.delay_s(failures) if failures else 0)
+
+    def _once(self) -> None:
+        """Run the programs to their end."""
+        command = [*self.argv, _ROOT] if self.argv else ["/bin/sh", "-c", _ROOT]
+        try:
+            process = self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.warning("%s: its changes are not watched: %s", self._node, error)
+            return
+        try:
+            self._follow(process)
+        except OSError as error:
+            log.info("%s: watching its changes: %s", self._node, error)
+        finally:
+            _end(process)
+            process.wait()
+            self._process = None
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is None or process.stdout is None:
+            return
+        with process.stdin as script, process.stdout as lines:
+            script.write(SCRIPT.encode())
+            script.close()
+            for line in lines:
+                if self._stop.is_set():
+                    return
+                self._told(self._node, line)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and what it started, as far as it is ours to end."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)

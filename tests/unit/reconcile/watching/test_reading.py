@@ -1,0 +1,33 @@
+"""Which lines of the stock programs are about something of ours; each was copied from one."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.reconcile.watching.reading import sections_of
+
+LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "services"}, set[str]()
+
+
+@pytest.mark.parametrize(
+    ("line", "sections"),
+    [
+        ("[LINK]Deleted 12: mk8s-1a2b3c4d@if11: <BROADCAST,MULTICAST> mtu 1500 qdisc noop master mk8s0", LINKS),
+        ("[LINK]12: mk8s0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc noqueue state DOWN", LINKS),
+        ("[ADDR]Deleted 12: mk8s0    inet 10.244.0.1/24 scope global mk8s0", LINKS),
+        ("[ROUTE]Deleted 10.244.1.0/24 via 192.0.2.7 dev mk8s-vx0 proto static", LINKS),
+        ("[LINK]13: veth51f7@if12: <BROADCAST,MULTICAST,UP> mtu 1500 master docker0", NOTHING),
+        ("[LINK]Deleted 14: minik8s-dummy: <BROADCAST,NOARP> mtu 1500", {"services"}),
+        ("delete table ip minik8s_mk8s0", RULES),
+        ("add rule ip minik8s_pods mk8s0 ip saddr 10.244.0.0/24 counter accept", RULES),
+        ("delete element ip minik8s_mk8s0 services { 100.0.0.7 . tcp . 80 }", RULES),
+        ("delete rule ip filter FORWARD handle 17", RULES),
+        ("add rule ip filter FORWARD ip saddr 198.51.100.1 counter drop", NOTHING),
+        ("delete rule ip nat DOCKER handle 3", NOTHING),
+        ("# new generation 8590 by process 4849 (nft)", NOTHING),
+        ("# new generation 8591 by process 4850 (mk8s0)", NOTHING),
+        ("", NOTHING),
+    ],
+)
+def test_only_what_bears_a_name_of_ours_counts(line, sections):
+    assert sections_of(f"{line}\n".encode(), b"mk8s0") == sections
