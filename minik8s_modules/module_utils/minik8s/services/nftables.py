@@ -116,10 +116,23 @@ def udp_flow(rule: Rule) -> Lost | None:
     return Lost(ip, port, socket.inet_ntoa(wire_words.data_of(rule.value)[:4]))
 
 
+_WHOSE = {"keep": ", whose clients keep their address", "near": ", for clients in the cluster"}
+
+
+def picking(chain: str) -> str:
+    """Return in words what a chain of ``pick_chain`` does; a chain of anybody else is told by its name."""
+    found = _PICK.fullmatch(chain)
+    if found is None:
+        return chain
+    kind, count, affinity_s = found.groups()
+    sticky = f", the same for {affinity_s} s" if affinity_s else ""
+    return f"1 of {int(count)} endpoints{_WHOSE.get(kind, '')}{sticky}"
+
+
 def told(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
     if rule.table in VERDICTS:
-        return place_of(rule), wire_words.chain_of(rule.value)
+        return place_of(rule), picking(wire_words.chain_of(rule.value))
     ip, port = _PLACE.unpack(wire_words.data_of(rule.value))
     (at,) = struct.unpack("=I", rule.key[-4:])
     return f"{place_of(rule)} [{at}]", f"{socket.inet_ntoa(ip)}:{port}"
