@@ -123,7 +123,7 @@ def test_a_secret_shows_nowhere_but_in_its_container_and_on_tmpfs(cluster: Insta
     with Lookout(canary).watching() as lookout:
         stored = json.loads(objects)["items"][0]
         cluster.admin.create(SECRET, stored)
-        plan = cluster.minik8s("plan", "-f", "-", stdin=json.dumps(json.loads(objects)["items"][1]))
+        plan = cluster.minik8s("plan", "--full", "-f", "-", stdin=json.dumps(json.loads(objects)["items"][1]))
         assert "user" in plan.stdout, plan.stderr
         shown["plan"] = (plan.stdout + plan.stderr).encode()
         cluster.admin.create(POD, json.loads(objects)["items"][1])

@@ -103,7 +103,7 @@ def test_plans_and_drift_look_at_it(alone: Alone):
     cluster, control = alone.cluster, alone.cluster.control[0]
     pod = standing.pod("planned", standing.pod_spec(["sleep", "3600"], NAME))
     cluster.apply(standing.namespace())
-    told = cluster.on(control, ["minik8s", "plan", "-f", "-"], text=json.dumps(pod))
+    told = cluster.on(control, ["minik8s", "plan", "--full", "-f", "-"], text=json.dumps(pod))
     assert f"node {NAME}\n" in told, told
     assert "+ containers: create" in told
     assert f"node {HOME}\n" not in told
