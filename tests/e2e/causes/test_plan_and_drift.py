@@ -61,7 +61,8 @@ def test_from_plan_to_apply_to_plan_to_delete(cluster: Installed, namespace: str
 
 
 def test_objects_that_no_node_hears_of_are_changes(cluster: Installed, namespace: str) -> None:
-    settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: '1'}}"
+    # no brace first: kubectl takes that for JSON
+    settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: '1'}\n"
     given = ("-n", namespace, "-f", "-")
     planned = cluster.minik8s("plan", "--detailed-exitcode", *given, stdin=settings)
     assert (planned.returncode, f"  + ConfigMap {namespace}/c" in planned.stdout) == (2, True), planned.stdout
@@ -75,7 +76,7 @@ def test_objects_that_no_node_hears_of_are_changes(cluster: Installed, namespace
 
 def test_a_new_namespace_and_a_pod_in_it_are_planned_whole(cluster: Installed, namespace: str) -> None:
     new = f"{namespace}-new"
-    text = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {new}}}}}\n---\n{FILE}"
+    text = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {new}}}\n---\n{FILE}"
     planned = cluster.minik8s("plan", "-n", new, "-f", "-", stdin=text)
     assert planned.returncode == 0, planned.stderr
     for line in (f"  + Namespace {new}", f"  + Pod {new}/web", "containers 2"):
