@@ -18,6 +18,7 @@ from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import absentees, behind
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.cli.connection import client_for
+from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.client.api import ApiClient
 
 _APART = frozenset({"-", "-h", "--help"})
@@ -26,7 +27,13 @@ _ONE_SCREEN = 10
 
 
 def why(client: ApiClient, options: argparse.Namespace) -> int:
-    """Print the cause of each named object that is not as it should be; returns 1 when one was not found."""
+    """Print the cause of each named object that is not as it should be; returns 1 when one was not found.
+
+    Raises:
+        UsageError: no object is named.
+    """
+    if not (options.words or options.filename):
+        raise UsageError("name an object, as in `why pod/web`, or ask for all faults of a type: `why pods -A --faults`")
     with ThreadPoolExecutor(1) as aside:
         asked = aside.submit(silence, client)  # while kubectl, which takes most of the time, reads the objects
         found, complete = kubectl.objects_of(translating.as_get(options.argv))

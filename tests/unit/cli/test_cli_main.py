@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.causes.why import why
 from minik8s_modules.cli.commands import build_parser
+from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.main import OWN, main, own_words, parse
+from minik8s_modules.client.fake import FakeApi
 
 
 @pytest.mark.parametrize("command", sorted(OWN))
@@ -64,6 +68,11 @@ def test_the_kubeconfig_may_stand_before_or_after_the_command():
     assert parse(["--kubeconfig", "k", "drift"]).kubeconfig == "k"
     assert parse(["drift", "--kubeconfig", "k"]).kubeconfig == "k"
     assert parse(["drift"]).kubeconfig == ""
+
+
+def test_why_without_an_object_says_what_to_name():
+    with pytest.raises(UsageError, match="name an object, as in `why pod/web`"):
+        why(FakeApi(SystemClock()), parse(["why", "-A"]))
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path, capsys):
