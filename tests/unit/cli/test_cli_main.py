@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from minik8s_modules.base.clock import SystemClock
@@ -72,7 +74,7 @@ def test_the_kubeconfig_may_stand_before_or_after_the_command():
 
 def test_why_without_an_object_says_what_to_name():
     with pytest.raises(UsageError, match="name an object, as in `why pod/web`"):
-        why(FakeApi(SystemClock()), parse(["why", "-A"]))
+        why(cast(Any, FakeApi(SystemClock())), parse(["why", "-A"]))
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path, capsys):
