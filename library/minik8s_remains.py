@@ -60,7 +60,16 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.core.docker import Docker, DockerError
 from ansible.module_utils.minik8s.core.faults import KeyFault
 from ansible.module_utils.minik8s.install.images import LABEL
-from ansible.module_utils.minik8s.install.remains import Remain, cgroups, links, mounts, plan_removal, processes, tables
+from ansible.module_utils.minik8s.install.remains import (
+    Remain,
+    cgroups,
+    links,
+    mounts,
+    plan_removal,
+    processes,
+    slices,
+    tables,
+)
 from ansible.module_utils.minik8s.network import netfilter
 from ansible.module_utils.minik8s.pods import pod_cgroup
 
@@ -97,6 +106,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
         *processes(RECORDS, SOCKETS),
         *docker_remains(docker, module.params["node"]),
         *cgroups(module.params["node"]),
+        *slices(module.params["node"]),
         *links(),
         *tables(listing),
         *rules(module.params["node"]),
@@ -118,6 +128,7 @@ def end_process(pid: int) -> None:
 def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
     """Remove one thing; one that is gone already, or an image in use, is fine."""
     commands = {
+        "slice": ["systemctl", "stop", item.id],
         "link": ["ip", "link", "delete", item.id],
         "table": ["nft", "delete", "table", *item.id.split()],
         "mount": ["umount", "--lazy", item.id],

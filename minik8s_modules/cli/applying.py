@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, StatusError
 from minik8s_modules.api.kinds import KINDS, Kind
-from minik8s_modules.api.merging.apply import annotated, next_object
-from minik8s_modules.api.merging.patch import difference
+from minik8s_modules.api.merging.apply import annotated, difference, next_object
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning, planning_commands
 from minik8s_modules.cli.errors import UsageError

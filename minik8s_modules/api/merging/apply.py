@@ -90,3 +90,16 @@ def _list_deletions(old: list[Any], new: list[Any], shape: Shape | None) -> list
         elif gone := deletions(entry, kept[entry[key]], shape.items):
             entries.append({**gone, key: entry[key]})
     return entries
+
+
+def difference(old: JsonObject, new: JsonObject) -> JsonObject:
+    """Return the merge patch (RFC 7386) that makes ``new`` of ``old``; a list that differs is given whole."""
+    patch: JsonObject = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            if inner := difference(before, value):
+                patch[name] = inner
+        elif value != before or name not in old:
+            patch[name] = value
+    return patch

@@ -25,21 +25,7 @@ MAX_COPIED_BYTES = 3 << 20  # apiserver's limit on what "copy" may add
 _DELETE_FROM = "$deleteFromPrimitiveList/"
 _SET_ORDER = "$setElementOrder/"
 
-
 # --- RFC 7386 -------------------------------------------------------------------------------------
-
-
-def difference(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Return the merge patch (RFC 7386) that makes ``new`` of ``old``; a list that differs is given whole."""
-    patch: JsonObject = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        before = old.get(name)
-        if isinstance(before, dict) and isinstance(value, dict):
-            if inner := difference(before, value):
-                patch[name] = inner
-        elif value != before or name not in old:
-            patch[name] = value
-    return patch
 
 
 def merge_patch(obj: Any, patch: Any) -> Any:

@@ -13,8 +13,8 @@ import yaml
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, PLAN, Kind
-from minik8s_modules.api.merging.apply import annotated
-from minik8s_modules.api.merging.patch import difference, merge_patch
+from minik8s_modules.api.merging.apply import annotated, difference
+from minik8s_modules.api.merging.patch import merge_patch
 from minik8s_modules.cli import applying
 from minik8s_modules.cli.commands import build_parser
 from minik8s_modules.cli.errors import UsageError

@@ -120,7 +120,7 @@ def test_a_refusal_of_systemd_is_an_error_with_its_words(
         pod_cgroup.write(1, LIMITS)
 
 
-def test_an_empty_slice_goes_with_its_pod_and_those_above_it(slice_of_a_pod: Path, asked: Path) -> None:
+def test_an_empty_slice_goes_with_its_pod_and_those_above_it_stay(slice_of_a_pod: Path, asked: Path) -> None:
     assert pod_cgroup.left_over("n1", []) == [UID]
     assert pod_cgroup.left_over("n1", [UID]) == []
     pod_cgroup.remove("n1", UID)
@@ -129,13 +129,18 @@ def test_an_empty_slice_goes_with_its_pod_and_those_above_it(slice_of_a_pod: Pat
     (slice_of_a_pod / "docker-1.scope").rmdir()
     assert pod_cgroup.is_empty("n1", UID)
     pod_cgroup.remove("n1", UID)
+    name = slice_of_a_pod.name
+    assert asked.read_text().splitlines() == [f"stop {name}", f"--no-reload revert {name}"]
+    assert not slice_of_a_pod.exists()
+    assert slice_of_a_pod.parent.is_dir()  # a pod that is just being made may need it
+
+
+def test_the_slices_above_are_told_unless_they_hold_others(slice_of_a_pod: Path, tmp_path: Path) -> None:
     above = slice_of_a_pod.parent
-    assert asked.read_text().splitlines() == [
-        line
-        for name in (slice_of_a_pod.name, above.name, above.parent.name)
-        for line in (f"stop {name}", f"--no-reload revert {name}")
-    ]
-    assert not above.parent.exists()
+    assert pod_cgroup.slices_above("n1") == [above.name, "minik8s.slice"]
+    assert pod_cgroup.slices_above("n2") == []
+    (tmp_path / "minik8s.slice" / "minik8s-0badcafe.slice").mkdir()
+    assert pod_cgroup.slices_above("n1") == [above.name]
 
 
 class SystemdDocker:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..pods.pod_cgroup import left_over
+from ..pods.pod_cgroup import left_over, slices_above
 from ..volumes.mounts import parse_mountinfo, under
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd", "minik8s-streams")
 # the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
-_ORDER = ("process", "container", "cgroup", "image", "link", "table", "rule", "mount")
+_ORDER = ("process", "container", "cgroup", "slice", "image", "link", "table", "rule", "mount")
 
 
 class Remain(NamedTuple):
@@ -112,6 +112,11 @@ def links(directory: str = "/sys/class/net", prefix: str = "mk8s-") -> list[Rema
 def cgroups(node: str) -> list[Remain]:
     """Return the cgroups of the node's pods, by the pods' uids."""
     return [Remain("cgroup", uid) for uid in left_over(node, ())]
+
+
+def slices(node: str) -> list[Remain]:
+    """Return systemd's slices above those of the node's pods, the lower first."""
+    return [Remain("slice", name) for name in slices_above(node)]
 
 
 def tables(listing: str) -> list[Remain]:

@@ -151,12 +151,20 @@ def remove(node: str, uid: str) -> None:
         for above in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
             with contextlib.suppress(OSError):
                 os.rmdir(above)
-    while slices and os.path.basename(slices[0]).startswith(TOP):
-        # to stop one ends what runs in it: none that is in use, nor those above it
-        if any(_has_child(path) for path in slices):
-            return
+    # to stop a slice ends what runs in it
+    if slices and is_empty(node, uid):
         _forget_slice(os.path.basename(slices[0]))
-        slices = [os.path.dirname(path) for path in slices]
+
+
+def slices_above(node: str) -> list[str]:
+    """Return the slices above those of the node's pods that are here and hold nobody else's, the lower first.
+
+    They stay when pods go: a pod that is just being made may need them.
+    """
+    own, top = f"{TOP}-{_node_part(node)}{SLICE}", f"{TOP}{SLICE}"
+    found = [*glob.glob(f"{ROOT}/{top}"), *glob.glob(f"{ROOT}/*/{top}")]
+    inside = {os.path.basename(os.path.dirname(child)) for path in found for child in glob.glob(f"{path}/*/")}
+    return [*([own] if own in inside else []), *([top] if found and inside <= {own} else [])]
 
 
 def _forget_slice(name: str) -> None:
