@@ -27,6 +27,8 @@ _NOT_A_CLIENTS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
 _DECISIONS = frozenset({"Approved", "Denied"})
 # whose labels and annotations a status leaves alone: nodes write those of the first two, and labels decide access
 _SEPARATE = frozenset({("", "Pod"), ("", "Node"), ("", "Namespace")})
+# kubernetes pkg/registry/apps/deployment/strategy.go, deploymentStatusStrategy
+_OWN_LABELS = frozenset({("apps", "Deployment")})
 _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
@@ -174,7 +176,7 @@ def _keep_all_but_status(kind: Kind, new: JsonObject, old: JsonObject) -> None:
         if metadata(new).get(field):
             meta[field] = metadata(new)[field]
     if kind.id not in _SEPARATE:
-        for field in ("labels", "annotations"):
+        for field in ("annotations",) if kind.id in _OWN_LABELS else ("labels", "annotations"):
             # nothing goes: whoever writes a status may have read less than there is
             if added := metadata(new).get(field):
                 meta[field] = {**(meta.get(field) or {}), **added}

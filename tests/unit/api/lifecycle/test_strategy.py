@@ -10,6 +10,7 @@ from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CONFIG_MAP,
+    DEPLOYMENT,
     JOB,
     KINDS,
     NAMESPACE,
@@ -147,6 +148,13 @@ def test_a_status_may_bring_labels_and_annotations_and_take_none_away():
         assert new["metadata"]["labels"]["a"] == "2"
         assert new["metadata"]["annotations"] == {"b": "1", "c": "3"}
         assert not new["spec"].get("suspend")
+
+
+def test_a_deployments_labels_are_not_its_statuss_to_change():
+    old = samples.created(samples.merged(samples.sample(DEPLOYMENT), {"metadata": {"labels": {"a": "1"}}}))
+    _, new = updated(DEPLOYMENT, {"metadata": {"labels": {"a": "2"}, "annotations": {"c": "3"}}}, "status", old)
+    assert new["metadata"]["labels"]["a"] == "1"
+    assert new["metadata"]["annotations"]["c"] == "3"
 
 
 def test_the_status_subresource_keeps_the_version_the_client_means():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -40,7 +39,7 @@ from minik8s_modules.controllers.workloads.statefulsets import StatefulSetContro
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
-from tests.support.storms import Manager, StormyApi
+from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
@@ -105,19 +104,12 @@ class Scenario:
         return room >= 14 or self.kind is DAEMON_SET
 
 
-class Machines:
+class Machines(Readier):
     """Plays scheduler and nodes: binds pods, makes them ready a while later, and removes those that are deleted."""
 
     def __init__(self, api: StormyApi, nodes: Iterable[JsonObject]) -> None:
-        self._api, self._nodes = api, [*nodes]
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._over.set()
-        self._thread.join(10)
+        self._nodes = [*nodes]
+        super().__init__(api)
 
     def _run(self) -> None:
         while not self._over.wait(0.05):
