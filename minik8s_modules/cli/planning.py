@@ -18,8 +18,8 @@ from minik8s_modules.cli.output import BOLD, GREEN, RED, YELLOW, Paint, coloured
 
 SIGNS = {"create": "+", "start": "+", "remove": "-", "delete": "-", "stop": "-", "refuse": "!"}
 COLOURS = {"+": GREEN, "-": RED, "~": YELLOW, "!": RED}
-ORDER = "pods come and go in this order; those of one number in any order"
-UNKNOWN = "<1>, <2>, … stand for names that nobody knows yet"
+ORDER = "pods come and go in this order; those with the same number in any order"
+UNKNOWN = "<1>, <2>, … stand for names not known yet"
 _FIELDS = 3
 _VALUE = 60
 _SUFFIX = 5

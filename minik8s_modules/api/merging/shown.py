@@ -28,7 +28,7 @@ def _hide(old: JsonObject | None, new: JsonObject, field: str) -> None:
     was, is_now = (old or {}).get(field) or {}, new.get(field) or {}
     if is_now:
         new[field] = {
-            name: "hidden" if was.get(name, value) == value else "hidden, another" for name, value in is_now.items()
+            name: "hidden" if was.get(name, value) == value else "hidden (changed)" for name, value in is_now.items()
         }
     if old is not None and was:
         old[field] = dict.fromkeys(was, "hidden")

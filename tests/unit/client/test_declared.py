@@ -79,7 +79,7 @@ def test_values_of_secrets_are_hidden_and_a_difference_is_told() -> None:
     assert step.before is not None
     assert step.after is not None
     assert step.before["data"] == {"a": "hidden", "b": "hidden", "c": "hidden"}
-    assert step.after["data"] == {"a": "hidden", "b": "hidden, another", "d": "hidden"}
+    assert step.after["data"] == {"a": "hidden", "b": "hidden (changed)", "d": "hidden"}
     assert "canary" not in str((step.before, step.after, declared.shown(SECRET, live, MANNER)))
     assert live["data"]["a"] == "canary-1"  # type: ignore[index]
 
