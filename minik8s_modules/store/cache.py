@@ -46,6 +46,7 @@ from minik8s_modules.store.dispatch import Dispatcher, Subscription
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.errors import Compacted, Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Store, Watch
+from minik8s_modules.store.waiters import Waiters
 
 __all__ = ["CacheEvent", "CacheList", "CachedObject", "Subscription", "WatchCache"]
 
@@ -68,7 +69,8 @@ class WatchCache:
         self._store = store
         self._prefix = prefix
         self._ring_events = ring_events
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiters = Waiters()
         self._resources: dict[str, Resource] = {}
         self._dispatcher = Dispatcher(prefix)
         self._floor = 0
@@ -85,7 +87,7 @@ class WatchCache:
     def stop(self) -> None:
         """End both threads; the store stays open."""
         self._stopping.set()
-        with self._changed:
+        with self._lock:
             if self._watch:
                 self._watch.cancel()
         self._reader.join()
@@ -108,8 +110,15 @@ class WatchCache:
         """Return whether the cache showed ``revision`` within ``timeout_s`` seconds."""
         if self._revision >= revision:
             return True
-        with self._changed:
-            return self._changed.wait_for(lambda: self._revision >= revision, timeout_s)
+        with self._lock:
+            if self._revision >= revision:
+                return True
+            waiter = self._waiters.join(revision)
+        if waiter.acquire(timeout=timeout_s):
+            return True
+        with self._lock:
+            self._waiters.leave(waiter)
+        return self._revision >= revision
 
     def progress(self) -> int:
         """Return the revision up to which all joined subscribers have been given every event."""
@@ -118,7 +127,7 @@ class WatchCache:
     def list(self, prefix: str) -> CacheList:
         """Return the objects below ``prefix``, ordered by key."""
         name = resource_of(self._prefix, prefix)
-        with self._changed:
+        with self._lock:
             self._check_ready()
             resource = self._resources.get(name)
             return CacheList(resource.below(prefix) if resource else [], self._revision)
@@ -160,7 +169,7 @@ class WatchCache:
         """
         name = resource_of(self._prefix, prefix)
         subscription = Subscription(self._dispatcher, prefix, after_revision, callback, on_end)
-        with self._changed:
+        with self._lock:
             backlog = self._after(name, after_revision)
             self._dispatcher.join(subscription, name, list(backlog))
         return subscription
@@ -172,7 +181,7 @@ class WatchCache:
             Expired: the ring does not reach back to ``after_revision``; list again.
             StoreUnavailable: the cache is not loaded yet.
         """
-        with self._changed:
+        with self._lock:
             missed = self._after(resource_of(self._prefix, prefix), after_revision)
         return [event for event in missed if event.key.startswith(prefix)]
 
@@ -217,7 +226,7 @@ class WatchCache:
 
     def _follow(self) -> None:
         watch = self._store.watch("", self._revision)
-        with self._changed:
+        with self._lock:
             self._watch = watch
         if self._stopping.is_set():
             watch.cancel()
@@ -226,7 +235,7 @@ class WatchCache:
 
     def _apply(self, changes: Sequence[Change], revision: int, *, loaded: bool = False) -> None:
         pairs = [(change, made) for change in changes for made in self._made(change)]
-        with self._changed:
+        with self._lock:
             went_back = revision < self._revision
             events = [event for change, made in pairs for event in self._applied(change, made)]
             if loaded:
@@ -235,7 +244,7 @@ class WatchCache:
             if went_back:
                 self._dispatcher.end_all()
             self._dispatcher.publish(events, revision)
-            self._changed.notify_all()
+            self._waiters.reached(revision)
 
     def _made(self, change: Change) -> Sequence[CachedObject | None]:
         """Return the object after the change, or None for a deletion, in a sequence; foreign keys: empty."""
