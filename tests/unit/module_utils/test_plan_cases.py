@@ -120,6 +120,7 @@ def seen_of(case: dict[str, Any], entry: ContainerEntry, found: list[dict[str, A
         b"",
         bool(case.get("unattended")),
         frozenset(f"id{each['attempt']}" for each in found if each.get("mountless")),
+        unmade=case.get("unmade", ""),
     )
 
 

@@ -31,7 +31,10 @@ class Sandbox(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Everything the plan of one container looks at. ``mounts`` is a fault when a source cannot be used."""
+    """Everything the plan of one container looks at.
+
+    ``mounts`` is a fault when a source cannot be used; ``unmade`` is a volume that must stand before it is created.
+    """
 
     containers: list[Inspect]
     sandbox: Sandbox | None
@@ -43,6 +46,7 @@ class Seen(NamedTuple):
     unattended: bool
     mountless: frozenset[str] = frozenset()
     kernel: Mapping[str, Limits] = {}
+    unmade: str = ""
 
 
 def attempt_of(inspect: Inspect) -> int:
@@ -113,10 +117,17 @@ def _mounts(seen: Seen) -> list[Mount]:
     return list(seen.mounts)
 
 
+def _mounts_to_create(key: str, seen: Seen) -> list[Mount]:
+    """Return the mounts of a container about to be created; what it mounts must stand first."""
+    if seen.unmade:
+        raise KeyFault("VolumeMissing", f"{key} needs volume {seen.unmade!r} of its pod, which is not made yet")
+    return _mounts(seen)
+
+
 def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, seen: Seen) -> None:
     if entry["state"] != "running" or entry["stop"] is not None:
         return
-    sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts(seen)
+    sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts_to_create(key, seen)
     name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
     steps.append(Step("create", key, name, (entry, sandbox.id, mounts)))
     steps.append(Step("start", key, name))
@@ -171,7 +182,7 @@ def _plan_running(
         return
     sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts(seen)
     before, after = _compare(entry, current, sandbox, mounts, seen)
-    _plan_drift(plan, steps, key, (entry, sandbox.id, mounts), current, (before, after))
+    _plan_drift(plan, steps, key, (entry, sandbox.id, mounts), current, (before, after), seen)
     if steps and steps[-1].action == "start":
         return
     if state == "created":
@@ -185,9 +196,10 @@ def _plan_restart(steps: list[Step], key: str, entry: ContainerEntry, current: I
     """Plan an exited container's start; one whose mount is gone (a sub path of an updated volume) is made again."""
     sandbox = _usable_sandbox(key, entry, seen)
     if current["Id"] in seen.mountless:
+        mounts = _mounts_to_create(key, seen)
         steps.append(Step("remove", key, f"{name_of(current)} (a mount's source is gone)", current["Id"]))
         again = with_links_of(entry, current["Config"])
-        steps.append(Step("create", key, name_of(current), (again, sandbox.id, _mounts(seen))))
+        steps.append(Step("create", key, name_of(current), (again, sandbox.id, mounts)))
     steps.append(Step("start", key, name_of(current)))
 
 
@@ -221,6 +233,7 @@ def _plan_drift(
     wanted: tuple[ContainerEntry, str, list[Mount]],
     current: Inspect,
     facets: tuple[Facets, Facets],
+    seen: Seen,
 ) -> None:
     before, after = facets
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}
@@ -231,6 +244,7 @@ def _plan_drift(
     if differing <= LIMIT_FACETS:
         steps.append(Step("update", key, what, (current["Id"], wanted[0])))
         return
+    _mounts_to_create(key, seen)  # what runs stays until its successor can be created
     steps.append(Step("remove", key, f"{name_of(current)} (differs: {what})", current["Id"]))
     name = labels.container_name(wanted[0]["pod"], wanted[0]["name"], wanted[0]["attempt"])
     steps.append(Step("create", key, name, (with_links_of(wanted[0], current["Config"]), *wanted[1:])))

@@ -23,6 +23,7 @@ from ..core.sealing import known_key, node_key
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.containers import ContainerEntry, MountEntry
 from ..volumes import hostpath
+from ..volumes.volumes import stands
 from . import pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
 from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
@@ -45,6 +46,7 @@ class Observed(NamedTuple):
     node_key: bytes
     kernel: dict[str, Limits]
     mountless: frozenset[str]
+    unmade: dict[str, str]
 
 
 class Containers:
@@ -71,7 +73,8 @@ class Containers:
         marks = _markers(context.run_dir, containers)
         kernel = _kernel_limits(ours, containers)
         gone = _mountless(context, containers) if context.unattended else frozenset()
-        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone)
+        unmade = {key: _unmade(context, ours[key]) for key, found in mounts.items() if not isinstance(found, KeyFault)}
+        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade)
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
         """Return the steps: undeclared containers go first, then each declared one."""
@@ -250,6 +253,7 @@ def _seen(context: Context, key: str, entry: ContainerEntry, observed: Observed)
         context.unattended,
         observed.mountless,
         observed.kernel,
+        observed.unmade.get(key, ""),
     )
 
 
@@ -278,6 +282,23 @@ def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} points outside of volume {mount['volume']!r}"
         )
     return Mount(source, mount["target"], read_only, real_root, bound if source != real_root else "")
+
+
+def _unmade(context: Context, entry: ContainerEntry) -> str:
+    """Return a volume that the container mounts and that does not stand yet, "" for none.
+
+    The section before this one makes volumes; what it put off, or could not make, must not be mounted half made. In a
+    check it would have made them by now.
+    """
+    uid = entry["pod"]["uid"]
+    for mount in () if context.check else entry["mounts"]:
+        if mount["kind"] == "hostPath":
+            missing = bool(hostpath.would_make(hostpath.kind_of(mount["host_path"]), mount["host_type"]))
+        else:
+            missing = not stands(mount["kind"], volume_root(context.state_dir, context.run_dir, uid, mount))
+        if missing:
+            return mount["volume"]
+    return ""
 
 
 def _check_host_paths(entry: ContainerEntry) -> None:

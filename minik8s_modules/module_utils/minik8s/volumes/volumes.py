@@ -26,7 +26,7 @@ from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from . import hostpath, mounts, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, Wanted, check_entry, wanted_files
-from .volume_files import File, Tree, links_for, read_tree, write_tree
+from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
 
 SHOWN_BYTES = 400  # a longer file is told by its size and digest
 REMOVE_AGAIN_S = 1.0
@@ -131,7 +131,12 @@ class Volumes:
         if entry.get("medium") == "Memory":
             present = mounts.at(os.path.realpath(path), mounts.mounts())
             context.checkpoint("mount volume")
-            mounts.mount_tmpfs(path, "0777", entry.get("size_bytes") or 0, remount=bool(present))
+            try:
+                mounts.mount_tmpfs(path, "0777", entry.get("size_bytes") or 0, remount=bool(present))
+            except OSError:
+                if not present:
+                    os.rmdir(path)  # it does not stand without its mount
+                raise
         if entry.get("fs_group") is not None:
             context.checkpoint("give volume to its group")
             os.chown(path, -1, entry["fs_group"])
@@ -153,6 +158,11 @@ class Volumes:
             _plan_volume(again, context, key, entry, seen)
             status[key] = None if again.steps or again.errors else {"state": "present"}
         return status
+
+
+def stands(kind: str, path: str) -> bool:
+    """Return whether a volume of ``kind`` at ``path`` was made whole; files are once ``..data`` leads to them."""
+    return os.path.exists(os.path.join(path, DATA)) if kind in FILE_KINDS else os.path.isdir(path)
 
 
 def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool, check: bool) -> None:
