@@ -86,7 +86,7 @@ test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the 
 	$(PYTEST) tests/machines --ignore tests/machines/long --junitxml=.cache/junit-machines.xml
 
 .PHONY: test-nightly
-test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, more installations and upgrades of lab machines, the lab, molecule for every role
+test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, more installations and upgrades of lab machines, the lab, molecule for most roles
 	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
 
 .PHONY: test-long
@@ -103,7 +103,7 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
 
 .PHONY: molecule
-molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, on lab machines (`make test` runs them too); SCENARIO=etcd: one
+molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, on lab machines (`make test` runs four of them); SCENARIO=etcd: one
 	$(PYTEST) --numprocesses 3 --dist loadscope --durations 0 'tests/molecule/test_scenarios.py$(if $(SCENARIO),::test_scenario[$(SCENARIO)])'
 
 .PHONY: cis

@@ -32,16 +32,25 @@ TOGETHER = {
 # Groups begin in this order, the longest first, so that the processes end at about the same time.
 ORDER = [*TOGETHER, "machines", "molecule", "integration", "attacks", "e2e", "unit"]
 # Left out of `make test`: what tries luck, what compiles other people's programs, load, minutes without a control
-# plane, the lab's own faults, a whole cluster on User-Mode Linux (integration/services has pods behind IPVS there),
-# scenarios of molecule whose roles the clusters of tests/machines converge, check, run again and look at as well, and
+# plane, the lab's own faults, a whole cluster on User-Mode Linux (integration/services has pods behind IPVS there), and
 # what installs a lab's machines once more: the others there begin with an installation, and CI has two on this machine.
+# Also what something quicker shows: of machines/resilience, a Docker that dies (e2e/faults has one, under load) and a
+# control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts);
+# of IPVS, what integration/services asks of rules by the section alone, and of Services on pods by nftables.
+# Of molecule, roles that the clusters of tests/machines converge, run again and look at as well. Left in are `default`
+# (check mode of everything), `reset` (with Docker's settings), `node` (what its user may do, and a boot that nobody
+# attends) and `membership_lock`. Others stand for the rest: integration/installation for certificates, daemons and
+# preflight, tests/cis for rights of users and files, machines/resilience for daemons and machines that die.
 NIGHTLY = [
+    "integration/apiserver/test_fuzz.py",
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_waves.py",
     "integration/lab",
     "e2e/clients/test_go_clients.py",
     "machines/resilience/test_static_stability.py",
+    "machines/resilience/test_node_faults.py::test_a_restarted_docker_keeps_its_containers_running",
+    "machines/resilience/test_node_faults.py::test_a_control_plane_killed_in_the_middle_of_a_change",
     "machines/test_ipvs_whole.py",
     "machines/test_install.py",
     "machines/test_shards.py",
@@ -49,13 +58,16 @@ NIGHTLY = [
     "machines/membership/test_upgrade.py",
     "machines/membership/test_join_leave.py::test_a_disruption_budget_is_honoured_and_the_removal_can_be_called_off",
     "machines/membership/test_join_leave.py::test_a_machine_that_does_not_answer_is_given_up_and_its_addresses_wait",
+    "integration/services/test_ipvs_cluster.py::test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed",
+    "integration/services/test_ipvs_cluster.py::test_equal_names_in_two_namespaces_and_quick_recreation",
     "integration/services/test_ipvs_cluster.py::test_a_clock_an_hour_wrong_delays_nothing",
     "e2e/faults/test_slow_pods.py::test_all_three_at_once_for_a_quarter_of_a_minute",
+    *(f"molecule/{role}" for role in ("application", "cadvisor", "container_runtime", "control_plane", "coredns")),
     *(
         f"molecule/{role}"
-        for role in ("application", "cadvisor", "control_plane", "coredns", "etcd", "images", "kubectl", "lab", "nginx")
+        for role in ("etcd", "images", "kubectl", "lab", "minik8s", "nginx", "node_access", "packages")
     ),
-    *(f"molecule/{role}" for role in ("node_access", "packages")),
+    *(f"molecule/{role}" for role in ("pki", "preflight", "service_manager")),
 ]
 # Where whole clusters are late at times, on machines or as processes of this one, and two modules that depend on how
 # fast others' programs are: followers of Docker's logs over rotations, and masters of ssh that are killed. More than

@@ -20,7 +20,11 @@ KP_01 = ("net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward", "net.ipv4.
 LOCALNET = "net.ipv4.conf.mk8s-br0.route_localnet"
 
 
-@pytest.fixture(scope="module", params=["nftables", "nftables on a lab node", "ipvs on a lab node"])
+# by night, nftables of a lab's kernel as well: what is written is the same
+NIGHTLY = pytest.param("nftables on a lab node", marks=pytest.mark.nightly)
+
+
+@pytest.fixture(scope="module", params=["nftables", NIGHTLY, "ipvs on a lab node"])
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     mode, _, place = str(request.param).partition(" ")
     with ExitStack() as stack:
