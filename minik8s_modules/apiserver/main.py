@@ -131,7 +131,7 @@ class Application:
             "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
             "startup-objects": lambda: "" if self._startup.done and self._presence.done else "not all made yet",
         }
-        return {"livez": live, "readyz": ready}
+        return {"livez": live, "readyz": ready, "remarks": {"etcd": self._store.slowness}}
 
     def _etcd_failure(self) -> str:
         try:

@@ -66,17 +66,17 @@ def hand_over(argv: Sequence[str]) -> NoReturn:
     os.execve(program, ["kubectl", *arguments], environment())  # noqa: S606 - argv as given, no shell
 
 
-def objects_of(argv: Sequence[str], *, quiet: bool = False) -> tuple[list[JsonObject], bool]:
-    """Return the objects that a ``get`` finds, and whether it found all; unless ``quiet``, kubectl says what it lacks.
+def read(argv: Sequence[str]) -> tuple[list[JsonObject], bool, str]:
+    """Return the objects that a ``get`` finds, whether it found all, and what kubectl said besides.
 
     Raises:
         UsageError: there is no kubectl, or the original's form cannot be translated.
     """
-    done = _run(translated([*argv, "-o", "json"]), quiet=quiet)
+    done = _run(translated([*argv, "-o", "json"]))
     if not done.stdout.strip():
-        return [], done.returncode == 0
+        return [], done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    return found.get("items", [found]), done.returncode == 0
+    return found.get("items", [found]), done.returncode == 0, done.stderr
 
 
 def start(argv: Sequence[str]) -> subprocess.Popen[str]:
@@ -98,17 +98,16 @@ def start(argv: Sequence[str]) -> subprocess.Popen[str]:
 def lines_of(argv: Sequence[str], timeout_s: float | None = None) -> list[str]:
     """Return what kubectl prints, [] where it fails or takes longer than ``timeout_s``."""
     try:
-        return _run(argv, quiet=True, timeout_s=timeout_s).stdout.splitlines()
+        return _run(argv, timeout_s).stdout.splitlines()
     except subprocess.TimeoutExpired:
         return []
 
 
-def _run(argv: Sequence[str], *, quiet: bool, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+def _run(argv: Sequence[str], timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [find(), *argv],
         env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL if quiet else None,
+        capture_output=True,
         text=True,
         check=False,
         close_fds=False,  # rewritten files are open files

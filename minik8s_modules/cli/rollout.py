@@ -39,7 +39,7 @@ def is_drawn(argv: Sequence[str]) -> bool:
 def status(argv: Sequence[str]) -> int:
     """Draw a rollout until kubectl says that it is over; return kubectl's exit code. Several are kubectl's to tell."""
     argv = kubectl.translated(argv)
-    found, _ = kubectl.objects_of(translating.as_get(argv, 2), quiet=True)
+    found, _, _ = kubectl.read(translating.as_get(argv, 2))
     kind = _ROLLED.get(str(found[0].get("kind"))) if len(found) == 1 else None
     if kind is None:
         kubectl.hand_over(argv)

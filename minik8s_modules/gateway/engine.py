@@ -14,6 +14,7 @@ import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -163,8 +164,8 @@ class Engine:
             base_url=f"unix://{socket_path}", version=API_VERSION, timeout=TIMEOUT_S, num_pools=4
         )
 
-    def ping(self) -> None:
-        """Return when Docker answers.
+    def ping(self) -> float | None:
+        """Return the node's time when Docker answers: whole seconds since 1970, None where the answer has none.
 
         Raises:
             DockerUnavailable: it does not, within 5 s.
@@ -172,13 +173,16 @@ class Engine:
         connection = UnixConnection(self._socket_path, PING_TIMEOUT_S)
         try:
             connection.request("GET", "/_ping")
-            status = connection.getresponse().status
+            answer = connection.getresponse()
+            status, date = answer.status, answer.getheader("Date", "")
         except (http.client.HTTPException, OSError) as error:
             raise DockerUnavailable(f"docker ping: {error}") from error
         finally:
             connection.close()
         if status != HTTPStatus.OK:
             raise DockerUnavailable(f"docker ping: status {status}")
+        told = parsedate_tz(date)
+        return float(mktime_tz(told)) if told else None
 
     def containers(self) -> list[JsonObject]:
         """Return the observations of all the node's containers, running or not."""

@@ -1,8 +1,9 @@
 """A living node's Lease in kube-node-lease, renewed every 10 s as the kubelet does; the proof others judge it by.
 
 The Lease also says where streams to the node's containers begin (annotation ``minik8s.io/stream-endpoint``): the
-gateway's own address, which is not the node's. Renewed are only nodes whose Docker has answered lately.
-One thread serves all nodes: each renewal is one small request, and when the API is away all of them fail alike.
+gateway's own address, which is not the node's; and by how much the node's clock is off (``api/nodes/clocks.py``).
+Renewed are only nodes whose Docker has answered lately. One thread serves all nodes: each renewal is one small request,
+and when the API is away all of them fail alike.
 Source of names and times: kubelet, ``pkg/kubelet/kubelet.go``.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 
 from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.api.nodes.clocks import CLOCK_AHEAD
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.interface import Api
@@ -26,17 +28,35 @@ DURATION_S = 40
 # longer than one ping interval and one ping's timeout: a single slow ping costs no renewal
 FRESH_S = 25.0
 STREAM_ENDPOINT = "minik8s.io/stream-endpoint"
+CLOCK_TOLD_S = 3.0
+"""Smaller differences are as good as none: Docker tells its time in whole seconds."""
 
 
 class NodeLeases:
-    """Keeps the Leases of the nodes that ``living`` names; ``endpoint`` is where API servers ask for streams."""
+    """Keeps the Leases of the nodes that ``living`` names.
+
+    Args:
+        client: of the API.
+        living: names nodes.
+        clock: this machine's.
+        endpoint: where API servers ask for streams.
+        ahead_s: by how much a node's clock is ahead of this machine's.
+    """
 
     def __init__(
-        self, client: Api, living: Callable[[], Iterable[str]], clock: Clock | None = None, endpoint: str = ""
+        self,
+        client: Api,
+        living: Callable[[], Iterable[str]],
+        clock: Clock | None = None,
+        endpoint: str = "",
+        ahead_s: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         self._client = client
         self._living = living
-        self._metadata = {"annotations": {STREAM_ENDPOINT: endpoint}} if endpoint else {}
+        self._ahead_s = ahead_s
+        self._annotations = {STREAM_ENDPOINT: endpoint} if endpoint else {}
+        self._unmarked: set[str] = set()
+        """Nodes whose Lease says nothing of a clock; one that an earlier gateway wrote on is not known to be one."""
         self._clock = clock or SystemClock()
         self._now = threading.Event()
         self._stop = threading.Event()
@@ -73,10 +93,16 @@ class NodeLeases:
     def _renew(self, node: str) -> None:
         now = rfc3339_micro(self._clock.now())
         spec = {"holderIdentity": node, "leaseDurationSeconds": DURATION_S, "renewTime": now}
+        told = self._told(node)
         try:
-            self._client.patch(LEASE, node, NAMESPACE, {"metadata": self._metadata, "spec": spec})
+            self._client.patch(
+                LEASE, node, NAMESPACE, {"metadata": {"annotations": told} if told else {}, "spec": spec}
+            )
+            if told.get(CLOCK_AHEAD) is None:
+                self._unmarked.add(node)
         except NotFound:
-            metadata = {"name": node, "namespace": NAMESPACE, **self._metadata}
+            kept = {name: value for name, value in told.items() if value is not None}
+            metadata = {"name": node, "namespace": NAMESPACE, **({"annotations": kept} if kept else {})}
             self._client.create(
                 LEASE,
                 {
@@ -86,6 +112,16 @@ class NodeLeases:
                     "spec": {**spec, "acquireTime": now},
                 },
             )
+
+    def _told(self, node: str) -> dict[str, str | None]:
+        """Return the Lease's annotations to write; None removes one."""
+        ahead_s = self._ahead_s(node)
+        if abs(ahead_s) >= CLOCK_TOLD_S:
+            self._unmarked.discard(node)
+            return {**self._annotations, CLOCK_AHEAD: f"{ahead_s:.0f}"}
+        if node in self._unmarked:
+            return {**self._annotations}
+        return {**self._annotations, CLOCK_AHEAD: None}
 
     def _run(self) -> None:
         while not self._stop.is_set():

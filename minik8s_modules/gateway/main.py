@@ -54,7 +54,7 @@ class Gateway:
         self._server = SocketServer(socket_path, self.handle, self._greet)
         self._pulls = Pulls(self._server.publish)
         self._probing = Probing(self.door, self._server.publish)
-        self._leases = NodeLeases(client, self._living, endpoint=endpoint)
+        self._leases = NodeLeases(client, self._living, endpoint=endpoint, ahead_s=self._ahead_s)
 
     def start(self) -> None:
         """Serve clients and renew Leases; nodes come with ``use``."""
@@ -181,6 +181,10 @@ class Gateway:
         with self._lock:
             found = self._nodes.get(node)
         return found[1] if found else None
+
+    def _ahead_s(self, node: str) -> float:
+        watcher = self._watcher(node)
+        return watcher.clock_ahead_s if watcher is not None else 0.0
 
     def _living(self) -> list[str]:
         with self._lock:

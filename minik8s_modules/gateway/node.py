@@ -39,8 +39,8 @@ _RETRY = Backoff(initial_s=1.0, maximum_s=2.0)
 class NodeEngine(Protocol):
     """The part of ``Engine`` that watching needs."""
 
-    def ping(self) -> None:
-        """Return when Docker answers; ``DockerUnavailable`` when it does not."""
+    def ping(self) -> float | None:
+        """Return the node's time in whole seconds, if told, when Docker answers; else ``DockerUnavailable``."""
 
     def containers(self) -> list[JsonObject]:
         """Return all observations."""
@@ -59,6 +59,19 @@ class NodeEngine(Protocol):
 
     def close(self) -> None:
         """Close the idle connections."""
+
+
+def ahead_s(told_s: float | None, began_s: float, ended_s: float) -> float:
+    """Return by how many seconds at least a node's clock is ahead (below 0: behind), from an answer with its time.
+
+    Args:
+        told_s: what the node's clock showed, cut to whole seconds, between the other two.
+        began_s: when it was asked, by this machine.
+        ended_s: when the answer came, by this machine.
+    """
+    if told_s is None:
+        return 0.0
+    return max(0.0, told_s - ended_s) or min(0.0, told_s + 1 - began_s)
 
 
 class _Seen(NamedTuple):
@@ -95,6 +108,7 @@ class NodeWatcher:
         self._failures = 0
         self._failing_since = 0.0
         self._answered_at: float | None = None
+        self.clock_ahead_s = 0.0
         self._touched_at: float | None = None
         self._stop = threading.Event()
         self._up = threading.Event()
@@ -161,7 +175,9 @@ class NodeWatcher:
             if self._engine is None:
                 self._engine = self._make_engine(path, self.name)
                 self._socket_path = path
-            self._engine.ping()
+            began_s = self._clock.now().timestamp()
+            told_s = self._engine.ping()
+            self.clock_ahead_s = ahead_s(told_s, began_s, self._clock.now().timestamp())
         except TemporaryError as error:
             self._on_failure(error)
             return False

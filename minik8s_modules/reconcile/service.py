@@ -27,6 +27,7 @@ from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.ingress_events import NameTeller
 from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.loop.loop import Reconciler
+from minik8s_modules.reconcile.loop.pass_events import PassTeller
 from minik8s_modules.reconcile.loop.references import ReferencedObjects
 from minik8s_modules.reconcile.loop.services_events import ServiceTeller
 from minik8s_modules.reconcile.loop.services_feed import ServiceFeed
@@ -128,7 +129,7 @@ class ShardService:
         self._housekeeper = Housekeeper(
             self._names, self._world(mirrors), lambda: self.runner, token, policies, full_every_s, clock
         )
-        self._make_outcome_takers(token)
+        self._make_outcome_takers(token, clock)
         self._plans = Plans(
             api,
             self.loop,
@@ -198,12 +199,13 @@ class ShardService:
             mirrors.keep,
         )
 
-    def _make_outcome_takers(self, token: tuple[int, int]) -> None:
+    def _make_outcome_takers(self, token: tuple[int, int], clock: Clock) -> None:
         service, node = self._services.service, self._copies.node
         self._checks = Checks(self.runner, token)
         told = (
             ServiceTeller(self._recorder, service, node),
             NameTeller(self._recorder, service, self._named.owners, node),
+            PassTeller(self._recorder, node, clock),
         )
         self._takers: dict[Purpose, tuple[OnOutcome, ...]] = {
             "check": (self._checks.on_outcome,),

@@ -58,7 +58,7 @@ _NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "get", "POST": "post", "PUT": "put"
 _LABELS = "minik8s.labels"
 
 Authenticate = Callable[[Mapping[str, Any]], User | None]
-Checks = Mapping[str, Mapping[str, health.Check]]  # by endpoint: livez, readyz
+Checks = Mapping[str, Mapping[str, health.Check]]  # by endpoint: livez, readyz; and "remarks" on checks that pass
 
 
 class _NoSession(SecureCookieSessionInterface):
@@ -79,7 +79,7 @@ def make_app(services: Services, authenticate: Authenticate, checks: Checks, add
     Args:
         services: what handlers work with.
         authenticate: tells the user of a WSGI environment, None when nobody is known.
-        checks: what ``/livez`` and ``/readyz`` look at.
+        checks: what ``/livez`` and ``/readyz`` look at, and ``remarks``.
         address: where clients reach this server, for the OpenID document.
     """
     backend = services.backend
@@ -181,18 +181,19 @@ def _catch(app: Flask) -> None:
 
 
 def _health_routes(app: Flask, checks: Checks) -> None:
-    sets = {"healthz": checks["readyz"], **checks}
+    sets, remarks = {"healthz": checks["readyz"], **checks}, checks.get("remarks", {})
 
     @app.get("/<any(healthz, livez, readyz):endpoint>")
     def endpoint_health(endpoint: str) -> Response:
-        text, healthy = health.report(endpoint, sets[endpoint], verbose="verbose" in request.args)
+        text, healthy = health.report(endpoint, sets[endpoint], remarks, verbose="verbose" in request.args)
         return responses.raw(text.encode(), 200 if healthy else 503, media="text/plain; charset=utf-8")
 
     @app.get("/<any(healthz, livez, readyz):endpoint>/<name>")
     def one_check(endpoint: str, name: str) -> Response:
         if name not in sets[endpoint]:
             raise NotFound.path()
-        text, healthy = health.report(endpoint, {name: sets[endpoint][name]}, verbose="verbose" in request.args)
+        one = {name: sets[endpoint][name]}
+        text, healthy = health.report(endpoint, one, remarks, verbose="verbose" in request.args)
         return responses.raw(text.encode(), 200 if healthy else 503, media="text/plain; charset=utf-8")
 
     @app.get("/version")

@@ -3,7 +3,8 @@
 ``/livez`` fails only when this process cannot do its work any more (the hub's thread is gone): restarting
 helps then. ``/readyz`` and ``/healthz`` also ask for what others must give: etcd answers, the cache is
 loaded, the start-up objects exist. Texts are those of kube-apiserver: ``ok``, or one line a check, ``[+]``
-or ``[-]``; ``?verbose`` always shows the lines, and ``/readyz/NAME`` runs one check.
+or ``[-]``; ``?verbose`` always shows the lines, and ``/readyz/NAME`` runs one check. What passes and is worth a
+remark has it behind the ``ok``: ``[+]etcd ok: slow: …``.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from minik8s_modules.api.schema.structural import KUBERNETES_VERSION
 Check = Callable[[], str]  # returns why it fails, "" when it does not
 
 
-def report(name: str, checks: Mapping[str, Check], *, verbose: bool) -> tuple[str, bool]:
-    """Return the text of a health endpoint and whether all checks passed."""
+def report(name: str, checks: Mapping[str, Check], remarks: Mapping[str, Check], *, verbose: bool) -> tuple[str, bool]:
+    """Return the text of a health endpoint and whether all checks passed; ``remarks`` are made on those that did."""
     failures = {label: check() for label, check in checks.items()}
     healthy = not any(failures.values())
     if healthy and not verbose:
         return "ok", True
-    lines = [f"[-]{label} failed: {why}" if why else f"[+]{label} ok" for label, why in failures.items()]
+    told = {label: remarks[label]() for label, why in failures.items() if not why and label in remarks}
+    lines = [
+        f"[-]{label} failed: {why}" if why else f"[+]{label} ok{f': {told[label]}' if told.get(label) else ''}"
+        for label, why in failures.items()
+    ]
     lines.append(f"{name} check {'passed' if healthy else 'failed'}")
     return "\n".join(lines) + "\n", healthy
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from minik8s_modules.api import kinds, objects
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes import access, nodes, pods, route_causes, service_endpoints, workloads
+from minik8s_modules.cli.causes import access, claims, nodes, pods, route_causes, service_endpoints, workloads
 from minik8s_modules.cli.causes.faults import Fault, deletion, kind_of
 from minik8s_modules.cli.causes.surroundings import Around
 
@@ -24,6 +24,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.NAMESPACE: nodes.namespace_faults,
     kinds.SECRET: access.secret_faults,
     kinds.SERVICE_ACCOUNT: access.account_faults,
+    kinds.PERSISTENT_VOLUME_CLAIM: claims.claim_faults,
     kinds.SERVICE: service_endpoints.service_faults,
     kinds.ENDPOINTS: service_endpoints.slice_faults,
     kinds.ENDPOINT_SLICE: service_endpoints.slice_faults,

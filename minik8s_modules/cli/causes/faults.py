@@ -55,12 +55,15 @@ RECOVERED: Mapping[str, str] = {
     "FailedToUpdateNames": "NamesUpdated",
     "FailedToUpdatePaths": "PathsUpdated",
     "DriftFound": "DriftHealed",
+    "FailedToReconcile": "Reconciled",
 }
 """Events of what a node could not do, and the one that says it is over."""
 
 
 FADING = timedelta(minutes=10)
-"""How long drift that was not put right counts: when a later pass does what failed, no Event says so."""
+"""How long drift that was not put right counts, as no Event says that a later pass did; and how long a pass that failed
+does, which is told every five minutes while it lasts: a reconciler that has started since does not know of it."""
+_FADES = frozenset({"DriftFound", "FailedToReconcile"})
 
 
 def unrecovered(events: Sequence[JsonObject], now: datetime) -> Iterator[Fault]:
@@ -69,7 +72,7 @@ def unrecovered(events: Sequence[JsonObject], now: datetime) -> Iterator[Fault]:
         last = [event for event in events if event.get("reason") in (failed, over)][-1:]
         for event in last:
             at = moment(event.get("lastTimestamp") or event.get("eventTime"))
-            over_long_ago = failed == "DriftFound" and at is not None and now - at > FADING
+            over_long_ago = failed in _FADES and at is not None and now - at > FADING
             if event.get("reason") == failed and not over_long_ago:
                 yield Fault(f"{failed}: {' '.join(str(event.get('message')).split())}", "minik8s drift")
 

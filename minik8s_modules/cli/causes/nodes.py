@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_DISRUPTION_BUDGET
+from minik8s_modules.api.nodes.clocks import node_ahead, renewer_ahead
 from minik8s_modules.api.nodes.leaving import DEPARTED, leaving
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_label_selector
@@ -27,6 +29,7 @@ def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:
         return
     lease = around.get(LEASE, name, NODE_LEASES)
     if lease is not None:
+        yield from _own_clock(node, lease)
         yield from _clock(lease, around)
     yield from _ready(node)
     for kind in _PRESSURES:
@@ -49,13 +52,31 @@ def _ready(node: JsonObject) -> Iterator[Fault]:
         yield Fault(told, f"minik8s drift {name}")  # it says what ssh and the node's modules say
 
 
+def off(ahead: timedelta) -> str:
+    """Return how far a clock is off: ``120 s ahead of``, ``120 s behind``."""
+    seconds = int(abs(ahead).total_seconds())
+    return f"{seconds} s {'ahead of' if ahead > timedelta(0) else 'behind'}"
+
+
+def _own_clock(node: JsonObject, lease: JsonObject) -> Iterator[Fault]:
+    """Yield that a node's own clock is off, as the gateway has seen it."""
+    if abs(node_ahead(lease)) > SKEW:
+        addresses = {one.get("type"): one.get("address") for one in objects.status(node).get("addresses") or []}
+        reached = str(addresses.get("InternalIP") or objects.name(node))
+        told = f"its clock is {off(node_ahead(lease))} that of the machine whose gateway watches it"
+        yield Fault(told, f"date -u; {shlex.join(['ssh', reached, 'date -u'])}")
+
+
 def _clock(lease: JsonObject, around: Around) -> Iterator[Fault]:
-    renewed = moment(objects.spec(lease).get("renewTime"))
-    if renewed is not None and renewed - around.now > SKEW:
-        ahead = int((renewed - around.now).total_seconds())
-        holder = objects.spec(lease).get("holderIdentity") or "its holder"
-        told = f"the clock of {holder}, which renews Lease {objects.key(lease)}, is {ahead} s ahead of this machine's"
-        yield Fault(told, "timedatectl status")
+    """Yield that who renews a Lease has another time than the API server."""
+    renewed, ahead = moment(objects.spec(lease).get("renewTime")), renewer_ahead(lease)
+    if ahead is None and renewed is not None:
+        ahead = max(renewed - around.now, timedelta(0))  # one that is behind looks like one that is not renewed
+    if ahead is not None and abs(ahead) > SKEW:
+        told = f"the clock of the machine that renews Lease {objects.key(lease)}"
+        holder = objects.spec(lease).get("holderIdentity") or "nobody"
+        whose = told if objects.namespace(lease) == NODE_LEASES else f"{told} ({holder})"
+        yield Fault(f"{whose} is {off(ahead)} the API server's", "date -u; timedatectl status")
 
 
 def _cordoned(node: JsonObject, around: Around) -> Iterator[Fault]:

@@ -24,6 +24,7 @@ from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.quantities import parse
+from minik8s_modules.cli.causes.claims import unbound
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
 from minik8s_modules.cli.causes.surroundings import Around
 
@@ -32,6 +33,7 @@ ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 SCHEDULER = "default-scheduler"
 PATIENCE = timedelta(seconds=30)
 """How long a pod may go without a word of the scheduler, or outlive its grace period."""
+_BOUND: JsonObject = {"status": {"phase": "Bound"}}
 _KILLED = {137, 143}
 _REFERENCED = {one.plural: one for one in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM)}
 
@@ -119,6 +121,8 @@ def _missing(pod: JsonObject, around: Around) -> Iterator[Fault]:
             waiting = next((f"; {fault.cause}" for fault in _containers(pod)), "")
             told = f"there is no {kind.kind} {wanted.name} in namespace {namespace}{waiting}"
             yield Fault(told, kubectl(namespace, "get", kind.plural))
+        elif kind is PERSISTENT_VOLUME_CLAIM and (told := unbound(around.get(kind, wanted.name, namespace) or _BOUND)):
+            yield Fault(f"it waits for PersistentVolumeClaim {wanted.name}: {told}", why(kind, wanted.name, namespace))
 
 
 def _is_optional(pod: JsonObject, name: str) -> bool:

@@ -85,9 +85,10 @@ class Around:
         if self._scope is None:
             return self.all(kind, namespace, labels)
         selector = parse_label_selector(labels)
-        return [one for one in self._of(kind, namespace) if selector.matches(objects.labels(one))]
+        return [one for one in self.of_namespace(kind, namespace) if selector.matches(objects.labels(one))]
 
-    def _of(self, kind: Kind, namespace: str) -> list[JsonObject]:
+    def of_namespace(self, kind: Kind, namespace: str) -> list[JsonObject]:
+        """Return the objects of a namespace, [] where they may not be read."""
         if self._scope in ("", namespace):
             return [one for one in self.all(kind, self._scope) if objects.namespace(one) == namespace]
         return self.all(kind, namespace)
@@ -98,7 +99,7 @@ class Around:
         if self._scope is None:
             wanted = exactly(involvedObject__name=objects.name(obj), involvedObject__uid=uid)
             return _ordered(self.all(EVENT, namespace, fields=wanted))
-        found = self._of(EVENT, namespace) if namespace else self.all(EVENT, self._scope)
+        found = self.of_namespace(EVENT, namespace) if namespace else self.all(EVENT, self._scope)
         return _ordered([each for each in found if objects.dig(each, "involvedObject", "uid") == uid])
 
     def last_line(self, pod: JsonObject, container: str) -> str:

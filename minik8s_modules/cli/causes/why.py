@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +14,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli import kubectl, output, translating
 from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
-from minik8s_modules.cli.causes.control_plane import silence
+from minik8s_modules.cli.causes.control_plane import Server, asked
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import absentees, behind
 from minik8s_modules.cli.causes.surroundings import Around
@@ -35,15 +36,15 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     if not (options.words or options.filename):
         raise UsageError("name an object, as in `why pod/web`, or ask for all faults of a type: `why pods -A --faults`")
     with ThreadPoolExecutor(1) as aside:
-        asked = aside.submit(silence, client)  # while kubectl, which takes most of the time, reads the objects
-        found, complete = kubectl.objects_of(translating.as_get(options.argv))
-        silent = asked.result()
-    if silent is not None and not found:
-        print(f"{'Cause:':<8}{silent.cause}\n{'Next:':<8}{silent.next}")
+        answer = aside.submit(asked, client)  # while kubectl, which takes most of the time, reads the objects
+        found, complete, said = kubectl.read(translating.as_get(options.argv))
+        server = answer.result()
+    if server.silence is not None and not found:
+        print(f"{'Cause:':<8}{server.silence.cause}\n{'Next:':<8}{server.silence.next}")
         return 1
-    if silent is not None:
-        output.warn(f"{silent.cause}; what follows may be old. Next: {silent.next}")
-    around = Around(client, scope_of(found))
+    sys.stderr.write(said)
+    _warn(server)
+    around = Around(client, scope_of(found), server.now)
     judged = [(obj, judge(obj, around)) for obj in found]
     shown = [(obj, verdict) for obj, verdict in judged if verdict.faults or not options.faults]
     if shown:
@@ -54,6 +55,14 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     elif complete:
         print(_nothing(judged, around, options))
     return int(not complete)
+
+
+def _warn(server: Server) -> None:
+    """Say what concerns all objects alike."""
+    if server.silence is not None:
+        output.warn(f"{server.silence.cause}; what follows may be old. Next: {server.silence.next}")
+    for remark in server.remarks:
+        output.warn(f"{remark.cause}. Next: {remark.next}")
 
 
 def _lead_on(verdicts: Sequence[Verdict]) -> None:
@@ -83,8 +92,14 @@ def tell_causes(argv: Sequence[str]) -> None:
     if not translating.own_connection(argv) or _APART & set(argv):
         return
     try:
-        found, _ = kubectl.objects_of(translating.as_get(argv), quiet=True)
-        around = Around(client_for(argv), scope_of(found))
+        client = client_for(argv)
+        with ThreadPoolExecutor(1) as aside:
+            answer = aside.submit(asked, client)
+            found, _, _ = kubectl.read(translating.as_get(argv))
+            server = answer.result()
+        if found:
+            _warn(server)
+        around = Around(client, scope_of(found), server.now)
         lines = [line for obj in found for line in causes_of(around, obj, named=len(found) > 1)]
     except (StatusError, Minik8sError):
         return

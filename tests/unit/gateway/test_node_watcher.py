@@ -12,7 +12,7 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.gateway.engine import DockerEvent
 from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk
-from minik8s_modules.gateway.node import DEAD_AFTER_S, TOUCH_S, NodeWatcher
+from minik8s_modules.gateway.node import DEAD_AFTER_S, TOUCH_S, NodeWatcher, ahead_s
 
 
 class ScriptedEngine:
@@ -20,14 +20,16 @@ class ScriptedEngine:
 
     def __init__(self) -> None:
         self.down = False
+        self.time_s: float | None = None
         self.ids: dict[str, str] = {}
         self.names = ["minik8s/busybox:1"]
         self.script: list[DockerEvent | Callable[[], None]] = []
         self.asked_since: list[int] = []
 
-    def ping(self) -> None:
+    def ping(self) -> float | None:
         """Answer unless down."""
         self._check()
+        return self.time_s
 
     def containers(self) -> list[dict[str, Any]]:
         """Return all."""
@@ -282,3 +284,12 @@ def test_its_threads_do_all_that_by_themselves_and_end():
         time.sleep(0.01)
     watcher.stop()
     assert not any(thread.is_alive() for thread in watcher._threads)
+
+
+@pytest.mark.parametrize(
+    ("told_s", "ahead"),
+    [(None, 0.0), (100.0, 0.0), (99.0, 0.0), (101.0, 0.0), (110.0, 8.5), (90.0, -9.0)],
+    ids=["not told", "same", "a second cut off", "within the call", "ahead", "behind"],
+)
+def test_a_clock_is_off_by_what_no_delay_explains(told_s: float | None, ahead: float):
+    assert ahead_s(told_s, began_s=100.0, ended_s=101.5) == ahead

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core import digests, documents, fencing, files, paths
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault, PassFault
+from minik8s_modules.module_utils.minik8s.core.lock_holder import pids_of
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for
 from minik8s_modules.module_utils.minik8s.network import attachment, netfilter
@@ -91,8 +93,24 @@ def test_the_lock_lets_one_writer_in_at_a_time(tmp_path: Path, monkeypatch: pyte
     assert order == ["first", "second"]
     monkeypatch.setattr(fencing, "WAIT_S", 0.05)
     again = fencing.hold_node(str(tmp_path))
-    with fencing.hold_node(str(tmp_path)), pytest.raises(PassFault, match="held by another run"):
+    with fencing.hold_node(str(tmp_path)), pytest.raises(PassFault, match="held by another run") as told:
         again.__enter__()
+    assert f"process {os.getpid()} (" in str(told.value)
+    assert f"if it hangs, end it on this node: kill {os.getpid()};" in str(told.value)
+
+
+def test_only_who_holds_a_file_is_its_holder_not_who_waits_for_it() -> None:
+    locks = (
+        "1: FLOCK  ADVISORY  WRITE 4711 fe:01:131 0 EOF\n"
+        "1: -> FLOCK  ADVISORY  WRITE 4712 fe:01:131 0 EOF\n"
+        "2: FLOCK  ADVISORY  READ 4713 fe:01:132 0 EOF\n"
+        "3: POSIX  ADVISORY  WRITE 4714 fe:01:131 0 EOF\n"
+        "4: FLOCK  ADVISORY  READ 0 fe:01:133 0 EOF\n"
+    )
+    device = os.makedev(0xFE, 1)
+    assert pids_of(locks, device, 131) == [4711]
+    assert pids_of(locks, device, 133) == [0]
+    assert pids_of(locks, device, 9) == []
 
 
 def test_a_check_run_makes_no_directory(tmp_path: Path) -> None:

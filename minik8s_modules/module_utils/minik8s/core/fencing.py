@@ -16,6 +16,7 @@ from typing import Any, Callable
 from .digests import canonical
 from .faults import PassFault
 from .files import read_json, remove_leftovers, write_atomically
+from .lock_holder import holder_of
 from .paths import lock_path, token_path
 
 WAIT_S = 10.0  # a pass begins nothing after 2 s; the longest single Docker call decides the rest
@@ -51,7 +52,8 @@ def _acquire(lock: Any, how: int) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise PassFault(
-                    f"{lock.name} was held by another run for {WAIT_S:g} s; run this again once it has ended"
+                    f"{lock.name} was held by another run for {WAIT_S:g} s: {holder_of(lock)}; "
+                    "run this again once it has ended"
                 ) from None
             time.sleep(POLL_S)
         else:

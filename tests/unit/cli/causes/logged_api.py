@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
@@ -24,14 +25,17 @@ class Answer(NamedTuple):
 
     status: int
     data: bytes
+    headers: Mapping[str, str] = {}
 
 
 class LoggedApi(FakeApi):
-    """Answers ``raw`` for logs (``POD/CONTAINER``: text) and /readyz ("" is ready)."""
+    """Answers ``raw`` for logs (``POD/CONTAINER``: text) and /readyz (ready unless a line has ``[-]``)."""
 
-    def __init__(self, logs: dict[str, str] | None = None, readyz: str = "", unreachable: str = "") -> None:
+    def __init__(
+        self, logs: dict[str, str] | None = None, readyz: str = "", unreachable: str = "", date: str = ""
+    ) -> None:
         super().__init__()
-        self._logs, self._readyz, self._unreachable = logs or {}, readyz, unreachable
+        self._logs, self._readyz, self._unreachable, self._date = logs or {}, readyz, unreachable, date
 
     def around(self, scope: str | None = None) -> Around:
         """Return what ``why`` reads of it, at ``NOW``."""
@@ -42,7 +46,8 @@ class LoggedApi(FakeApi):
         if self._unreachable:
             raise ApiUnreachable(self._unreachable)
         if path.startswith("/readyz"):
-            return Answer(500 if self._readyz else 200, self._readyz.encode())
+            headers = {"Date": self._date} if self._date else {}
+            return Answer(500 if "[-]" in self._readyz else 200, self._readyz.encode(), headers)
         asked = urlsplit(path)
         named = f"{asked.path.split('/')[-2]}/{parse_qs(asked.query)['container'][0]}"
         return Answer(200, self._logs[named].encode()) if named in self._logs else Answer(400, b"{}")

@@ -52,7 +52,7 @@ def api() -> FakeApi:
 @pytest.fixture(autouse=True)
 def found(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the fake answer in kubectl's place."""
-    monkeypatch.setattr(kubectl, "objects_of", lambda argv: ([named(api, argv[1], argv[2])], True))
+    monkeypatch.setattr(kubectl, "read", lambda argv: ([named(api, argv[1], argv[2])], True, ""))
 
 
 def named(api: FakeApi, kind: str, name: str) -> JsonObject:
@@ -334,11 +334,11 @@ def test_what_a_server_without_etcd_still_knows_is_said_to_be_old(
 ) -> None:
     without = LoggedApi(readyz="[-]etcd failed: no answer within 2 s\n")
     found: list[JsonObject] = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", **META}}]
-    monkeypatch.setattr(kubectl, "objects_of", lambda _argv: (found, True))
+    monkeypatch.setattr(kubectl, "read", lambda _argv: (found, True, ""))
     assert why(cast("ApiClient", without), parse(["why", "cm", "settings"])) == 0
     shown = capsys.readouterr()
     assert "as it should be" in shown.out
     assert "the API server is not ready: etcd failed: no answer within 2 s; what follows may be old" in shown.err
-    monkeypatch.setattr(kubectl, "objects_of", lambda _argv: ([], False))
+    monkeypatch.setattr(kubectl, "read", lambda _argv: ([], False, ""))
     assert why(cast("ApiClient", without), parse(["why", "cm", "settings"])) == 1
     assert capsys.readouterr().out.startswith("Cause:  the API server is not ready: etcd failed")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import copy
-from datetime import datetime
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +22,7 @@ from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage
 from minik8s_modules.cli.causes.checks import CHECKS, DATA, FINE, judge
-from minik8s_modules.cli.causes.control_plane import silence
+from minik8s_modules.cli.causes.control_plane import asked
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
 from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put, told
@@ -65,14 +67,29 @@ def test_the_cause_and_the_next_command_are_told(path: Path, many: bool):  # noq
 
 
 @pytest.mark.parametrize("path", [path for path in CASES if path not in OF_OBJECTS], ids=lambda path: path.stem)
-def test_a_server_that_answers_nobody_says_why(path: Path):
+def test_a_server_that_answers_nobody_or_slowly_says_why(path: Path):
     found = case(path)
-    fault = silence(
-        cast(ApiClient, LoggedApi(readyz=found.get("readyz", ""), unreachable=found.get("unreachable", "")))
-    )
+    api = LoggedApi(readyz=found.get("readyz", ""), unreachable=found.get("unreachable", ""))
+    server = asked(cast(ApiClient, api))
+    fault = server.remarks[0] if found.get("remark") else server.silence
     assert fault is not None
     assert (fault.cause, fault.next) == (found["cause"], found["next"])
-    assert silence(cast(ApiClient, LoggedApi())) is None
+    assert not (server.silence and server.remarks)
+
+
+def test_a_server_that_is_well_says_nothing():
+    assert asked(cast(ApiClient, LoggedApi(readyz="[+]ping ok\n[+]etcd ok\n"))) == ((None, (), None))
+
+
+@pytest.mark.parametrize(("off_s", "told"), [(-120, "ahead of"), (0, ""), (8, ""), (120, "behind")])
+def test_a_clock_of_this_machine_that_is_off_is_told_and_not_judged_by(off_s: int, told: str):
+    theirs = datetime.now(UTC) + timedelta(seconds=off_s)
+    server = asked(cast(ApiClient, LoggedApi(date=format_datetime(theirs, usegmt=True))))
+    assert server.now == theirs.replace(microsecond=0)
+    causes = [remark.cause for remark in server.remarks]
+    assert causes == ([causes[0]] if told else [])
+    if told:
+        assert re.fullmatch(rf"this machine's clock is 1[12]\d s {told} the API server's", causes[0])
 
 
 @pytest.mark.parametrize("path", OF_OBJECTS, ids=lambda path: path.stem)
