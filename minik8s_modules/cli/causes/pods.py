@@ -34,6 +34,7 @@ SCHEDULER = "default-scheduler"
 PATIENCE = timedelta(seconds=30)
 """How long a pod may go without a word of the scheduler, or outlive its grace period."""
 _BOUND: JsonObject = {"status": {"phase": "Bound"}}
+_PASSES = frozenset({"FailedToReconcile", "Reconciled"})
 _KILLED = {137, 143}
 _REFERENCED = {one.plural: one for one in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM)}
 
@@ -49,6 +50,7 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     events = around.events(pod)
     yield from unrecovered(events, around.now)
     yield from _probes(pod, events)
+    yield from _unattended(pod, around)
     yield from _conditions(pod, around)
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and objects.status(pod).get("phase") in ("Pending", "Failed", "Unknown"):
@@ -84,6 +86,15 @@ def _node(pod: JsonObject, around: Around) -> Iterator[Fault]:
     if ready.get("status") != "True":
         told = f"node {name} is not ready: {ready.get('message') or 'it has not reported yet'}"
         yield Fault(told, why(NODE, name))
+
+
+def _unattended(pod: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why nothing is done on the node of a pod that waits for it, although the node answers."""
+    name = objects.spec(pod).get("nodeName")
+    node = around.get(NODE, name) if name and objects.status(pod).get("phase") in (None, "Pending") else None
+    passes = [one for one in around.events(node) if one.get("reason") in _PASSES] if node else []
+    for fault in unrecovered(passes, around.now):
+        yield Fault(f"node {name} is not attended: {fault.cause}", why(NODE, str(name)))
 
 
 def _stuck(pod: JsonObject, around: Around) -> Iterator[Fault]:

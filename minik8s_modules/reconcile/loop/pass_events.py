@@ -1,4 +1,4 @@
-"""Why a node is not attended although it answers: an Event of the Node when a pass fails as a whole, and when it is over.
+"""Why a node that answers is not attended: an Event of the Node when a pass fails as a whole, and when it is over.
 
 Whole passes fail where a lock is held, where Ansible does not come in, or where its Python is gone.
 """

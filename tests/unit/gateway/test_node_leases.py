@@ -75,17 +75,17 @@ def test_a_node_that_comes_to_life_does_not_wait_for_the_interval(api: FakeApi):
 def test_how_far_a_clock_is_off_stands_on_the_lease_as_long_as_it_is(api: FakeApi):
     off = {"n": -300.4}
     NodeLeases(api, lambda: ["n"], FakeClock(), "https://gw", lambda node: off[node]).renew_all()
-    assert annotations(api) == {"minik8s.io/stream-endpoint": "https://gw", CLOCK_AHEAD: "-300"}
+    assert marks(api) == {"minik8s.io/stream-endpoint": "https://gw", CLOCK_AHEAD: "-300"}
     off["n"] = 1.0
     leases = NodeLeases(api, lambda: ["n"], FakeClock(), "https://gw", lambda node: off[node])  # a gateway's restart
     for _ in range(2):
         leases.renew_all()
-        assert annotations(api) == {"minik8s.io/stream-endpoint": "https://gw"}
+        assert marks(api) == {"minik8s.io/stream-endpoint": "https://gw"}
     off["n"] = 5.0
     leases.renew_all()
-    assert annotations(api)[CLOCK_AHEAD] == "5"
+    assert marks(api)[CLOCK_AHEAD] == "5"
 
 
-def annotations(api: FakeApi) -> dict[str, str]:
+def marks(api: FakeApi) -> dict[str, str]:
     (lease,) = api.list(LEASE, NAMESPACE).items
     return dict(lease["metadata"].get("annotations") or {})

@@ -9,6 +9,8 @@ from minik8s_modules.apiserver.serving.metered import MeteredStore, slowness
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.memory import MemoryStore
 
+TOLD = "answers of the last minute took longer than 0.5 s"
+
 
 @pytest.mark.parametrize(
     ("answers_s", "told"),
@@ -18,13 +20,11 @@ from minik8s_modules.store.memory import MemoryStore
         ([4.0] * 19, ""),
         (
             [0.003] * 118 + [0.6, 4.0],
-            "slow: 2 of its 120 answers of the last minute took longer than 0.5 s"
-            " (median 0.003 s, 99th percentile 0.6 s)",
+            f"slow: 2 of its 120 {TOLD} (median 0.003 s, 99th percentile 0.6 s)",
         ),
         (
             [2.0] * 20,
-            "slow: 20 of its 20 answers of the last minute took longer than 0.5 s"
-            " (median 2.000 s, 99th percentile 2.0 s)",
+            f"slow: 20 of its 20 {TOLD} (median 2.000 s, 99th percentile 2.0 s)",
         ),
     ],
     ids=["quick", "one late of two hundred", "too few to say", "two late", "all late"],
