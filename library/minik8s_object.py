@@ -228,7 +228,7 @@ def main() -> None:
             conditions = [Condition(**each) for each in module.params["wait_conditions"]]
             if lack := declared.wait_all(client, wanted, manner, conditions, module.params["wait_timeout_s"]):
                 module.fail_json(msg=lack, **declared.told(done))
-        objects = declared.outcome(client, wanted, manner, done if module.check_mode else [])
+        objects = declared.outcome(client, wanted, done if module.check_mode else [])
         module.exit_json(**declared.told(done), objects=objects)
     except (Minik8sError, OSError, UnicodeDecodeError) as error:
         hint = "; `force: true` takes the fields over" if isinstance(error, Conflict) else ""

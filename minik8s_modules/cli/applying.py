@@ -17,7 +17,7 @@ from minik8s_modules.api.merging.apply import annotated, difference, next_object
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning, planning_commands
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.manifests import read_manifests
+from minik8s_modules.cli.manifests import read_chosen
 from minik8s_modules.cli.output import fail
 from minik8s_modules.cli.planning_commands import asked, exit_code, form
 from minik8s_modules.client.api import ApiClient
@@ -39,7 +39,7 @@ def plan(client: ApiClient, options: argparse.Namespace) -> int:
 
 def _apply(client: ApiClient, options: argparse.Namespace) -> int:
     """Show, ask, apply; returns 1 where anything keeps the whole plan from being applied."""
-    found = read_manifests(options.filename, options.namespace, recursive=options.recursive, dialect=options.dialect)
+    found = read_chosen(options)
     status = asked(client, {"objects": found})
     print(form(status, options), flush=True)
     if exit_code(status, detailed=False) or not planning.has_changes(status):

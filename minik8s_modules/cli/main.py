@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
 OWN = frozenset({"plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
+_GROUPS = (["node"], ["token"])
 COMPLETE = "__complete"
 _ASKED_BY_OPTION = (("apply", "--plan", "plan", ("--apply",)), ("get", "--why", "why", ("--one-line",)))
 
@@ -29,10 +31,28 @@ def own_words(words: Sequence[str]) -> list[str] | None:
     verb = translating.verb_of(words)
     for kubectls, option, own, more in _ASKED_BY_OPTION:
         if verb == kubectls and option in words:
-            return [*translating.with_verb(words, kubectls, own, option), *more]
+            return [*_options_last(translating.with_verb(words, kubectls, own, option)), *more]
     if verb == "help" and (len(words) == 1 or words[1] in OWN):
         return [*words[1:], "--help"]
-    return list(words) if verb in OWN or not verb else None
+    if (helped := _explained(words)) is not None:
+        return helped
+    return _options_last(words) if verb in OWN else None if verb else list(words)
+
+
+def _explained(words: Sequence[str]) -> list[str] | None:
+    """Return what prints the help that a command line without anything to do gets, as kubectl's does."""
+    named = [word.text for word in translating.scan(words) if not word.option]
+    others = [word.option for word in translating.scan(words) if word.option not in {"", *translating.GLOBAL}]
+    return [*named, "--help"] if not others and (not named or named in _GROUPS) else None
+
+
+def _options_last(words: Sequence[str]) -> list[str]:
+    """Return the command line with -n behind the command, where the command's own parser takes or refuses it."""
+    known = list(translating.scan(words))
+    before = list(itertools.takewhile(lambda word: word.option, known))
+    late = [word for word in before if word.option in translating.NAMESPACE]
+    kept = [word for at, word in enumerate(known) if at >= len(before) or word not in late]
+    return [raw for word in (*kept, *late) for raw in word.raw]
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -50,6 +70,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if rest:
         given.words = [*given.words, *rest]
     given.argv = list(argv)
+    given.namespace_given = getattr(given, "namespace", None) is not None
     return given
 
 

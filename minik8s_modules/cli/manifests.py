@@ -6,6 +6,7 @@ becomes canonical here already: kubectl's ``apply`` merges with the live object,
 
 from __future__ import annotations
 
+import argparse
 import copy
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,14 +28,15 @@ _FETCHED = ("http://", "https://")
 
 
 def read_manifests(
-    paths: Sequence[str], namespace: str, *, recursive: bool = False, dialect: str = ""
+    paths: Sequence[str], namespace: str, *, only: bool = False, recursive: bool = False, dialect: str = ""
 ) -> list[JsonObject]:
     """Return all objects of ``paths`` in order; a namespaced one without a namespace gets ``namespace``.
 
     ``dialect`` ``original`` marks each object as one of the original MiniK8s.
 
     Raises:
-        UsageError: a file cannot be read, is no YAML, or holds something that is no known object.
+        UsageError: a file cannot be read, is no YAML, or holds something that is no known object, or with ``only``
+            one of another namespace.
     """
     found = [
         obj
@@ -44,7 +46,34 @@ def read_manifests(
     ]
     if not found:
         raise UsageError(f"no objects in {', '.join(paths)}")
+    if only:
+        _refuse_others(found, namespace)
     return found
+
+
+def read_chosen(options: argparse.Namespace) -> list[JsonObject]:
+    """Return the objects of the files that a command line names; ``-n`` must fit them, as in kubectl.
+
+    Raises:
+        UsageError: see ``read_manifests``.
+    """
+    return read_manifests(
+        options.filename,
+        options.namespace,
+        only=options.namespace_given,
+        recursive=options.recursive,
+        dialect=options.dialect,
+    )
+
+
+def _refuse_others(found: Iterable[JsonObject], namespace: str) -> None:
+    for obj in found:
+        own = obj["metadata"].get("namespace", namespace)
+        if own != namespace:  # kubectl's words (cli-runtime, resource.RequireNamespace)
+            raise UsageError(
+                f'the namespace from the provided object "{own}" does not match the namespace "{namespace}". '
+                f"You must pass '--namespace={own}' to perform this operation."
+            )
 
 
 def in_kubernetes_terms(path: str, text: str | None, *, recursive: bool, dialect: str) -> str | None:

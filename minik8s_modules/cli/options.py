@@ -62,6 +62,7 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="namespace (default: that of the kubeconfig's context, or `default`)"
     )
+    parser.set_defaults(namespace_given=False)  # parse tells it, before a default is found
 
 
 def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:

@@ -8,7 +8,7 @@ import json
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning
-from minik8s_modules.cli.manifests import read_manifests
+from minik8s_modules.cli.manifests import read_chosen
 from minik8s_modules.cli.output import Paint, fail, telling
 from minik8s_modules.cli.plan_markdown import markdown
 from minik8s_modules.client.api import ApiClient
@@ -19,7 +19,7 @@ def plan(client: ApiClient, options: argparse.Namespace) -> int:
 
     1 where an object would be refused, or no node answered.
     """
-    found = read_manifests(options.filename, options.namespace, recursive=options.recursive, dialect=options.dialect)
+    found = read_chosen(options)
     status = asked(client, {"deleted" if options.delete else "objects": found})
     print(form(status, options))
     return exit_code(status, detailed=options.detailed_exitcode)

@@ -24,9 +24,11 @@ _CONNECTION = frozenset({
 _NOT_OURS = (_CONNECTION | {"--insecure-skip-tls-verify"}) - {
     "--kubeconfig", "--context", "--request-timeout", "--cache-dir",
 }  # fmt: skip
-_NAMESPACE = frozenset({"-n", "--namespace"})
+NAMESPACE = frozenset({"-n", "--namespace"})
+GLOBAL = NAMESPACE | _CONNECTION | {"--insecure-skip-tls-verify"}
+"""Options that kubectl takes before and after every command."""
 _FILES = frozenset({"-f", "--filename"})
-_SELECTING = _NAMESPACE | _FILES | {"-l", "--selector", "--field-selector", "-k", "--kustomize"}
+_SELECTING = NAMESPACE | _FILES | {"-l", "--selector", "--field-selector", "-k", "--kustomize"}
 _CHOOSING = _CONNECTION | _SELECTING | {"-A", "--all-namespaces", "-R", "--recursive", "--insecure-skip-tls-verify"}
 # options whose value is the next word; of the verbs below, every one that could hide a type or a name
 _VALUED = _CONNECTION | _SELECTING | {
@@ -41,7 +43,7 @@ _OF_FILES = frozenset({
     "annotate", "apply", "autoscale", "create", "delete", "describe", "diff", "edit", "expose", "get", "label", "patch",
     "replace", "rollout", "scale", "set", "wait",
 })  # fmt: skip
-_WHERE = _CONNECTION | _NAMESPACE | {"-A", "--all-namespaces", "-l", "--selector"}
+_WHERE = _CONNECTION | NAMESPACE | {"-A", "--all-namespaces", "-l", "--selector"}
 _WATCHING = frozenset({"-w", "--watch", "--watch-only"})
 _ALIASES = {"hpas": "hpa"}
 _LEGACY = {
@@ -106,9 +108,9 @@ def verb_of(argv: Sequence[str]) -> str:
 
 def with_verb(argv: Sequence[str], old: str, new: str, flag: str) -> list[str]:
     """Return the command line with another command, and without the flag that asked for it."""
-    words = [word for word in argv if word != flag]
-    at = words.index(old)
-    return [*words[:at], new, *words[at + 1 :]]
+    words = [word for word in scan(argv) if word.option != flag]
+    at = words.index(_plain(old))
+    return [raw for word in (*words[:at], _plain(new), *words[at + 1 :]) for raw in word.raw]
 
 
 def own_connection(argv: Sequence[str]) -> bool:
@@ -147,7 +149,7 @@ def _plain(text: str) -> Word:
 def _named(words: list[Word]) -> list[Word]:
     """Turn ``TYPE -p NAMESPACE -n NAME`` into ``TYPE NAME -n NAMESPACE``."""
     spaces = [word.text for word in words if word.option == "-p"]
-    originals = {"-p", "--name"} | (_NAMESPACE if spaces else set())
+    originals = {"-p", "--name"} | (NAMESPACE if spaces else set())
     named = [word.text for word in words if word.option in originals - {"-p"}]
     kept = [word for word in words if word.option not in originals]
     return [*kept, *map(_plain, named), *(Word("-n", space, ("-n", space)) for space in spaces[-1:])]
@@ -166,7 +168,7 @@ def _typed(words: list[Word], names: Names) -> list[Word]:
     asked = [f"{each}/{name}" for kind, name in pairs if kind.lower() in _LEGACY for each in _LEGACY[kind.lower()][:2]]
     there: Collection[str] = ()
     if asked:
-        where = [raw for word in words if word.option in _CONNECTION | _NAMESPACE for raw in word.raw]
+        where = [raw for word in words if word.option in _CONNECTION | NAMESPACE for raw in word.raw]
         there = names(["get", *asked, "--ignore-not-found", "-o", "name", *where])
     originals = {pair: _LEGACY[pair[0].lower()][1] for pair in pairs if _is_original(pair, there)}
     if originals:

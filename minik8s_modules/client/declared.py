@@ -163,7 +163,7 @@ def plan(client: ApiClient, wanted: Wanted, manner: Manner, coming: Sequence[Wan
     if manner.state == "absent":
         if live is None or objects.is_deleting(live):
             return None
-        return Step("deleted", wanted, uid, shown(wanted.kind, live, manner), None)
+        return Step("deleted", wanted, uid, shown(wanted.kind, live), None)
     try:
         after = _write(client, wanted, manner, dry_run=True)
     except NotFound:
@@ -174,7 +174,17 @@ def plan(client: ApiClient, wanted: Wanted, manner: Manner, coming: Sequence[Wan
     if before_shown == after_shown:
         return None
     action = "patched" if manner.state == "patched" else "applied" if live else "created"
-    return Step(action, wanted, uid, before_shown, after_shown)
+    return Step(action, wanted, uid, *_for_people(before_shown, after_shown))
+
+
+def _for_people(before: JsonObject | None, after: JsonObject) -> tuple[JsonObject | None, JsonObject]:
+    """Return both without who owns which field, unless nothing else changes."""
+    told = None if before is None else _unowned(before), _unowned(after)
+    return (before, after) if told[0] == told[1] else told
+
+
+def _unowned(obj: JsonObject) -> JsonObject:
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
 
 
 def _live(client: ApiClient, wanted: Wanted) -> JsonObject | None:
@@ -210,24 +220,22 @@ def told(done: Sequence[Step]) -> dict[str, Any]:
     return {"changed": bool(done), "steps": steps, "diff": {"before": before, "after": after}}
 
 
-def outcome(
-    client: ApiClient, wanted: Sequence[Wanted], manner: Manner, foreseen: Sequence[Step] = ()
-) -> list[JsonObject]:
+def outcome(client: ApiClient, wanted: Sequence[Wanted], foreseen: Sequence[Step] = ()) -> list[JsonObject]:
     """Return the objects as they are, those of ``foreseen`` steps as they would be, without absent ones."""
     coming = {step.wanted.key: step.after for step in foreseen}
-    found = (coming[each.key] if each.key in coming else current(client, each, manner) for each in wanted)
+    found = (coming[each.key] if each.key in coming else current(client, each) for each in wanted)
     return [obj for obj in found if obj is not None]
 
 
-def current(client: ApiClient, wanted: Wanted, manner: Manner) -> JsonObject | None:
+def current(client: ApiClient, wanted: Wanted) -> JsonObject | None:
     """Return the object as it is, with its status, as a person is shown it; None where there is none."""
     live = _live(client, wanted)
-    return None if live is None else {**shown(wanted.kind, live, manner), "status": objects.status(live)}
+    return None if live is None else {**shown(wanted.kind, live), "status": objects.status(live)}
 
 
-def shown(kind: Kind, obj: JsonObject, manner: Manner) -> JsonObject:
-    """Return what a person is shown of an object: no status, of its owners only ``manner``'s, no values of Secrets."""
-    return pair_shown(kind, None, obj, manner.field_manager)[1]
+def shown(kind: Kind, obj: JsonObject) -> JsonObject:
+    """Return what a person is shown of an object: no status, nothing of its owners, no values of Secrets."""
+    return _unowned(pair_shown(kind, None, obj)[1])
 
 
 # --- doing it -----------------------------------------------------------------------------------

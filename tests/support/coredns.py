@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BUILD = Path(__file__).resolve().parents[2] / "roles" / "coredns" / "files" / "build.py"
-TYPES = {"A": 1, "CNAME": 5, "SOA": 6, "PTR": 12, "SRV": 33}
+TYPES = {"A": 1, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33}
 CODES = {0: "NOERROR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED"}
 NAMES = {number: name for name, number in TYPES.items()}
 

@@ -77,6 +77,29 @@ def test_names_services_addresses_and_pods_are_answered(served: Machine):
     assert served.ask("nobody.default.svc.cluster.local")[0] == "NXDOMAIN"
 
 
+@pytest.mark.parametrize("kind", ["AAAA", "MX", "TXT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "web.default.svc.cluster.local",
+        "default.svc.cluster.local",
+        "web",
+        "10-244-0-9.default.pod.cluster.local",
+        "default.pod.cluster.local",
+        "pod.cluster.local",
+        "7.0.0.100.in-addr.arpa",
+    ],
+)
+def test_a_name_that_is_there_has_no_data_of_other_types_and_is_not_denied(served: Machine, name: str, kind: str):
+    assert served.ask(name, kind) == ("NOERROR", [])
+
+
+@pytest.mark.parametrize("kind", ["A", "AAAA"])
+@pytest.mark.parametrize("name", ["nobody.default.svc", "10-244-0.default.pod", "999-0-0-1.default.pod"])
+def test_a_name_that_is_not_there_is_denied_for_every_type(served: Machine, name: str, kind: str):
+    assert served.ask(f"{name}.cluster.local", kind) == ("NXDOMAIN", [])
+
+
 def test_a_new_service_resolves_without_a_restart_and_a_deleted_one_no_more(served: Machine):
     late = {"records": [["late.default.svc", "A", "100.0.0.9"]], "names": [["100.0.0.9", "late"]]}
     result = served.run(served.entries({"service/default/late": late}))

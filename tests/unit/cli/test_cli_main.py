@@ -58,12 +58,27 @@ def test_what_no_own_command_takes_is_refused(line, capsys):
         ("help", "--help"),
         ("help get", None),
         ("help plan", "plan --help"),
-        ("", ""),
+        ("", "--help"),
+        ("-n shop", "--help"),
+        ("token", "token --help"),
+        ("--nope", "--nope"),
+        ("-n why why pod", "why pod -n why"),
+        ("--context c -n=shop why pod", "--context c why pod -n=shop"),
+        ("-n shop get pods --why", "why pods -n shop --one-line"),
+        ("-n shop apply --plan -f -", "plan -f - -n shop --apply"),
     ],
 )
 def test_what_is_ours_and_what_is_kubectls(line, own):
     found = own_words(line.split())
     assert found == (None if own is None else own.split())
+
+
+@pytest.mark.parametrize("line", [[], ["help"], ["token"], ["node"]])
+def test_without_anything_to_do_the_help_is_printed(line, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(line)
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: minik8s")
 
 
 def test_the_kubeconfig_may_stand_before_or_after_the_command():

@@ -54,6 +54,15 @@ def test_what_is_kubernetes_own_or_nothing_at_all_is_left_to_kubectl(text):
     assert read(text) is None
 
 
+def test_a_namespace_that_is_asked_for_must_be_the_objects(tmp_path):
+    path = tmp_path / "m.yml"
+    path.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n")
+    assert len(read_manifests([str(path)], "shop", only=True)) == 1
+    assert len(read_manifests([str(path)], "default")) == 1
+    with pytest.raises(UsageError, match='"shop" does not match the namespace "default".*--namespace=shop'):
+        read_manifests([str(path)], "default", only=True)
+
+
 def test_a_kind_that_v1_has_not_is_told_with_where_it_is():
     with pytest.raises(UsageError, match=r"document 1: .*v1 has no kind Deployment; there is Deployment of apps/v1"):
         read("kind: Deployment\nmetadata: {name: x}\n")

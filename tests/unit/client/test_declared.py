@@ -80,7 +80,7 @@ def test_values_of_secrets_are_hidden_and_a_difference_is_told() -> None:
     assert step.after is not None
     assert step.before["data"] == {"a": "hidden", "b": "hidden", "c": "hidden"}
     assert step.after["data"] == {"a": "hidden", "b": "hidden (changed)", "d": "hidden"}
-    assert "canary" not in str((step.before, step.after, declared.shown(SECRET, live, MANNER)))
+    assert "canary" not in str((step.before, step.after, declared.shown(SECRET, live)))
     assert live["data"]["a"] == "canary-1"  # type: ignore[index]
 
 
@@ -97,7 +97,19 @@ def test_only_ones_own_fields_and_what_was_declared_count_as_a_change() -> None:
     assert declared.plan(same, wanted, MANNER) is None
     assert same.dry_runs == [True]
     taken: Any = Answers(seen("1", ansible="x"), seen("2", ansible="y"))
-    assert declared.plan(taken, wanted, MANNER) is not None
+    step = declared.plan(taken, wanted, MANNER)
+    assert step is not None
+    assert "managedFields" in str(step.before), "it is all that changes"
+
+
+def test_who_owns_what_is_not_told_beside_what_changes() -> None:
+    owned = [{"manager": "ansible", "operation": "Apply", "fieldsV1": {"f:data": {}}}]
+    api: Any = Answers(config("a"), {**config("a", managedFields=owned), "data": {"k": "v"}})
+    step = declared.plan(api, declared.Wanted(CONFIG_MAP, config("a")), MANNER)
+    assert step is not None
+    assert step.after is not None
+    assert step.after["data"] == {"k": "v"}
+    assert "managedFields" not in step.after["metadata"]
 
 
 READY = {"type": "Ready", "status": "True"}

@@ -18,7 +18,9 @@ TTL_S = 5
 """Kubernetes' CoreDNS lets its answers be kept for 5 s, too (30 s by its plugin, 5 by its clients' defaults)."""
 RELOAD = "100ms"
 """How soon a written file is served; looking costs CoreDNS one stat, or one open and the first line, per file."""
-_POD_NAME = r"^(?:[^.]+\.)*?(?P<a>\d+)-(?P<b>\d+)-(?P<c>\d+)-(?P<d>\d+)\.[^.]+\.pod\.DOMAIN\.$"
+_POD_ANSWER = f"{{{{ .Name }}}} {TTL_S} IN A " + ".".join(f"{{{{ .Group.{letter} }}}}" for letter in "abcd")
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_POD = r"(?:[^.]+\.)*?" + "-".join(f"(?P<{letter}>{_OCTET})" for letter in "abcd") + r"\."
 Lines = dict[str, list[str]]
 
 
@@ -59,11 +61,12 @@ def _record(row: list[Any], domain: str) -> str:
 
 def zone_text(origin: str, serial: int, lines: Lines) -> str:
     """Return a zone file; a missing name may be remembered for a second, as a new service is to resolve within one."""
-    head = [
-        f"{origin}. {TTL_S} IN SOA ns.dns.{origin}. hostmaster.{origin}. {serial} 7200 1800 86400 1",
-        f"{origin}. {TTL_S} IN NS ns.dns.{origin}.",
-    ]
+    head = [_authority(origin, serial), f"{origin}. {TTL_S} IN NS ns.dns.{origin}."]
     return _text(head, lines, ";")
+
+
+def _authority(origin: str, serial: int) -> str:
+    return f"{origin}. {TTL_S} IN SOA ns.dns.{origin}. hostmaster.{origin}. {serial} 7200 1800 86400 1"
 
 
 def hosts_text(lines: Lines) -> str:
@@ -107,18 +110,17 @@ def corefile(config: Mapping[str, Any], upstreams: Iterable[str], folder: str) -
     forward = [f"    forward . {servers}"] if servers else []
     domain, port = config["domain"], config["port"]
     every = [f"    bind {config['listen']}", "    errors"]
-    pod = _POD_NAME.replace("DOMAIN", domain.replace(".", "\\."))
-    answer = "{{ .Name }} 5 IN A {{ .Group.a }}.{{ .Group.b }}.{{ .Group.c }}.{{ .Group.d }}"
+    pods = f"pod.{domain}"
     blocks = [
         ["# Written by minik8s_dns; put back when changed."],
         [
             f"{domain}:{port} {{",
             *every,
-            f"    template IN A pod.{domain} {{",
-            f"        match {pod}",
-            f'        answer "{answer}"',
-            "        fallthrough",
-            "    }",
+            *_template("A", pods, rf"^{_POD}[^.]+\.{re.escape(pods)}\.$", f'answer "{_POD_ANSWER}"'),
+            # a name that is there has no other records; NXDOMAIN would deny its address, too (RFC 8020)
+            *_template(
+                "ANY", pods, rf"^(?:(?:{_POD})?[^.]+\.)?{re.escape(pods)}\.$", f'authority "{_authority(domain, 1)}"'
+            ),
             *_file(f"{folder}/{ZONE}"),
             "}",
         ],
@@ -138,6 +140,16 @@ def corefile(config: Mapping[str, Any], upstreams: Iterable[str], folder: str) -
         ],
     ]
     return "\n".join(line for block in blocks for line in block) + "\n"
+
+
+def _template(kind: str, zone: str, names: str, answer: str) -> list[str]:
+    return [
+        f"    template IN {kind} {zone} {{",
+        f"        match {names}",
+        f"        {answer}",
+        "        fallthrough",
+        "    }",
+    ]
 
 
 def listen_of(text: str | None) -> str:
