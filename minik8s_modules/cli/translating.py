@@ -1,6 +1,7 @@
 """From the original MiniK8s' command lines to kubectl's. Pure: what must be asked or read comes in as functions.
 
     describe|delete TYPE -p NAMESPACE -n NAME     →  TYPE NAME -n NAMESPACE
+    delete TYPE -n NAME                           →  TYPE NAME, where kubectl could only say that a name is missing
     get job|hpa                                   →  with legacyjobs …, where there are objects of the original
     get|describe|delete job|hpa NAME              →  legacyjob/NAME …, where only the original's kind has that name
     hpas                                          →  hpa
@@ -44,6 +45,10 @@ _OF_FILES = frozenset({
     "replace", "rollout", "scale", "set", "wait",
 })  # fmt: skip
 _WHERE = _CONNECTION | NAMESPACE | {"-A", "--all-namespaces", "-l", "--selector"}
+_CHOSEN_OTHERWISE = _FILES | {
+    "-l", "--selector", "--field-selector", "-k", "--kustomize", "--all", "-A", "--all-namespaces", "--raw", "--name",
+    "-h", "--help",
+}  # fmt: skip
 _WATCHING = frozenset({"-w", "--watch", "--watch-only"})
 _ALIASES = {"hpas": "hpa"}
 _LEGACY = {
@@ -149,10 +154,17 @@ def _plain(text: str) -> Word:
 def _named(words: list[Word]) -> list[Word]:
     """Turn ``TYPE -p NAMESPACE -n NAME`` into ``TYPE NAME -n NAMESPACE``."""
     spaces = [word.text for word in words if word.option == "-p"]
-    originals = {"-p", "--name"} | (NAMESPACE if spaces else set())
+    originals = {"-p", "--name"} | (NAMESPACE if spaces or _is_nameless(words) else set())
     named = [word.text for word in words if word.option in originals - {"-p"}]
     kept = [word for word in words if word.option not in originals]
     return [*kept, *map(_plain, named), *(Word("-n", space, ("-n", space)) for space in spaces[-1:])]
+
+
+def _is_nameless(words: Sequence[Word]) -> bool:
+    """Return whether it is a ``delete`` of one type whose objects nothing names, so that its -n can be but a name."""
+    named = [word.text for word in words if not word.option]
+    chosen = any(word.option in _CHOSEN_OTHERWISE for word in words)
+    return named[:1] == ["delete"] and len(named) == 2 and not chosen and not {"/", ","} & {*named[1]}  # noqa: PLR2004
 
 
 def _typed(words: list[Word], names: Names) -> list[Word]:
