@@ -64,7 +64,7 @@ def _planning(commands: Subparsers) -> None:
     )
     add_filename(parser, required=True)
     parser.add_argument(
-        "--dialect", default="", choices=("original", "kubernetes"), help="original: read as the original MiniK8s does"
+        "--dialect", default="", choices=("original", "kubernetes"), help="read as the original MiniK8s does, or not so"
     )
     add_namespace(parser)
     parser.add_argument("--delete", action="store_true", help="plan the deletion of the files' objects")

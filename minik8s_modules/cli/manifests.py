@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import yaml
 
-from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL, to_canonical
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, to_canonical
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.errors import UsageError
@@ -32,7 +32,7 @@ def read_manifests(
 ) -> list[JsonObject]:
     """Return all objects of ``paths`` in order; a namespaced one without a namespace gets ``namespace``.
 
-    ``dialect`` ``original`` marks each object as one of the original MiniK8s.
+    ``dialect`` marks each object as one of the original MiniK8s, or of Kubernetes.
 
     Raises:
         UsageError: a file cannot be read, is no YAML, or holds something that is no known object, or with ``only``
@@ -145,8 +145,8 @@ def _translated(document: Any, where: str, dialect: str) -> Any:
         known = KINDS.by_api_version(str(obj["apiVersion"]), obj["kind"])
     if known is None:
         return document
-    if dialect == ORIGINAL and isinstance(metadata := obj.setdefault("metadata", {}), dict):
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: ORIGINAL}
+    if dialect and isinstance(metadata := obj.setdefault("metadata", {}), dict):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: dialect}
     return to_canonical(known, obj)
 
 

@@ -54,7 +54,13 @@ RULES: tuple[Rule, ...] = (
     Rule(SEEN, _POD, _MIRRORING, "creation", "when a static pod was found"),
     # the plugin RuntimeClass writes it and keeps it, whatever a client sends
     Rule("minik8s.io/runtime-handler", _POD, frozenset(), "creation", "the runtime of a pod's containers"),
-    Rule("minik8s.io/dialect", None, _ANYBODY, "always", "how the object's own manifest is read"),
+    Rule(
+        "minik8s.io/dialect",
+        None,
+        _ANYBODY,
+        "always",
+        "how the object's own manifest is read; of a Namespace, those in it",
+    ),
     Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a removed node this one replaces"),
     Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
     Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made again"),

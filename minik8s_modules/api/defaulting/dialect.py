@@ -1,12 +1,13 @@
 """The dialect of the original MiniK8s' manifests, turned into canonical objects before anything else looks at them.
 
-One predicate decides (``is_original``): the annotation ``minik8s.io/dialect: original``, a ``v1`` kind that Kubernetes
-has elsewhere or not at all, a lower-case protocol, a key that is a field's name in another case, or a size where
-Kubernetes has a map (``spec.capacity`` of a volume, ``spec.request`` of a claim). The decision stays on the object as
-that annotation, so that later updates of it read the same way. Only then the original's meanings hold: ``command`` is
-Docker's CMD (Kubernetes' ``args``), containers have a terminal, a privileged container runs as root, restartPolicy is
-Never by default and ``None`` means Never; only absent images are pulled; a replica set of it wants no pods unless it
-says how many, and its pods restart.
+One predicate decides (``is_original``): the annotation ``minik8s.io/dialect: original`` (``kubernetes`` denies it), a
+``v1`` kind that Kubernetes has elsewhere or not at all, a lower-case protocol, a key that is a field's name in another
+case, or a size where Kubernetes has a map (``spec.capacity`` of a volume, ``spec.request`` of a claim). A Namespace
+says it by a label of the same name for objects that show nothing; whoever knows the namespace hands that in. The
+decision stays on the object as that annotation, so that later updates of it read the same way. Only then the
+original's meanings hold: ``command`` is Docker's CMD (Kubernetes' ``args``), containers have a terminal, a privileged
+container runs as root, restartPolicy is Never by default and ``None`` means Never; only absent images are pulled; a
+replica set of it wants no pods unless it says how many, and its pods restart.
 
 It runs on what clients wrote, before types are checked: nothing here relies on the shape of a value.
 """
@@ -19,10 +20,12 @@ from typing import Any
 
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig
+from minik8s_modules.api.pods.mirror_pods import MIRROR
 from minik8s_modules.api.schema import structural
 
 ANNOTATION = "minik8s.io/dialect"
-ORIGINAL = "original"
+"""Of an object; as a label of a Namespace, of the objects in it that do not show how they are to be read."""
+ORIGINAL, KUBERNETES = "original", "kubernetes"
 _PODS = {  # kinds with a pod's spec: where it stands, and the restartPolicy of pods that name none
     ("", "Pod"): (("spec",), "Never"),
     ("", "ReplicaSet"): (("spec", "template", "spec"), "Always"),
@@ -35,12 +38,15 @@ _OWN = frozenset({("", "ReplicaSet"), ("", "RollingUpdate"), ("", "HorizontalPod
 _PROTOCOLS = {"tcp": "TCP", "udp": "UDP"}
 
 
-def to_canonical(kind: Kind, obj: JsonObject) -> JsonObject:
+def to_canonical(kind: Kind, obj: JsonObject, around: str = "") -> JsonObject:
     """Return the object in Kubernetes' own form; one that is in it already is returned as it is.
 
-    Call it on every body and on the result of every patch; it is idempotent.
+    Call it on every body and on the result of every patch; it is idempotent. ``around`` is the dialect of the objects
+    of its namespace that do not show their own.
     """
-    if kind.id not in _SHARED | _OWN or not is_original(kind, obj):
+    if kind.id not in _SHARED | _OWN:
+        return obj
+    if not is_original(kind, obj) and (around != ORIGINAL or not is_unmarked(obj)):
         return obj
     canonical = copy.deepcopy(obj)
     _fold_case(structural.kind_shape(kind), canonical)
@@ -64,7 +70,7 @@ def explanation(kind: Kind) -> str:
             "many nodes may mount it at once unless accessModes says otherwise",
         )
     else:
-        why = "a lower-case protocol, a miscased key"
+        why = "a lower-case protocol, a miscased key, its namespace's label"
         meaning = (
             "command is Docker's CMD, containers have a terminal, only absent images are pulled and "
             "restartPolicy is Never unless given"
@@ -74,11 +80,20 @@ def explanation(kind: Kind) -> str:
 
 def is_original(kind: Kind, obj: JsonObject) -> bool:
     """Return whether the object is written in the original's dialect."""
-    if kind.id in _OWN or dig(obj, "metadata", "annotations", ANNOTATION) == ORIGINAL:
-        return True
+    told = dig(obj, "metadata", "annotations", ANNOTATION)
+    if kind.id in _OWN or told in (ORIGINAL, KUBERNETES):  # a tuple: it may not be hashable
+        return kind.id in _OWN or told == ORIGINAL
     if any(port["protocol"] in _PROTOCOLS for port in _ports(kind, obj)) or _has_scalar_size(kind, obj):
         return True
     return _miscased(structural.kind_shape(kind), obj)
+
+
+def is_unmarked(obj: JsonObject) -> bool:
+    """Return whether a person wrote the object, neither a controller nor a node, and did not say in which dialect."""
+    owners = _dicts(dig(obj, "metadata", "ownerReferences"))
+    annotations = dig(obj, "metadata", "annotations")
+    marks = annotations if isinstance(annotations, dict) else {}
+    return not any(owner.get("controller") for owner in owners) and ANNOTATION not in marks and MIRROR not in marks
 
 
 def _has_scalar_size(kind: Kind, obj: JsonObject) -> bool:

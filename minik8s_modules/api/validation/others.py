@@ -11,10 +11,11 @@ import json
 from typing import Any
 
 from minik8s_modules.api import cause, quantities, syntax
+from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import POD_ADDRESS, POD_CIDR
 from minik8s_modules.api.network.host_grants import EVERY_HOST
-from minik8s_modules.api.objects import JsonObject, metadata, name, namespace, spec, status
+from minik8s_modules.api.objects import JsonObject, labels, metadata, name, namespace, spec, status
 from minik8s_modules.api.schema.structural import missing_fields
 from minik8s_modules.api.validation import check
 
@@ -106,9 +107,17 @@ def validate_secret_update(new: JsonObject, old: JsonObject) -> list[Cause]:
 # --- cluster --------------------------------------------------------------------------------------
 
 
-validate_namespace = check.of_spec(
+_NAMESPACE_SPEC = check.of_spec(
     ("finalizers", lambda at, names: [one for name in names or () for one in check.qualified_name(at, name)])
 )
+
+
+def validate_namespace(namespace: JsonObject) -> list[Cause]:
+    """Return why the namespace may not be kept."""
+    told, known = labels(namespace).get(dialect.ANNOTATION), (dialect.KUBERNETES, dialect.ORIGINAL)
+    at = f"metadata.labels[{dialect.ANNOTATION}]"
+    wrong = [] if told is None or told in known else [cause.not_supported(at, told, known)]
+    return [*_NAMESPACE_SPEC(namespace), *wrong]
 
 
 def validate_node(node: JsonObject) -> list[Cause]:

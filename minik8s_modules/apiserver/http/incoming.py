@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api.defaulting.dialect import to_canonical
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, to_canonical
 from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
-from minik8s_modules.api.kinds import Kind
-from minik8s_modules.api.objects import JsonObject, metadata
+from minik8s_modules.api.kinds import NAMESPACE, Kind
+from minik8s_modules.api.objects import JsonObject, annotations, metadata
 from minik8s_modules.api.schema import structural
 from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 
 Validation = Literal["Strict", "Warn", "Ignore"]
@@ -75,14 +76,29 @@ def _flag(arguments: Mapping[str, str], name: str) -> bool:
     return text in {"true", "1"}
 
 
-def readable(kind: Kind, obj: JsonObject, options: Options) -> JsonObject:
-    """Return ``obj`` in canonical form once it is known to be an object of ``kind``.
+def dialect_around(backend: Backend, target: Target) -> str:
+    """Return in which dialect the target's namespace says that objects are written which do not show it, "" for none.
+
+    What is there already is read as it was when it was made.
+    """
+    if not target.namespace or target.subresource:
+        return ""
+    namespace = backend.cache.get(NAMESPACE.key("", target.namespace))
+    told = namespace.labels.get(ANNOTATION, "") if namespace is not None else ""
+    if not told or not target.name:
+        return told
+    live = backend.cache.get(target.kind.key(target.namespace, target.name))
+    return told if live is None or annotations(live.object).get(ANNOTATION) == told else ""
+
+
+def readable(kind: Kind, obj: JsonObject, options: Options, around: str = "") -> JsonObject:
+    """Return ``obj`` in canonical form once it is known to be an object of ``kind``; ``around``: see dialect_around.
 
     Raises:
         BadRequest: it is of another kind, has values of wrong JSON types, or (Strict) unknown fields.
     """
     check_kind(kind, obj)
-    obj = to_canonical(kind, obj)
+    obj = to_canonical(kind, obj, around)
     if options.validation != "Ignore":
         refuse_or_warn(kind, structural.unknown_fields(kind, obj), options)
     check_types(kind, obj)

@@ -69,7 +69,7 @@ class PlannedObjects:
         """
         target = _target_of(obj)
         size_limits.check(obj)
-        readable = incoming.readable(target.kind, obj, self._options)
+        readable = incoming.readable(target.kind, obj, self._options, incoming.dialect_around(self._backend, target))
         item = self._cache.get(target.kind.key(target.namespace, target.name)) if target.name else None
         self._check("create" if item is None else "patch", target._replace(name="") if item is None else target)
         try:

@@ -55,7 +55,7 @@ def apply(
         NotFound: it is for a subresource of an object that is not there.
     """
     require_manager(arguments)
-    config = configuration(target, body, options)
+    config = configuration(target, body, options, incoming.dialect_around(backend, target))
     encoded = orjson.dumps(config)
     options = options._replace(applied=True)
     applier = Applier(options.manager, options.force, target.subresource)
@@ -87,7 +87,7 @@ def _refuse_absent(target: Target, config: JsonObject) -> None:
         raise Conflict(target.kind, target.name, why)
 
 
-def configuration(target: Target, body: bytes, options: Options) -> JsonObject:
+def configuration(target: Target, body: bytes, options: Options, around: str = "") -> JsonObject:
     """Return the configuration that ``body`` holds.
 
     Raises:
@@ -97,7 +97,7 @@ def configuration(target: Target, body: bytes, options: Options) -> JsonObject:
     for field in ("apiVersion", "kind"):
         if not config.get(field):
             raise BadRequest(f"an applied configuration must have {field}")
-    readable = incoming.readable(target.kind, config, options)
+    readable = incoming.readable(target.kind, config, options, around)
     unknown = unknown_fields(target.kind, readable)
     if unknown:
         path = unknown[0].partition('"')[2].rstrip('"')

@@ -53,7 +53,7 @@ Mutation = Callable[[JsonObject], JsonObject]
 
 def create(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
     """Store a new object and return it; with dry run return what would be stored."""
-    obj = incoming.readable(target.kind, obj, options)
+    obj = incoming.readable(target.kind, obj, options, incoming.dialect_around(backend, target))
     generated = not name(obj) and bool(metadata(obj).get("generateName"))
     encoded, collided = _encoded(obj), ""
     for _ in range(NAME_ATTEMPTS if generated else 1):
@@ -145,7 +145,7 @@ def made(key: str, obj: JsonObject, revision: int) -> CachedObject:
 
 def update(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
     """Replace an object, or its subresource's part; a resourceVersion in ``obj`` must be the present one."""
-    obj = incoming.readable(target.kind, obj, options)
+    obj = incoming.readable(target.kind, obj, options, incoming.dialect_around(backend, target))
     incoming.check_place(target, obj)
     if not name(obj):
         told = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"

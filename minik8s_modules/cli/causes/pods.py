@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import PurePosixPath
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import (
     CONFIG_MAP,
     NODE,
@@ -36,6 +38,7 @@ PATIENCE = timedelta(seconds=30)
 _BOUND: JsonObject = {"status": {"phase": "Bound"}}
 _PASSES = frozenset({"FailedToReconcile", "Reconciled"})
 _KILLED = {137, 143}
+_SHELLS = {"ash", "bash", "dash", "sh", "zsh"}
 _REFERENCED = {one.plural: one for one in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM)}
 
 
@@ -175,7 +178,21 @@ def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault
         line = around.last_line(pod, entry["name"])
         told += f"; {probe}" if probe else ""
         told += f"; its last line: {line}" if line else ""
+    if _lacks_terminal(pod, entry["name"], before):
+        told += (
+            "; a shell without a terminal ends at once: give the container tty and stdin, or, if the manifest is one "
+            "of the original MiniK8s, label its namespace and make the pod again"
+        )
     return Fault(f"container {entry['name']}: {told}", then)
+
+
+def _lacks_terminal(pod: JsonObject, container: str, before: JsonObject) -> bool:
+    """Return whether a container ended well because it was given nothing to do; in the original it has a terminal."""
+    found = next((one for _, _, one in objects.all_containers(pod) if one["name"] == container), {})
+    words = [*(found.get("command") or []), *(found.get("args") or [])]
+    idle = not words or (len(words) == 1 and PurePosixPath(words[0]).name in _SHELLS)
+    given = found.get("tty") or found.get("stdin") or ANNOTATION in objects.annotations(pod)
+    return before.get("exitCode") == 0 and idle and not given and objects.controller_of(pod) is None
 
 
 def _lead(pod: JsonObject, container: str, reason: str, before: JsonObject) -> str:
@@ -183,6 +200,8 @@ def _lead(pod: JsonObject, container: str, reason: str, before: JsonObject) -> s
     namespace, name = objects.namespace(pod), objects.name(pod)
     if before.get("reason") == "OOMKilled":
         return _more_memory(pod, container)
+    if _lacks_terminal(pod, container, before):
+        return kubectl("", "label", "namespace", namespace, f"{ANNOTATION}={ORIGINAL}")
     if before.get("reason") == "StartError" or "Image" in reason:
         return _edit(pod)
     if "exitCode" in before:

@@ -59,7 +59,7 @@ def test_a_namespace_that_is_asked_for_must_be_the_objects(tmp_path):
     path.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n")
     assert len(read_manifests([str(path)], "shop", only=True)) == 1
     assert len(read_manifests([str(path)], "default")) == 1
-    with pytest.raises(UsageError, match='"shop" does not match the namespace "default".*--namespace=shop'):
+    with pytest.raises(UsageError, match=r'"shop" does not match the namespace "default".*--namespace=shop'):
         read_manifests([str(path)], "default", only=True)
 
 

@@ -22,11 +22,12 @@ def test_to_canonical(path: Path):
     kind = KINDS.by_name(case.get("resource", case["object"]["kind"]))
     assert kind is not None
     before = copy.deepcopy(case["object"])
-    canonical = to_canonical(kind, case["object"])
+    around = case.get("around", "")
+    canonical = to_canonical(kind, case["object"], around)
     expected = before if case["result"] == "same" else case["result"]
     assert canonical == expected
     assert case["object"] == before
-    assert to_canonical(kind, canonical) == canonical
+    assert to_canonical(kind, canonical) == to_canonical(kind, canonical, around) == canonical
 
 
 @pytest.mark.parametrize("path", sorted((samples.ROOT / "examples" / "original").glob("*.yaml")), ids=lambda p: p.stem)
