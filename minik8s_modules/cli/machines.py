@@ -6,11 +6,15 @@
 The cluster's inventory is what the control plane keeps in /etc/minik8s/machines, or the one given by -i. The playbook
 writes the new machine down there, so that later runs know it. On the control plane a new machine gets the settings of
 its first machine, and the programs that the installation has left there. Nothing here knows how a node is made.
+
+Whether a command has done what it was asked for is a matter of the cluster's state: of several machines of the control
+plane, one may go while a playbook runs, and the machine is a node nevertheless.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -19,12 +23,17 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
 import minik8s_modules
+from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.objects import condition
 from minik8s_modules.api.syntax import dns1123_subdomain
+from minik8s_modules.base.errors import Minik8sError
+from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add
 from minik8s_modules.client.api import ApiClient
@@ -40,6 +49,18 @@ OWN = {"minik8s_node_address", "minik8s_shard", "minik8s_docker_socket", "minik8
 """Variables of one machine, which say nothing about another one."""
 _LARGEST_PORT = 65535
 _OPTION = re.compile("[a-z][a-z0-9_]*")
+
+
+UNREACHABLE = 4
+"""The status of ansible-playbook when machines could not be reached, and no task failed."""
+NodeState = Literal["", "absent", "NotReady", "Ready"]
+
+
+class Verdict(NamedTuple):
+    """What a command ends with, and what it says then."""
+
+    status: int
+    words: str = ""
 
 
 class Machine(NamedTuple):
@@ -110,7 +131,7 @@ def _running(parser: argparse.ArgumentParser) -> None:
 
 
 def add_machine(_client: ApiClient, options: argparse.Namespace) -> int:
-    """Run node_add.yml for one machine; return its exit code."""
+    """Run node_add.yml for one machine; return 0 when it is a node."""
     machine = parse_machine(options.machine, options.name, options.port, options.private_key)
     inventory = inventory_of(options.inventory)
     taken = {} if options.inventory else {**settings_of(inventory), **programs()}
@@ -119,19 +140,43 @@ def add_machine(_client: ApiClient, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="minik8s-node-") as folder:
         path = Path(folder) / "machine.yml"
         path.write_text(json.dumps(tree), encoding="utf-8")
-        argv = playbook("node_add.yml", [inventory, path], {"node": machine.name}, options)
-        return _run(argv, f"{machine.name} was not added; run the same command again when the cause is gone")
+        code = _run(playbook("node_add.yml", [inventory, path], {"node": machine.name}, options))
+    return _end(verdict_of_adding(machine.name, code, _state(machine.name, options) if code else ""))
 
 
 def remove_machine(_client: ApiClient, options: argparse.Namespace) -> int:
-    """Run node_remove.yml; return its exit code."""
+    """Run node_remove.yml; return 0 when it is a node no longer."""
     if dns1123_subdomain(options.name):
         raise UsageError(f"{options.name!r} is no name of a node: kubectl get nodes shows them")
     if options.timeout <= 0:
         raise UsageError("--timeout must be a number of seconds above 0")
     given = {"node": options.name, "force": options.force, "drain_timeout": options.timeout}
-    argv = playbook("node_remove.yml", [inventory_of(options.inventory)], given, options)
-    return _run(argv, f"{options.name} was not removed; the same command goes on where this one stopped")
+    code = _run(playbook("node_remove.yml", [inventory_of(options.inventory)], given, options))
+    return _end(verdict_of_removing(options.name, code, _state(options.name, options) if code else ""))
+
+
+def verdict_of_adding(name: str, code: int, state: NodeState) -> Verdict:
+    """Return what has come of adding a machine, from the playbook's status and the state of its node after that."""
+    if not code:
+        return Verdict(0)
+    if state != "Ready":
+        return Verdict(1, f"{name} was not added; run the same command again when the cause is gone")
+    if code == UNREACHABLE:
+        return Verdict(
+            0, f"{name} is a node and Ready; run the same command again when the unreachable machine answers"
+        )
+    return Verdict(1, f"{name} is Ready, but a task failed; run the same command again when the cause is gone")
+
+
+def verdict_of_removing(name: str, code: int, state: NodeState) -> Verdict:
+    """Return what has come of removing a node, from the playbook's status and the state of the node after that."""
+    if not code:
+        return Verdict(0)
+    if state != "absent":
+        return Verdict(1, f"{name} was not removed; the same command goes on where this one stopped")
+    if code == UNREACHABLE:
+        return Verdict(0, f"{name} is removed; run the same command again when the unreachable machine answers")
+    return Verdict(1, f"there is no node {name}, but a task failed; the same command goes on where this one stopped")
 
 
 def parse_machine(text: str, name: str, port: int, key_file: str) -> Machine:
@@ -256,10 +301,27 @@ def repository() -> Path:
     raise UsageError(f"there are no playbooks and roles in {INSTALLED}; run this in a checkout, or install the cluster")
 
 
-def _run(argv: Sequence[str], failed: str) -> int:
+def _state(name: str, options: argparse.Namespace) -> NodeState:
+    """Return the state of a node; "" where the API cannot be asked, or nothing was to be done."""
+    if options.check:
+        return ""
+    try:
+        with contextlib.closing(connect(options)) as client:
+            ready = condition(client.get(NODE, name), "Ready")
+    except NotFound:
+        return "absent"
+    except (StatusError, Minik8sError):
+        return ""
+    return "Ready" if ready and ready["status"] == "True" else "NotReady"
+
+
+def _end(verdict: Verdict) -> int:
+    if verdict.words:
+        sys.stderr.write(f"minik8s: {verdict.words}\n")
+    return verdict.status
+
+
+def _run(argv: Sequence[str]) -> int:
     environment = {**os.environ, "ANSIBLE_CONFIG": str(repository() / "ansible.cfg")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    code = subprocess.run(argv, env=environment, cwd=repository(), check=False).returncode
-    if code:
-        sys.stderr.write(f"minik8s: {failed}\n")
-    return 1 if code else 0
+    return subprocess.run(argv, env=environment, cwd=repository(), check=False).returncode

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.errors import LabError
+from tests.machines.membership.members import Members
 from tests.support import standing
-from tests.support.labcluster import CommandFailed, LabCluster, is_true
+from tests.support.labcluster import CommandFailed, LabCluster, is_true, recap
 from tests.support.wholeness import assert_whole
 
-WORKER = "worker1"
+WORKER, SPARE = "worker1", "spare1"
 # a Lease runs out after 12 s; the rest is etcd's election, ssh, a first pass, and a machine that is busy with others
 TAKEN_OVER_S = 300.0
 DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "streams", "reconciler")
@@ -29,7 +30,7 @@ def cluster() -> Iterator[LabCluster]:
     MINIK8S_STANDING_CONTROL in the environment names a lab to use again, and to keep.
     """
     kept = os.environ.get("MINIK8S_STANDING_CONTROL", "")
-    made = LabCluster(kept or f"c{uuid.uuid4().hex[:7]}", control=3, workers=1)
+    made = LabCluster(kept or f"c{uuid.uuid4().hex[:7]}", control=3, workers=1, spare=1)
     try:
         made.up()
         if not made.kubeconfig.exists():
@@ -132,6 +133,28 @@ def test_the_machine_that_leads_loses_its_power(cluster: LabCluster):
     cluster.until(lambda: len(servers(cluster, leader)) == len(cluster.control), TAKEN_OVER_S)
     assert new_pod_runs(cluster, leader) > 0
     assert_whole(cluster)
+
+
+def test_machines_come_and_go_while_one_of_three_is_dead(cluster: LabCluster):
+    """The first, which is asked where all are alike: a node is added and removed, and the commands say so."""
+    dead, other = cluster.control[0], cluster.control[1]
+    nodes = Members(cluster, control=other)
+    cluster.lab.power_cut(dead)
+    try:
+        cluster.until(lambda: cluster.address(dead) not in servers(cluster, other), TAKEN_OVER_S)
+        added = nodes.command("node", "add", f"root@{cluster.address(SPARE)}", "--name", SPARE)
+        assert f"{dead} of the control plane did not answer" in " ".join(added.split())
+        assert {name for name, told in recap(added).items() if told["unreachable"] or told["failed"]} == set()
+        assert is_true(json.loads(cluster.kubectl("get", "node", SPARE, "-o", "json", control=other)), "Ready")
+        nodes.list(SPARE, listed=True)
+        removed = nodes.command("node", "remove", SPARE)
+        assert "was not cleaned" not in removed
+        assert cluster.kubectl("get", "nodes", "-o", "name", control=other) == f"node/{WORKER}\n"
+        assert nodes.remains(SPARE) == ""
+    finally:
+        nodes.list(SPARE, listed=False)
+        cluster.lab.start(dead)
+    cluster.until(lambda: len(servers(cluster, dead)) == len(cluster.control), TAKEN_OVER_S)
 
 
 def test_the_first_machine_comes_back_with_an_empty_disk(cluster: LabCluster):

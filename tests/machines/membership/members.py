@@ -40,10 +40,10 @@ LET_IN = 'grep -qF "$1" /root/.ssh/authorized_keys || echo "$1" >>/root/.ssh/aut
 
 
 class Members:
-    """The cluster and the machines that come and go."""
+    """The cluster and the machines that come and go; ``control`` is the machine whose API server commands ask."""
 
-    def __init__(self, cluster: LabCluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: LabCluster, control: str = "") -> None:
+        self.cluster, self.control = cluster, control
 
     # --- nodes
 
@@ -90,7 +90,8 @@ class Members:
             CommandFailed: it ended with another status than 0.
         """
         argv = [sys.executable, "-m", "minik8s_modules.cli.main", *words, "-i", str(self.cluster.inventory)]
-        environment = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig), "ANSIBLE_NOCOLOR": "1"}
+        kubeconfig = self.cluster.fetch_kubeconfig(self.control) if self.control else self.cluster.kubeconfig
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "ANSIBLE_NOCOLOR": "1"}
         done = subprocess.run(
             argv, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
         )

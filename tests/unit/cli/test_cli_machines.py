@@ -9,7 +9,16 @@ import pytest
 
 from minik8s_modules.cli import machines, main
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.machines import Machine, inventory_for, parse_machine, parse_variables, settings_of
+from minik8s_modules.cli.machines import (
+    Machine,
+    NodeState,
+    inventory_for,
+    parse_machine,
+    parse_variables,
+    settings_of,
+    verdict_of_adding,
+    verdict_of_removing,
+)
 
 
 def test_a_machine_is_named_as_for_ssh():
@@ -67,7 +76,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     (tmp_path / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
     found: list[list[str]] = []
 
-    def run(argv: list[str], failed: str) -> int:
+    def run(argv: list[str]) -> int:
         found.append(argv)
         return 0
 
@@ -118,7 +127,7 @@ def test_on_the_control_plane_a_new_machine_gets_settings_and_programs_and_what_
     monkeypatch.setattr(machines, "PROGRAMS", kept)
     found: list[dict[str, object]] = []
 
-    def run(argv: list[str], failed: str) -> int:
+    def run(argv: list[str]) -> int:
         found.append(json.loads(Path(argv[4]).read_text(encoding="utf-8")))
         return 0
 
@@ -162,3 +171,65 @@ def test_without_an_inventory_it_says_where_to_run(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(machines, "MACHINES", tmp_path / "machines")
     with pytest.raises(UsageError, match="on a machine of the control plane as root"):
         machines.inventory_of("")
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "status", "words"),
+    [
+        (0, "", 0, ""),
+        (2, "absent", 1, "w3 was not added; run the same command again"),
+        (4, "NotReady", 1, "w3 was not added; run the same command again"),
+        (4, "", 1, "w3 was not added"),
+        (4, "Ready", 0, "w3 is a node and Ready; run the same command again when the unreachable machine answers"),
+        (2, "Ready", 1, "w3 is Ready, but a task failed"),
+        (6, "Ready", 1, "w3 is Ready, but a task failed"),
+    ],
+)
+def test_whether_a_machine_was_added_is_what_the_cluster_says(
+    code: int, state: NodeState, status: int, words: str
+) -> None:
+    verdict = verdict_of_adding("w3", code, state)
+    assert verdict.status == status
+    assert verdict.words.startswith(words)
+    assert bool(verdict.words) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "status", "words"),
+    [
+        (0, "", 0, ""),
+        (4, "Ready", 1, "w3 was not removed; the same command goes on"),
+        (4, "", 1, "w3 was not removed"),
+        (4, "absent", 0, "w3 is removed; run the same command again when the unreachable machine answers"),
+        (2, "absent", 1, "there is no node w3, but a task failed"),
+    ],
+)
+def test_whether_a_node_was_removed_is_what_the_cluster_says(
+    code: int, state: NodeState, status: int, words: str
+) -> None:
+    verdict = verdict_of_removing("w3", code, state)
+    assert verdict.status == status
+    assert verdict.words.startswith(words)
+    assert bool(verdict.words) == bool(words)
+
+
+def test_the_api_is_asked_after_a_playbook_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """What cannot be asked is no success."""
+    (tmp_path / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
+    monkeypatch.setattr(machines, "_run", lambda _argv: 4)
+    asked: list[str] = []
+
+    def state(name: str, options: object) -> str:
+        asked.append(name)
+        return "Ready"
+
+    kubeconfig = ["--kubeconfig", str(tmp_path / "none")]
+    add = ["node", "add", "root@192.0.2.23", "--name", "w3", "-i", str(tmp_path), *kubeconfig]
+    assert main.main(add) == 1
+    assert "w3 was not added" in capsys.readouterr().err
+    monkeypatch.setattr(machines, "_state", state)
+    assert main.main(add) == 0
+    assert main.main(["node", "remove", "w3", "-i", str(tmp_path)]) == 1
+    assert asked == ["w3", "w3"]
