@@ -111,8 +111,12 @@ cis: $(VENV)/dev.lock ## Ask the installed cluster about each hardening control 
 	$(BIN)/python -m tests.cis $(ONLY)
 
 .PHONY: bench
-bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and write BENCHMARKS.md; ONLY="joining overlay": these groups
+bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and write BENCHMARKS.md of this commit; ONLY="joining overlay": these groups
 	$(BIN)/python -m tests.benchmarks $(ONLY)
+
+.PHONY: bench-quick
+bench-quick: $(VENV)/dev.lock ## Before each release: measure for some minutes what needs no lab, and say what has become slower since BENCHMARKS.md
+	$(BIN)/python -m tests.benchmarks --quick $(ONLY)
 
 .PHONY: lock
 lock: ## Write requirements.txt and requirements-dev.txt again from pyproject.toml

@@ -1,19 +1,22 @@
 """``make bench``: measures every bar on the installed cluster and on private servers, and writes BENCHMARKS.md.
 
 About twenty minutes on a calm machine with two cores, some of them for labs of machines. Rows that compare are
-measured in turn with what they are compared with; CPU is the processes' own; load and time stand beside each row, since
-walls depend on the load. Store and API server share nothing with the installed cluster: they are measured while that is
-idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two. Groups are measured one after the
-other (``make bench ONLY="joining overlay"``: these alone) and kept in .cache/benchmarks.json, so one that fails, or is
-stopped, takes nothing from the others; BENCHMARKS.md is written after each.
+measured in turn with what they are compared with; CPU is the processes' own; load, time and the machine's factor stand
+beside each row, since walls depend on the load. Store and API server share nothing with the installed cluster: they are
+measured while that is idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two.
+
+BENCHMARKS.md is what one run found, a run being a commit: rows are kept in .cache/benchmarks.json with the commit that
+they are of, and dropped when a run of another one begins. Groups are measured one after the other, and one that fails,
+or is stopped, takes nothing from the others (``make bench ONLY="joining overlay"`` measures these alone, and completes
+the run of this commit). The file is written when every group has been tried, and only from a commit: figures of changes
+that are in none are printed alone. ``make bench-quick`` measures for some minutes what needs no lab, prints it, and
+writes nothing. Both end with what has become slower since the committed run, by the machine's factor.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import signal
 import subprocess
 import sys
@@ -29,6 +32,7 @@ from tests.benchmarks import (
     applying,
     controllers,
     executor,
+    failover,
     hundred_nodes,
     idle,
     joining,
@@ -44,34 +48,16 @@ from tests.benchmarks import (
     streams,
 )
 from tests.benchmarks.figures import Figure, load
+from tests.benchmarks.machine import Run, python_s, run_now
+from tests.benchmarks.report import Row, compare, comparison, document, measured, read
 from tests.support.node import TestNode
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET, KEPT = REPOSITORY / "BENCHMARKS.md", REPOSITORY / ".cache" / "benchmarks.json"
-SINGLES, BURSTS = 21, 3
-HEAD = """\
-# Benchmarks
-
-Written by `make bench`; a bar is the limit this project holds itself to. "Over the floor" compares a pod with the same
-pod made by raw calls on the same Docker, in turn, so that both meet the same load. CPU is the processes' own account.
-
-{machine}
-
-## Bars
-
-| bar | limit | value | met or missed | load | measured | how |
-|---|---|---|---|---|---|---|
-{bars}
-
-## Other figures
-
-| figure | value | load | measured | how |
-|---|---|---|---|---|
-{others}
-"""
+SINGLES, BURSTS, QUICK_SINGLES, QUICK_BURSTS = 21, 3, 7, 1
 
 
-class Measured(Protocol):
+class Found(Protocol):
     """What every benchmark's own figures have."""
 
     @property
@@ -87,26 +73,18 @@ class Measured(Protocol):
         """Of what."""
 
 
-class Row(NamedTuple):
-    """A figure, the load average while it was measured, and when that was."""
-
-    figure: Figure
-    load: float
-    when: str
-
-
-def rows(measure: Callable[[], Iterable[Measured]], of: str = "") -> list[Row]:
-    """Return what ``measure`` finds ``of`` something, with the mean of the loads before and after."""
-    before = load()
-    print(f"{time.strftime('%H:%M:%S')} load {before:.1f}", flush=True)
+def rows(measure: Callable[[], Iterable[Found]], of: str = "") -> list[Row]:
+    """Return what ``measure`` finds ``of`` something, with the machine's factor and the mean of its loads."""
+    before, factor = load(), python_s()
+    print(f"{time.strftime('%H:%M:%S')} load {before:.1f}, factor {factor:.3f} s", flush=True)
     found = [_figure(of, one) for one in measure()]
     mean = (before + load()) / 2
     for figure in found:
         print(figure.line(), flush=True)
-    return [Row(figure, mean, f"{datetime.now(UTC):%m-%d %H:%M}") for figure in found]
+    return [Row(figure, mean, f"{datetime.now(UTC):%m-%d %H:%M}", factor) for figure in found]
 
 
-def _figure(of: str, found: Measured) -> Figure:
+def _figure(of: str, found: Found) -> Figure:
     bar: float | None = getattr(found, "bar", None)
     return Figure(of + found.name, found.value, found.unit, bar, getattr(found, "told", ""))
 
@@ -119,12 +97,24 @@ def spine(idle_s: float) -> list[Row]:
         life = [*rows(lifecycle.measure, "life: "), *rows(probes.measure, "probes: "), *rows(streams.measure)]
         with ThreadPoolExecutor(1) as pool:
             calm = pool.submit(calm_rows, bench, node, idle_s)
-            private = [*rows(store.measure, "store: "), *rows(apiserver.measure, "API server: ")]
-            private += rows(applying.measure)
+            private = [*private_rows(0), *rows(applying.measure)]
             return [*single, *burst, *life, *private, *calm.result()]
 
 
-GROUPS: Mapping[str, Callable[[float], list[Row]]] = {
+def private_rows(_: float) -> list[Row]:
+    """Return the rows of store and API server, on servers of their own."""
+    return [*rows(store.measure, "store: "), *rows(apiserver.measure, "API server: ")]
+
+
+def quick_pods(_: float) -> list[Row]:
+    """Return the rows of pods, from fewer of them."""
+    with pods.place() as (bench, node):
+        single = rows(lambda: pods.singles(bench, node, QUICK_SINGLES))
+        return [*single, *rows(lambda: pods.bursts(bench, node, QUICK_BURSTS))]
+
+
+Group = Callable[[float], list[Row]]
+GROUPS: Mapping[str, Group] = {
     "spine": spine,
     "executor": lambda _: rows(executor.measure, "executor: "),
     "services": lambda _: rows(services.measure, "services: "),
@@ -133,36 +123,73 @@ GROUPS: Mapping[str, Callable[[float], list[Row]]] = {
     "controllers": lambda _: rows(controllers.measure),
     "overlay": lambda _: rows(overlay.measure),
     "joining": lambda _: rows(joining.measure),
+    "failover": lambda _: rows(failover.measure),
     "remote": lambda _: rows(remote_start.measure),
     "hundred": lambda _: rows(hundred_nodes.measure),
 }
+QUICK: Mapping[str, Group] = {
+    "pods": quick_pods,
+    "private": private_rows,
+    **{name: GROUPS[name] for name in ("executor", "services", "names", "controllers")},
+}
 
 
-def kept() -> dict[str, list[Row]]:
-    """Return the rows that were measured before, by group."""
-    if not KEPT.exists():
-        return {}
-    return {
-        group: [Row(Figure(*figure), load_then, when) for figure, load_then, when in found]
-        for group, found in json.loads(KEPT.read_text(encoding="utf-8")).items()
+class Kept(NamedTuple):
+    """What one run has measured so far, by group, and why the groups that failed have no rows."""
+
+    run: Run
+    groups: dict[str, list[Row]]
+    failures: dict[str, str]
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, in the groups' order."""
+        return [row for group in {**GROUPS, **QUICK} for row in self.groups.get(group, [])]
+
+
+def begun(run: Run) -> Kept:
+    """Return what was kept of this commit's run; that of another one is dropped."""
+    if not run.commit or not KEPT.exists():
+        return Kept(run, {}, {})
+    told = json.loads(KEPT.read_text(encoding="utf-8"))
+    if told.get("commit") != run.commit:
+        print(f"rows of another run are dropped: of commit {told.get('commit') or 'unknown'}, this is {run.commit}")
+        return Kept(run, {}, {})
+    groups = {
+        group: [Row(Figure(*figure), *circumstances) for figure, *circumstances in found]
+        for group, found in told["groups"].items()
     }
+    return Kept(run, groups, told["failures"])
 
 
-def measure_groups(names: Iterable[str], idle_s: float, head: str) -> list[str]:
-    """Measure the groups in turn, write after each, and return what failed, a line each."""
-    found, failures = kept(), []
-    for name in names:
+def keep(kept: Kept) -> None:
+    """Keep the rows of a commit for the rest of its run; write BENCHMARKS.md once every group was tried."""
+    if not kept.run.commit:
+        return
+    KEPT.parent.mkdir(exist_ok=True)
+    told = {"commit": kept.run.commit, "groups": kept.groups, "failures": kept.failures}
+    KEPT.write_text(json.dumps(told), encoding="utf-8")
+    if not missing(kept):
+        failed = [f"{group}: {why}" for group, why in kept.failures.items()]
+        TARGET.write_text(document(kept.rows, kept.run, failed), encoding="utf-8")
+
+
+def missing(kept: Kept) -> list[str]:
+    """Return the groups that nobody has tried to measure yet."""
+    return [name for name in GROUPS if name not in kept.groups and name not in kept.failures]
+
+
+def measure_groups(kept: Kept, groups: Mapping[str, Group], idle_s: float, then: Callable[[Kept], None]) -> None:
+    """Measure the groups in turn, each followed by ``then``; what a group ends with is no concern of the others."""
+    for name, measure in groups.items():
+        kept.failures.pop(name, None)
         try:
-            found[name] = GROUPS[name](idle_s)
+            kept.groups[name] = measure(idle_s)
         except Exception as error:  # noqa: BLE001  (whatever ends one group, the others are measured)
-            failures.append(f"{name}: {type(error).__name__}: {error}")
-            print(failures[-1], flush=True)
-            continue
-        KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(found), encoding="utf-8")
-        in_order = [row for group in GROUPS for row in found.get(group, [])]
-        TARGET.write_text(document(in_order, head), encoding="utf-8")
-    return failures
+            kept.groups.pop(name, None)
+            kept.failures[name] = f"{type(error).__name__}: {error}"
+            print(f"{name}: {kept.failures[name]}", flush=True)
+        then(kept)
 
 
 def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
@@ -171,59 +198,42 @@ def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
         return [*rows(lambda: idle.measure(idle_s)), *rows(lambda: pods.after_idle(bench, node, idle_s))]
 
 
-def machine() -> str:
-    """Return what was measured on."""
-    docker = subprocess.run(
-        ["docker", "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True, check=False
-    )
-    facts = {
-        "cores": f"{os.cpu_count()}",
-        "kernel": platform.release(),
-        "Docker": docker.stdout.strip(),
-        "Python": platform.python_version(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "load at the start": f"{load():.1f}",
-    }
-    return " · ".join(f"{name} {value}" for name, value in facts.items())
+def committed() -> str:
+    """Return BENCHMARKS.md as it is committed; "" where it is not."""
+    argv = ["git", "-C", str(REPOSITORY), "show", f"HEAD:{TARGET.name}"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
 
-def document(found: Iterable[Row], head: str) -> str:
-    """Return BENCHMARKS.md."""
-    known = list(found)
-    bars = [_bar_line(row) for row in known if row.figure.bar is not None]
-    others = [_other_line(row) for row in known if row.figure.bar is None]
-    return HEAD.format(machine=head, bars="\n".join(bars), others="\n".join(others))
-
-
-def _bar_line(row: Row) -> str:
-    figure = row.figure
-    limit = f"≤ {figure.bar:g} {figure.unit}".rstrip()
-    verdict = figure.verdict if figure.verdict == "met" else f"**{figure.verdict}**"
-    return f"| {figure.name} | {limit} | {_value(figure)} | {verdict} | {row.load:.1f} | {row.when} | {figure.told} |"
-
-
-def _other_line(row: Row) -> str:
-    return f"| {row.figure.name} | {_value(row.figure)} | {row.load:.1f} | {row.when} | {row.figure.told} |"
-
-
-def _value(figure: Figure) -> str:
-    digits = 2 if abs(figure.value) < 10 else 0
-    return f"{figure.value:.{digits}f} {figure.unit}".rstrip()
+def outcome(kept: Kept) -> str:
+    """Return what a run of ``make bench`` ends with."""
+    if not kept.run.commit:
+        return f"{TARGET.name} is not written: there are changes that are in no commit"
+    if left := missing(kept):
+        return f'{TARGET.name} is not written until the run is complete: make bench ONLY="{" ".join(left)}"'
+    return f"written to {TARGET.name}"
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--idle-minutes", type=float, default=idle.WINDOW_S / 60)
+    parser.add_argument("--quick", action="store_true", help="what needs no lab, for some minutes; writes nothing")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; none: all")
     asked = parser.parse_args()
-    if unknown := sorted(set(asked.groups) - set(GROUPS)):
-        parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    known = QUICK if asked.quick else GROUPS
+    if unknown := sorted(set(asked.groups) - set(known)):
+        parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(known)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made is removed"))
-    failures = measure_groups(asked.groups or GROUPS, asked.idle_minutes * 60, machine())
-    print(f"written to {TARGET.name}")
-    if failures:
-        sys.exit("not measured:\n" + "\n".join(failures))
+    run = run_now()
+    print(run.told(), flush=True)
+    kept = Kept(run, {}, {}) if asked.quick else begun(run)
+    wanted = {name: known[name] for name in asked.groups or known}
+    measure_groups(kept, wanted, asked.idle_minutes * 60, (lambda _: None) if asked.quick else keep)
+    print(comparison(compare(read(committed()), measured(kept.rows))))
+    if not asked.quick:
+        print(outcome(kept))
+    if kept.failures:
+        sys.exit("not measured:\n" + "\n".join(f"{group}: {why}" for group, why in kept.failures.items()))
 
 
 if __name__ == "__main__":
