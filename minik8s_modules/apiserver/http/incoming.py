@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, to_canonical
 from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
 from minik8s_modules.api.kinds import NAMESPACE, Kind
-from minik8s_modules.api.objects import JsonObject, annotations, metadata
+from minik8s_modules.api.objects import JsonObject, metadata
 from minik8s_modules.api.schema import structural
 from minik8s_modules.apiserver.authorization.authorization import Asker
 from minik8s_modules.apiserver.http.backend import Backend
@@ -88,7 +89,7 @@ def dialect_around(backend: Backend, target: Target) -> str:
     if not told or not target.name:
         return told
     live = backend.cache.get(target.kind.key(target.namespace, target.name))
-    return told if live is None or annotations(live.object).get(ANNOTATION) == told else ""
+    return told if live is None or objects.annotations(live.object).get(ANNOTATION) == told else ""
 
 
 def readable(kind: Kind, obj: JsonObject, options: Options, around: str = "") -> JsonObject:
