@@ -1,4 +1,4 @@
-"""Pods of different machines: the overlay vxlan and services (S-07) on a cluster of lab machines.
+"""Pods of different machines: the overlay vxlan and services (S-07) on the folder's cluster.
 
 Two workers, each with a pod behind the service of the original's manifests (port 800, node port 30080) and a client.
 The machine of the control plane is no node: what it sees of pods is what the outside sees.
@@ -7,7 +7,7 @@ The machine of the control plane is no node: what it sees of pods is what the ou
 from __future__ import annotations
 
 import json
-import os
+import re
 import shlex
 import uuid
 from collections.abc import Iterator
@@ -37,6 +37,7 @@ with socket.create_server(("", {port})) as server:
 """
 WORKERS = ("worker1", "worker2")
 BOTH = {"web1", "web2"}
+PODS = (*sorted(BOTH), "client1", "client2")
 OVERLAY, BRIDGE = "mk8s-vx0", "mk8s-br0"
 
 
@@ -48,10 +49,9 @@ class Overlaid:
         for number, worker in enumerate(WORKERS, 1):
             cluster.apply(pod(f"web{number}", worker, SERVER, app="nginx"), pod(f"client{number}", worker, IDLE))
         cluster.apply(SERVICE)
-        names = [f"{kind}{number}" for kind in ("web", "client") for number in (1, 2)]
-        cluster.until(lambda: all(cluster.ready(name) for name in names), 300, "the pods are not ready")
+        cluster.until(lambda: all(cluster.ready(name) for name in PODS), 300, "the pods are not ready")
         found = {one["metadata"]["name"]: one for one in cluster.get("pods")["items"]}
-        self.ips = {name: str(found[name]["status"]["podIP"]) for name in names}
+        self.ips = {name: str(found[name]["status"]["podIP"]) for name in PODS}
         self.service = str(cluster.get("service", "nginx-service")["spec"]["clusterIP"])
         cluster.until(lambda: self.spread(f"{self.service}:{SERVICE_PORT}", "worker1"), 120, "the service is not there")
 
@@ -112,17 +112,13 @@ SERVICE: JsonObject = {
 
 
 @pytest.fixture(scope="module")
-def overlaid() -> Iterator[Overlaid]:
-    kept = os.environ.get("MINIK8S_STANDING", "")  # a lab to use again, and to keep
-    cluster = LabCluster(kept or f"o{uuid.uuid4().hex[:7]}", control=1, workers=2)
+def overlaid(installed: LabCluster) -> Iterator[Overlaid]:
+    """The folder's cluster with the pods and their service, which go with the module."""
     try:
-        cluster.up()
-        if not cluster.kubeconfig.exists():
-            cluster.install()
-        yield Overlaid(cluster)
+        yield Overlaid(installed)
     finally:
-        if not kept:
-            cluster.close()
+        made = ["service/nginx-service", *(f"pod/{name}" for name in PODS)]
+        installed.kubectl("delete", "--ignore-not-found", *made)
 
 
 def test_a_service_is_reached_from_every_place_and_spreads_over_both_machines(overlaid: Overlaid) -> None:
@@ -169,11 +165,10 @@ def test_large_packets_pass_whole_and_nothing_gets_lost_on_the_way(overlaid: Ove
 
 def test_a_machine_that_comes_or_goes_changes_its_own_ways_only(overlaid: Overlaid) -> None:
     cluster = overlaid.cluster
-    argv = ["ping", "-i", "0.2", "-w", "60", "-q", overlaid.ips["web2"]]
+    ping = f"ping -i 0.2 -q {overlaid.ips['web2']} >/tmp/pinged 2>&1 & echo $! >/tmp/pinging"
     before = overlaid.ways("worker1")
     cidr, address = "10.244.250.0/24", "198.51.100.7"
-    background = f"nsenter_out=/tmp/pinged; {shlex.join(argv)} >$nsenter_out 2>&1 &"
-    overlaid.within("client1", "sh", "-c", background)
+    overlaid.within("client1", "sh", "-c", ping)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "far"}}
     cluster.apply({**node, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
     told = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": address}]}})
@@ -181,10 +176,12 @@ def test_a_machine_that_comes_or_goes_changes_its_own_ways_only(overlaid: Overla
     cluster.until(lambda: all(word in overlaid.ways("worker1") for word in (address, cidr)), 180)
     cluster.kubectl("delete", "node", "far")
     cluster.until(lambda: overlaid.ways("worker1") == before, 180, "the ways to the node stay")
+    cluster.on("worker1", ["sh", "-c", "kill -INT $(cat /tmp/pinging)"])
     found = cluster.until(
         lambda: "packet loss" in (text := cluster.on("worker1", ["cat", "/tmp/pinged"])) and text, 120
     )
-    assert " 0% packet loss" in found, found
+    sent, received = map(int, re.findall(r"(\d+) (?:packets transmitted|received)", found))
+    assert sent - received <= 1, found  # the last may be on its way
 
 
 FORGET = f"bridge fdb show dev {OVERLAY} | while read -r mac _; do bridge fdb del $mac dev {OVERLAY}; done"
