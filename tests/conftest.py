@@ -22,15 +22,17 @@ TOGETHER = {
     "resilience": ["machines/resilience"],
     "membership": ["machines/membership"],
     "installed": [
-        *(f"e2e/{room}" for room in ("faults", "workloads", "causes", "clients")),
+        *(f"e2e/{room}" for room in ("faults", "workloads", "causes")),
+        *(f"e2e/clients/test_{name}.py" for name in ("go_clients", "k9s", "kubernetes_core", "python_clients")),
         *(f"e2e/{module}.py" for module in ("test_streams_have_no_rights", "test_hardening_controls")),
     ],
     "services": ["integration/services"],
     "ansible": ["integration/ansible"],
     "lab": ["integration/lab"],
 }
-# Groups begin in this order, the longest first, so that the processes end at about the same time.
-ORDER = [*TOGETHER, "machines", "molecule", "integration", "attacks", "e2e", "unit"]
+# Groups begin in this order: the longest first, and what computes (machines, molecule) beside what waits for pods and
+# leases, so that the processors are busy and the processes end at about the same time.
+ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integration", "attacks", "e2e", "unit"]
 # Left out of `make test`: what tries luck, what compiles other people's programs, load, minutes without a control
 # plane, the lab's own faults, a whole cluster on User-Mode Linux (integration/services has pods behind IPVS there), and
 # what installs a lab's machines once more: the others there begin with an installation, and CI has two on this machine.
@@ -99,7 +101,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: xdist.remote.Produce
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order tests by their groups, mark those of the night, and allow second tries where the command line does."""
-    items.sort(key=lambda item: ORDER.index(group_of(item.nodeid).partition("/")[0]))
+    items.sort(key=lambda item: _place(group_of(item.nodeid)))
     for item in items:
         path = _path(item.nodeid)
         test = f"{path}::{item.nodeid.partition('::')[2].partition('[')[0]}"
@@ -118,6 +120,11 @@ def group_of(nodeid: str) -> str:
         if any(path.is_relative_to(place) for place in places):
             return group
     return str(path.with_suffix(""))
+
+
+def _place(group: str) -> int:
+    """Return the place of a group in ``ORDER``."""
+    return next(place for place, folder in enumerate(ORDER) if PurePosixPath(group).is_relative_to(folder))
 
 
 def _path(nodeid: str) -> PurePosixPath:
