@@ -18,6 +18,7 @@ description:
   - Removes all of that, except forwarding itself, when the network is no longer declared.
 extends_documentation_fragment:
   - minik8s_node.section
+  - minik8s_node.hold
   - minik8s_entries.network
   - minik8s_node.state
   - minik8s_node.run
@@ -120,6 +121,11 @@ due:
   type: list
   elements: dict
   returned: always
+held:
+  description: Steps that were left undone, because their keys are to stay as somebody else made them.
+  type: list
+  elements: dict
+  returned: always
 base_mismatch:
   description: Whether a delta did not fit; nothing was changed then.
   type: bool
@@ -131,13 +137,13 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, HOLD, REQUIRED_IF, run_module
 from ansible.module_utils.minik8s.network.network import Network
 
 
 def main() -> None:
     """Run one pass."""
-    arguments = ARGUMENTS
+    arguments = {**ARGUMENTS, **HOLD}
     run_module(AnsibleModule(arguments, required_if=REQUIRED_IF, supports_check_mode=True), Network())
 
 

@@ -16,6 +16,7 @@ description:
   - Containers and links of another node's name are never touched.
 extends_documentation_fragment:
   - minik8s_node.section
+  - minik8s_node.hold
   - minik8s_entries.sandboxes
   - minik8s_node.state
   - minik8s_node.run
@@ -95,6 +96,11 @@ due:
   type: list
   elements: dict
   returned: always
+held:
+  description: Steps that were left undone, because their keys are to stay as somebody else made them.
+  type: list
+  elements: dict
+  returned: always
 base_mismatch:
   description: Whether a delta did not fit; nothing was changed then.
   type: bool
@@ -106,13 +112,13 @@ fenced:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.core.shell import ARGUMENTS, REQUIRED_IF, run_module
+from ansible.module_utils.minik8s.core.shell import ARGUMENTS, HOLD, REQUIRED_IF, run_module
 from ansible.module_utils.minik8s.pods.sandboxes import Sandboxes
 
 
 def main() -> None:
     """Run one pass."""
-    arguments = ARGUMENTS
+    arguments = {**ARGUMENTS, **HOLD}
     run_module(AnsibleModule(arguments, required_if=REQUIRED_IF, supports_check_mode=True), Sandboxes())
 
 

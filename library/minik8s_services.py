@@ -83,6 +83,11 @@ due:
   type: list
   elements: dict
   returned: always
+held:
+  description: Steps that were left undone, because their keys are to stay as somebody else made them.
+  type: list
+  elements: dict
+  returned: always
 base_mismatch:
   description: Whether a delta did not fit; nothing was changed then.
   type: bool

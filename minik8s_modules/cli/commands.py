@@ -80,7 +80,10 @@ def _planning(commands: Subparsers) -> None:
         usage="drift [options] [NODE ...]",
     )  # fmt: skip
     add_words(parser, "NODE", "default: all nodes")
-    parser.add_argument("--heal", action="store_true", help="then heal the differences")
+    parser.add_argument("--full", action="store_true", help="every step and difference")
+    parser.add_argument(
+        "--heal", action="store_true", help="then heal the differences, those too that are only reported"
+    )
     parser.add_argument("--history", action="store_true", help="show what drift was found and put right before")
     _exitcode_option(parser)
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import EVENT, NODE, PLAN
+from minik8s_modules.api.nodes.drift_policies import DRIFT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339_micro
 from minik8s_modules.cli import planning
@@ -30,7 +31,7 @@ def drift(client: ApiClient, options: argparse.Namespace) -> int:
     spec: JsonObject = {"objects": [], **({"nodes": names} if names else {})}
     body = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "metadata": {"name": "plan"}, "spec": spec}
     status = client.create(PLAN, body).get("status", {})
-    print(render(status, Paint()))
+    print(render(status, Paint(), full=options.full))
     if options.heal:
         _heal(client, names or [objects.name(node) for node in client.list(NODE).items])
     if not status.get("nodes"):
@@ -38,14 +39,16 @@ def drift(client: ApiClient, options: argparse.Namespace) -> int:
     return 2 if options.detailed_exitcode and differs(status) else 0
 
 
-def render(status: JsonObject, paint: Paint) -> str:
+def render(status: JsonObject, paint: Paint, *, full: bool) -> str:
     """Return the readable form of the answer: what differs, and after it what was never realized."""
     found = [
         (node, fault) for node, part in sorted(status.get("nodes", {}).items()) for fault in part.get("faults", [])
     ]
     broken = [_line(node, fault, paint, RED) for node, fault in found if fault.get("drifted")]
     never = [_line(node, fault, paint, YELLOW) for node, fault in found if not fault.get("drifted")]
-    parts = [planning.render(status, paint)]
+    parts = [planning.render(status, paint) if full else planning.brief(status, paint)]
+    if reported := [step for part in status.get("nodes", {}).values() for step in part["steps"] if step.get("policy")]:
+        parts.append(f"reported only ({DRIFT}), until drift --heal: {planning.counted(len(reported), 'step')}")
     if broken:
         parts += [paint("changed by somebody and cannot be put right:", BOLD), *broken]
     if never:

@@ -109,8 +109,14 @@ def total(status: JsonObject) -> str:
     for what in ("objects", "pods"):
         told = [f"{counts[what][action]} {word}" for action, word in words.items() if action in counts[what]]
         parts += [f"{what}: {', '.join(told)}"] if told else []
-    steps = "1 step" if counts["steps"] == 1 else f"{counts['steps']} steps"
-    return "; ".join([*parts, f"{steps} on {counts['nodes']} of {counts['nodesAsked']} nodes"])
+    return "; ".join(
+        [*parts, f"{counted(counts['steps'], 'step')} on {counts['nodes']} of {counts['nodesAsked']} nodes"]
+    )
+
+
+def counted(count: int, what: str) -> str:
+    """Return ``1 step``, ``2 steps``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def render(status: JsonObject, paint: Paint) -> str:
@@ -230,7 +236,13 @@ def subjects(steps: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
         signs = {SIGNS.get(str(step.get("action")), "~") for step in own}
         counts = Counter(str(step.get("section")) for step in own)
         sign = signs.pop() if len(signs) == 1 else "~"
-        yield sign, f"{sign} {subject}  {', '.join(f'{section} {count}' for section, count in counts.items())}"
+        left = f"  {left_so(len(own), held)}" if (held := sum("policy" in step for step in own)) else ""
+        yield sign, f"{sign} {subject}  {', '.join(f'{section} {count}' for section, count in counts.items())}{left}"
+
+
+def left_so(steps: int, held: int) -> str:
+    """Say that a policy for drift has ``held`` of the steps not done by themselves."""
+    return f"({'reported only' if held == steps else f'{held} reported only'})"
 
 
 def _node_in_brief(node: str, plan: JsonObject, paint: Paint) -> Iterator[str]:
@@ -247,7 +259,8 @@ def step_line(step: JsonObject) -> str:
     """Return one step of a node."""
     action = str(step.get("action", ""))
     sign, detail = SIGNS.get(action, "~"), _after(str(step.get("detail") or ""))
-    return f"{sign} {step.get('section', '')}: {action} {step.get('key', '')}{detail}"
+    left = f"  {left_so(1, 1)}" if step.get("policy") else ""
+    return f"{sign} {step.get('section', '')}: {action} {step.get('key', '')}{detail}{left}"
 
 
 def section_diff(node: str, section: str, diff: JsonObject) -> list[str]:

@@ -23,6 +23,8 @@ from tests.support.pki import Certificate
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STATIC = "0123456789abcdef" * 2
+VALUES = {"minik8s.io/drift": "containers=report"}
+"""Of keys that take some values only."""
 # everybody here may do everything: what is refused is refused for who he is, not for a missing right
 NAMES: dict[Party, str] = {
     "reconciler": "system:minik8s:reconciler",
@@ -58,7 +60,8 @@ def body_of(namespace: Namespace, rule: Rule) -> tuple[str, JsonObject]:
 
 def created(namespace: Namespace, rule: Rule, party: Party, marks: str = "annotations") -> Answer:
     path, body = body_of(namespace, rule)
-    body["metadata"][marks] = {rule.key: STATIC}
+    value = VALUES.get(rule.key, STATIC) if marks == "annotations" else STATIC
+    body["metadata"][marks] = {rule.key: value}
     return namespace.server.request("POST", path, body, client=as_party(namespace, party))
 
 

@@ -235,7 +235,7 @@ def drift(cluster: LabCluster) -> list[str]:
     body = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "metadata": {"name": "plan"}, "spec": {"objects": []}}
     with contextlib.closing(cluster.client()) as client:
         status = client.create(PLAN, body).get("status", {})
-    told = drifting.render(status, Paint())
+    told = drifting.render(status, Paint(), full=True)
     unrealized = any(part.get("faults") for part in status.get("nodes", {}).values())
     missing = set(cluster.nodes) - set(status.get("nodes") or {})
     return [told] if drifting.differs(status) or unrealized or missing else []

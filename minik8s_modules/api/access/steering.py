@@ -65,6 +65,8 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
     Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made again"),
     Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is being drained, or its pods are abandoned"),
+    # on pods and their templates it is free to whoever may write them
+    Rule("minik8s.io/drift", _NODE, _STEWARDS, "always", "whether what somebody changed on the node is put right"),
     Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the whole node is observed now"),
     Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),
     Rule("minik8s.io/stream-endpoint", _LEASE, _STREAMING, "always", "where API servers send streams"),

@@ -11,6 +11,7 @@ from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle.propagation import FOREGROUND, ORPHAN
+from minik8s_modules.api.nodes import drift_policies
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata
 from minik8s_modules.api.validation import check
 
@@ -39,6 +40,7 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     causes = _names(kind, meta)
     causes += validate_labels("metadata.labels", meta.get("labels") or {})
     causes += _annotations(meta.get("annotations") or {})
+    causes += drift_policies.causes(kind.id, obj)
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
         causes += cause.all_invalid("metadata.finalizers", finalizer, syntax.qualified_name(finalizer))

@@ -69,12 +69,23 @@ _FADES = frozenset({"DriftFound", "FailedToReconcile"})
 def unrecovered(events: Sequence[JsonObject], now: datetime) -> Iterator[Fault]:
     """Yield what nodes could not do and have not done since; ``events`` oldest first."""
     for failed, over in RECOVERED.items():
-        last = [event for event in events if event.get("reason") in (failed, over)][-1:]
-        for event in last:
+        last = {_about(event): event for event in events if event.get("reason") in (failed, over)}
+        for event in last.values():
             at = moment(event.get("lastTimestamp") or event.get("eventTime"))
             over_long_ago = failed in _FADES and at is not None and now - at > FADING
             if event.get("reason") == failed and not over_long_ago:
                 yield Fault(f"{failed}: {' '.join(str(event.get('message')).split())}", "minik8s drift")
+
+
+def _about(event: JsonObject) -> str:
+    """Return what part of a node an Event about drift is of: what is healed in one section is not in another.
+
+    Its message begins with it: ``node NODE: SECTION: …``, of a Node ``SECTION: …`` (reconcile/loop/drift_events.py).
+    """
+    if event.get("reason") not in ("DriftFound", "DriftHealed"):
+        return ""
+    words = str(event.get("message")).split(": ")
+    return ": ".join(words[: 2 if words[0].startswith("node ") else 1])
 
 
 def deletion(obj: JsonObject) -> Iterator[Fault]:

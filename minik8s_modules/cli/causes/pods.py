@@ -291,6 +291,8 @@ def _conditions(pod: JsonObject, around: Around) -> Iterator[Fault]:
     for condition in _bad_conditions(pod):
         if condition["type"] == "PodScheduled":
             yield Fault(_told(condition), _of_nodes(pod, around))
+        elif condition.get("reason") == "NetworkNotReady":
+            yield Fault(_told(condition), f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
         else:
             yield Fault(_told(condition), kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod)))
     spec, since = objects.spec(pod), moment(objects.metadata(pod).get("creationTimestamp"))

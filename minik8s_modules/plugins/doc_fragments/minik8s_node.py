@@ -49,6 +49,17 @@ attributes:
     support: full
 """
 
+    HOLD = r"""
+options:
+  hold:
+    description:
+      - Keys to leave as somebody else made them. Their steps are returned as RV(held), and are not done.
+      - A key counts that was declared alike before, realized since, and not since the machine was started. Any other is
+        realized.
+    type: list
+    elements: str
+"""
+
     STATE = r"""
 options:
   state_dir:

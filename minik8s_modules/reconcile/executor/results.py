@@ -59,6 +59,7 @@ RESULT: dict[str, tuple[Callable[[object], bool], Callable[[], Any]]] = {
     "status": (_is_status, dict),
     "errors": (_is_errors, dict),
     "due": (_is_list_of_objects, list),
+    "held": (_is_list_of_objects, list),
     "base_mismatch": (_is(bool), bool),
     "fenced": (_is(bool), bool),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,5 +34,7 @@ class Basis(NamedTuple):
     links: Links = no_links
     realized: Mapping[str, Entries] = {}
     """What the node has had as declared (drifts.py), by section."""
+    held: Mapping[str, AbstractSet[str]] = {}
+    """The keys of each section that are known to be left as somebody else made them."""
     errors: Mapping[str, JsonObject] = {}
     """Why ``<section>/<key>`` is not realized."""

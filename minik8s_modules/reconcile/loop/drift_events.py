@@ -7,6 +7,7 @@ from itertools import groupby, islice
 from typing import Literal
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.drift_policies import DRIFT
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.loop.drifts import SHARED, Difference
@@ -37,7 +38,7 @@ class DriftTeller:
 
     def tell(self, node: str, found: Iterable[Difference]) -> None:
         """Record what differed on ``node``; the differences of a section stand together."""
-        for (section, healed), each in groupby(found, lambda one: (one.section, one.healed)):
+        for (section, healed, _), each in groupby(found, lambda one: (one.section, one.healed, one.held)):
             differences = list(each)
             obj = self._node(node)
             if obj is not None:
@@ -65,7 +66,8 @@ def _summary(section: str, differences: Sequence[Difference], *, healed: bool) -
     more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     since = differences[0].since
     when = f"changed after {rfc3339(since)}" if since is not None else "changed at an unknown time"
-    done = f"put right by minik8s_{section}" if healed else "not put right"
+    left = f"left so by {DRIFT}: report" if differences[0].held else "not put right"
+    done = f"put right by minik8s_{section}" if healed else left
     return f"{when} by somebody else, {done}: {shown}{more}"
 
 

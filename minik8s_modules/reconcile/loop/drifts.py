@@ -8,7 +8,7 @@ asked for the first time. Only passes over a whole section are judged: a delta t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ SHARED = {
 }
 """Keys that have steps of their own whenever another key of the section changes: one file or table holds them all."""
 
+_ATTACHING = frozenset({"attach", "plug"})
+"""Steps of a sandbox that runs without its network."""
+
 
 class Difference(NamedTuple):
     """One key that was not as the node had had it.
@@ -41,6 +44,8 @@ class Difference(NamedTuple):
     what: str
     since: datetime | None
     healed: bool
+    held: bool = False
+    """Whether it is left so by a policy."""
 
 
 def drifted(
@@ -56,12 +61,22 @@ def drifted(
     return frozenset(key for key in {*steps, *errors} if same(key) and not (ours and key in shared))
 
 
+def without_network(result: JsonObject) -> set[str]:
+    """Return the pods that a pass over sandboxes found without their network and left so."""
+    left = {*result["errors"], *(str(due["key"]) for due in result["due"])}
+    attaching = [str(step["key"]) for step in result["steps"] if step["action"] in _ATTACHING]
+    held = {str(step["key"]) for step in result["held"] if step["action"] in _ATTACHING}
+    return {key for key in attaching if key in left} | held
+
+
 class Realized:
     """What a node has had as declared since we know it, by section and key."""
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[str, Entry]] = {}
         self._right_at: dict[str, datetime] = {}
+        self.held: dict[str, dict[str, Difference]] = {}
+        """What is left as somebody else made it, by section and key."""
 
     def known(self) -> dict[str, Entries]:
         """Return the entries by section; a section that was never looked at as a whole is missing."""
@@ -74,10 +89,24 @@ class Realized:
             since = self._right_at.get(section)
             if section in self._entries:
                 found = _differences(section, request.entries, result, self._entries[section], since)
+            found += self._hold(section, request, result, since)
             self._right_at[section] = now
+        else:
+            found = self._hold(section, request, result, self._right_at.get(section))
         pending = {*result["errors"], *(str(due["key"]) for due in result["due"])}
         self._remember(section, request, pending)
         return found
+
+    def _hold(self, section: str, request: Request, result: JsonObject, since: datetime | None) -> list[Difference]:
+        """Note what the pass left as it is; ``since`` is of what was not known before."""
+        before = self.held.get(section, {})
+        found = {
+            key: Difference(section, key, what, before[key].since if key in before else since, healed=False, held=True)
+            for key, what in sorted(_steps(result["held"]).items())
+        }
+        kept = {} if request.keys is None else {key: one for key, one in before.items() if key not in request.keys}
+        self.held[section] = kept | found
+        return [one for key, one in found.items() if key not in request.ignored]
 
     def _remember(self, section: str, request: Request, pending: set[str]) -> None:
         """Note what the node has now; of a key that is ``pending`` it still has what it had, if that is declared."""
@@ -94,16 +123,22 @@ class Realized:
                     known.pop(key, None)
 
 
+def _steps(steps: Sequence[JsonObject]) -> dict[str, str]:
+    """Return the steps of each key in words."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        found.setdefault(str(step["key"]), []).append(f"{step['action']} {step['detail']}".strip())
+    return {key: ", ".join(each) for key, each in found.items()}
+
+
 def _differences(
     section: str, wanted: Entries, result: JsonObject, realized: Entries, since: datetime | None
 ) -> list[Difference]:
-    steps: dict[str, list[str]] = {}
-    for step in result["steps"]:
-        steps.setdefault(str(step["key"]), []).append(f"{step['action']} {step['detail']}".strip())
+    steps = _steps(result["steps"])
     errors: Mapping[str, JsonObject] = result["errors"]
     return [
         Difference(section, key, str(errors[key].get("message")), since, healed=False)
         if key in errors
-        else Difference(section, key, ", ".join(steps[key]), since, healed=True)
+        else Difference(section, key, steps[key], since, healed=True)
         for key in sorted(drifted(section, steps, errors, wanted, realized))
     ]

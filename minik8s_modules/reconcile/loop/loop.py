@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.loop import requests as requesting
@@ -131,7 +132,8 @@ class Reconciler:
             self._queue.add(name)
         self._shard.registrar.enqueue(name)
         if observation_asked(old, new):
-            state.observe_fully()
+            state.heal()
+        if observation_asked(old, new) or of_node(old or {}) != of_node(new or {}):
             self._queue.add(name)
         if read_of(old) != read_of(new):
             self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
@@ -167,11 +169,11 @@ class Reconciler:
             state.dirty |= self._hearing.take(state, message)
         self._queue.add(state.name)
 
-    def on_changed(self, name: str, sections: frozenset[str]) -> None:
-        """Handle what a node's kernel told of ``sections``; a watch's callback."""
+    def on_changed(self, name: str, sections: frozenset[str], link: str) -> None:
+        """Handle what a node's kernel told of ``sections``, and of a ``link`` that is gone; a watch's callback."""
         state = self._nodes.get(name)
         with self._lock:
-            looks = state is not None and state.on_changed(sections, self._clock.monotonic())
+            looks = state is not None and state.on_changed(sections, self._clock.monotonic(), link)
         if looks:
             self._queue.add(name)
 
@@ -363,8 +365,9 @@ class Reconciler:
                 return None
             seen = state.observed.pod(uid)
             gone, busy = decision.gone and not state.holds(uid), state.works_on(uid)
+            attached = uid not in state.detached
         place = requesting.place_of(self._shard, state.name, uid, seen)
-        return View(pod, seen, decision, place, gone, busy)
+        return View(pod, seen, decision, place, gone, busy, attached)
 
     def containers(self, name: str) -> list[ObservedContainer] | None:
         """Return all containers of ours that the node is known to have, None while that is not known."""

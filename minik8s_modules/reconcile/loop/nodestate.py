@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from minik8s_modules.reconcile.loop import section_changes as changes
-from minik8s_modules.reconcile.loop.drifts import Difference, Realized
+from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, Holds
+from minik8s_modules.reconcile.loop.drifts import Difference, Realized, without_network
 from minik8s_modules.reconcile.loop.probe_state import Checking
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.pods.observed import NodeObservations, ObservedContainer, ObservedPod, observation
@@ -41,6 +43,8 @@ OWN_S = 0.5
 
 An echo that is later costs one look, which changes nothing and so has no echo.
 """
+LATE_S = 3.0
+"""What is told this soon after such an item makes no pod unready: it may be of a sandbox that the item replaced."""
 _ANSWERED_BY_DECISION = frozenset({"RunContainerError", "ImageMissing"})
 _OBSERVING = frozenset({"sandboxes", "containers"})
 _OF_PODS = ("secrets", "volumes", "sandboxes", "containers")
@@ -73,6 +77,10 @@ class NodeState:
         self.sent: Sent | None = None
         self.realized = Realized()
         self.drift: list[Difference] = []
+        self.detached: set[str] = set()
+        """UIDs of the pods that are known to have no network, though their sandboxes run."""
+        self.healing = False
+        """Whether somebody asked that what is only reported is put right."""
         self._asked_meanwhile = False
         self._was_observed = self._back = False
         self.relist_wanted = False
@@ -131,18 +139,34 @@ class NodeState:
         self._full_at_s = 0.0
         self._asked_meanwhile = self.sent is not None
 
-    def on_changed(self, sections: Iterable[str], now_s: float) -> bool:
+    def heal(self) -> None:
+        """Have the whole node observed, and put right what a policy has reported only."""
+        self.healing = True
+        self.observe_fully()
+
+    def on_holds(self, holds: Holds, now_s: float) -> None:
+        """Have the sections looked at in which something is held no more that is known to differ."""
+        for section, found in self.realized.held.items():
+            if found.keys() - holds.get(section, NO_HOLD).keys:
+                self._look_at_s.setdefault(section, now_s)
+
+    def on_changed(self, sections: Iterable[str], now_s: float, link: str = "") -> bool:
         """The kernel tells of a change; return whether it is somebody else's and will be looked at.
 
         What is told while an item is at work, or shortly after one that changed something, is taken for ours. If it
-        was not, the next full observation sees it.
+        was not, the next full observation sees it. The pod of a ``link`` that is gone cannot be reached until then.
         """
         if (self.sent is not None and not self.sent.facts) or now_s < self._quiet_until_s:
             return False
         at_s = max(now_s + GATHER_S, self._looked_at_s + LOOK_EVERY_S)
         new = [section for section in sections if section not in self._look_at_s]
         self._look_at_s |= dict.fromkeys(new, at_s)
-        return bool(new)
+        cut = {uid for uid in self.decisions if link and link_name(uid) == link} - self.detached
+        if now_s < self._quiet_until_s + LATE_S:
+            cut = set()
+        self.detached |= cut
+        self.dirty |= cut
+        return bool(new or cut)
 
     def on_return(self) -> None:
         """The node answers again: what failed while it did not is no reason to wait."""
@@ -217,6 +241,7 @@ class NodeState:
         ):
             self._full_at_s = 0.0 if asked else now_s + (SETTLE_S if self._back else self._full_every_s())
             self._back, self._was_observed = asked and self._back, True
+            self.healing = self.healing and asked
             self.relist_wanted = True
         return touched
 
@@ -237,6 +262,9 @@ class NodeState:
         for due in result["due"]:
             self._again_at_s[section, str(due["key"])] = now_s + max(0.0, float(due["after_s"]))
         touched |= self._on_errors(section, request, result["errors"], now_s)
+        if section == "sandboxes":
+            looked = self.detached if request.keys is None else request.keys
+            self.detached = (self.detached - looked) | without_network(result)
         if section in _OBSERVING:
             told = {key: seen for key, seen in result["status"].items() if seen or key not in postponed}
             told = {key: seen for key, seen in told.items() if seen or key not in result["errors"]}

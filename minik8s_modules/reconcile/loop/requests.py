@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.loop.shard import Shard, node_blob
@@ -28,7 +29,10 @@ def requests_of(shard: Shard, state: NodeState, node: JsonObject, now_s: float) 
     document = assemble(node, state.decisions.values(), shard.settings, services, named)
     retained = state.retained(document)
     wanted = {**document, "volumes": {**document["volumes"], **retained}}
-    requests = state.next_item(wanted, now_s)
+    held = holds(node, shard.objects.pod, wanted, healing=state.healing)
+    state.on_holds(held, now_s)
+    items = state.next_item(wanted, now_s).items()
+    requests = {section: holding(request, held.get(section, NO_HOLD)) for section, request in items}
     if "secrets" in requests:
         options = requests["secrets"].options
         entries = options.get("entries") or options.get("upsert") or {}
@@ -51,6 +55,7 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
         tokens={uid: shard.tokens.of(uid) for uid in state.decisions},
         links=shard.objects.links,
         realized=state.realized.known(),
+        held={section: frozenset(found) for section, found in state.realized.held.items()},
         errors=dict(state.errors),
     )
 

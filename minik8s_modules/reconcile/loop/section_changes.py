@@ -25,11 +25,15 @@ class Confirmed(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What to ask of one section: the options, the set the node has after it, and the keys it looks at (None: all)."""
+    """What to ask of one section: the options, the set the node has after it, and the keys it looks at (None: all).
+
+    ``ignored`` are those of the keys to hold that nobody is told of (drift_holds.py).
+    """
 
     options: JsonObject
     entries: Entries
     keys: frozenset[str] | None
+    ignored: frozenset[str] = frozenset()
 
 
 def full(wanted: Entries) -> Request:

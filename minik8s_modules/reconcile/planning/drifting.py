@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holds
 from minik8s_modules.reconcile.loop.drifts import drifted
 from minik8s_modules.reconcile.loop.plan_subjects import Subjects, rows
 from minik8s_modules.reconcile.loop.section_changes import Request
@@ -22,22 +24,29 @@ _PENDING = {"reason": "Pending", "message": "it is declared and not yet realized
 def drift_of(name: str, outcome: Outcome, requests: Mapping[str, Request], basis: Basis, subjects: Subjects) -> Answer:
     """Return what the node ``name`` answered, with its ``faults``: section, key, reason, message and about.
 
-    A fault with ``drifted`` was once realized as it is declared, so somebody changed what it needs.
+    A fault with ``drifted`` was once realized as it is declared, so somebody changed what it needs. A step with
+    ``policy`` is not done by itself; of what is to be ignored nothing is told.
     """
     plan = readable(outcome, subjects)
     if plan is None:
         return Answer(None, tuple(troubles(name, outcome, subjects)))
     faults = []
+    pods = {objects.uid(pod): pod for pod in basis.pods}
+    held = holds(basis.node, pods.get, {section: request.entries for section, request in requests.items()})
     for section, result in outcome.sections.items():
         errors: Mapping[str, JsonObject] = result.get("errors") or {}
         steps = {str(step["key"]) for step in result["steps"]}
         realized = basis.realized.get(section)  # missing for a section that was never looked at: all may be drift
         drift = steps if realized is None else drifted(section, steps, errors, requests[section].entries, realized)
-        for key in sorted({*errors} | (steps - drift)):
+        ignored = held.get(section, NO_HOLD).ignored & drift
+        for key in sorted(({*errors} | (steps - drift)) - ignored):
             fault = {"section": section, "key": key, **_why(section, key, errors, basis)}
             again = {"drifted": True} if key in drift else {}
             faults.append({**fault, **again, "about": rows(subjects.of(section, key))})
-        _keep(plan, section, drift - errors.keys())
+        _keep(plan, section, drift - errors.keys() - ignored)
+    for step in plan["steps"]:
+        if step["key"] in held.get(step["section"], NO_HOLD).keys:
+            step["policy"] = "report"
     return Answer({**plan, "faults": faults} if faults else plan)
 
 

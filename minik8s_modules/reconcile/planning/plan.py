@@ -16,12 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CONFIG_MAP, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.loop import section_changes
 from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import retained_volumes
 from minik8s_modules.reconcile.loop.plan_subjects import About, Hosts, Note, Subjects, of_pod
 from minik8s_modules.reconcile.loop.references import references
@@ -293,8 +294,17 @@ class Planner:
             wanted[section] |= {key: entry for key, entry in after[section].items() if key in ours}
             for key in ours - set(after[section]):
                 wanted[section].pop(key, None)
-        requests = deltas(basis.confirmed, wanted)
+        requests = self._held(basis, future.found, wanted)
         return with_blob(requests, (*decisions.values(), named.certificates), prospect.sources, future.found)
+
+    def _held(self, basis: Basis, found: Hypothesis, wanted: Mapping[str, Mapping[str, Entry]]) -> dict[str, Request]:
+        """Return the requests towards ``wanted``; what nobody holds any more would be put right with them."""
+        pods = {objects.uid(pod): pod for pod in basis.pods} | {**found.pods}
+        node = found.overlay.get((NODE.kind, objects.name(basis.node))) or basis.node
+        held = holds(node, pods.get, wanted)
+        freed = {section: keys - held.get(section, NO_HOLD).keys for section, keys in basis.held.items()}
+        requests = deltas(basis.confirmed, wanted, freed).items()
+        return {section: holding(request, held.get(section, NO_HOLD)) for section, request in requests}
 
     def _touched(self, basis: Basis, found: Hypothesis) -> dict[str, JsonObject | None]:
         """Return the pods of this node that the hypothesis changes, by UID; None for those that would go."""

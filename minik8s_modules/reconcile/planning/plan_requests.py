@@ -21,15 +21,17 @@ from minik8s_modules.reconcile.values.sealing import blob, values_of
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
 
 
-def deltas(known: Mapping[str, Confirmed | None], wanted: NodeDocument) -> dict[str, Request]:
-    """Return what leads from what a node has confirmed to ``wanted``; sections that stay are left out."""
+def deltas(
+    known: Mapping[str, Confirmed | None], wanted: NodeDocument, again: Mapping[str, AbstractSet[str]]
+) -> dict[str, Request]:
+    """Return what leads from what a node confirmed to ``wanted``, and looks at ``again``; the rest is left out."""
     requests = {}
     for section in SECTIONS:
         confirmed = known.get(section)
         request = (
             section_changes.full(wanted[section])
             if confirmed is None
-            else section_changes.delta(wanted[section], confirmed, frozenset())
+            else section_changes.delta(wanted[section], confirmed, again.get(section, frozenset()))
         )
         if request is not None:
             requests[section] = request

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
@@ -57,7 +58,7 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         pods: by UID, those that would differ (None: gone).
-        overlay: ConfigMaps and Secrets by kind and key.
+        overlay: ConfigMaps, Secrets and Nodes (those with other policies for drift) by kind and key.
         messages: what to tell.
         order: in which order pods come and go.
         network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
@@ -128,6 +129,8 @@ def hypothesis(
             alone += _take_pod(operation, known, changed, messages, now)
         elif kind in {"ConfigMap", "Secret"}:
             overlay[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind == "Node" and _steers_drift(operation, nodes):
+            overlay[kind, str(key)] = obj
         elif kind in NETWORK_KINDS:
             network[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Namespace" and is_gone(operation):
@@ -144,6 +147,12 @@ def hypothesis(
         return Hypothesis(changed, overlay, tuple(messages), tuple(order), network)
     found = unrolled(changes, workloads, standing, nodes, now)
     return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), (*order, *found.order), network)
+
+
+def _steers_drift(operation: Operation, nodes: Iterable[JsonObject]) -> bool:
+    """Return whether a Node would have other policies for drift."""
+    known = next((one for one in nodes if objects.name(one) == objects.name(operation.object)), None)
+    return known is not None and operation.operation == "update" and of_node(known) != of_node(operation.object)
 
 
 def is_gone(operation: Operation) -> bool:

@@ -13,6 +13,9 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.pods.desired import TERMINAL
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 
+UNADDRESSED = "the pod's address is not known yet"
+CUT_OFF = "the pod's link or address is gone from its node"
+
 
 def any_started(statuses: Iterable[JsonObject]) -> bool:
     """Return whether any of the containers has ever been made."""
@@ -26,13 +29,12 @@ def conditions(
     inits: Sequence[JsonObject],
     apps: Sequence[JsonObject],
     now: str,
-    *,
-    addressed: bool = True,
+    unreached: str = "",
 ) -> list[JsonObject]:
     """Return the pod's conditions: ours from the statuses of its containers, anybody else's as they are.
 
-    ``addressed``: the pod's address is known. Docker tells of a container before a plugin's answer has come from the
-    node, and nobody may take a pod for ready that cannot be reached.
+    ``unreached``: why nobody reaches the pod, whatever its containers do; it is not ready then. Docker tells of a
+    container before a plugin's answer has come from the node.
     """
     sandbox = seen.sandbox
     sidecars = {one["name"] for one in objects.init_containers(pod) if one.get("restartPolicy") == "Always"}
@@ -41,7 +43,7 @@ def conditions(
     wanted = {
         "PodReadyToStartContainers": _yes(sandbox is not None and sandbox.alive),
         "Initialized": _initialized(phase, inits, apps),
-        "Ready": _gated(pod, contained) if addressed else _unreached(contained),
+        "Ready": _gated(pod, contained) if not unreached else _unreached(contained, unreached),
         "ContainersReady": contained,
         "PodScheduled": _yes(True),  # noqa: FBT003 - bound, or it would not be here
     }
@@ -78,8 +80,8 @@ def _ready(phase: str, apps: Sequence[JsonObject]) -> _State:
     return _State("False", "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
 
 
-def _unreached(contained: _State) -> _State:
-    unknown = _State("False", "NetworkNotReady", "the pod's address is not known yet")
+def _unreached(contained: _State, why: str) -> _State:
+    unknown = _State("False", "NetworkNotReady", why)
     return unknown if contained.status == "True" else contained
 
 

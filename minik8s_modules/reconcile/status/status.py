@@ -17,7 +17,7 @@ from minik8s_modules.reconcile.pods.containers import exit_code_of
 from minik8s_modules.reconcile.pods.desired import INITIALIZING, TERMINAL
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import CREATING, recorded_status
-from minik8s_modules.reconcile.status.conditions import any_started, conditions
+from minik8s_modules.reconcile.status.conditions import CUT_OFF, UNADDRESSED, any_started, conditions
 from minik8s_modules.reconcile.values.resources import qos_class
 from minik8s_modules.reconcile.values.values import Health, PodDecision, Waiting
 
@@ -31,8 +31,10 @@ class Place(NamedTuple):
     pod_ip: str
 
 
-def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place: Place, now: datetime) -> JsonObject:
-    """Return the whole ``status`` of the pod."""
+def pod_status(
+    pod: JsonObject, seen: ObservedPod, decision: PodDecision, place: Place, now: datetime, *, attached: bool = True
+) -> JsonObject:
+    """Return the whole ``status`` of the pod; ``attached``: it is not known to be without network."""
     inits = [_container_status(pod, one, seen, decision) for one in objects.init_containers(pod)]
     apps = [_container_status(pod, one, seen, decision) for one in objects.containers(pod)]
     sidecars = [one for one in objects.init_containers(pod) if one.get("restartPolicy") == "Always"]
@@ -49,10 +51,12 @@ def pod_status(pod: JsonObject, seen: ObservedPod, decision: PodDecision, place:
     initialized = all(status.get("started", status["ready"]) for status in inits) or any_started(apps)
     phase = _phase(pod, inits, apps, decision, initialized=initialized)
     addresses = _addresses(pod, before, place)
-    addressed = "podIP" in addresses or bool(objects.spec(pod).get("hostNetwork"))
+    unreached = "" if attached else CUT_OFF
+    if "podIP" not in addresses and not objects.spec(pod).get("hostNetwork"):
+        unreached = UNADDRESSED
     status = {
         "phase": phase,
-        "conditions": conditions(pod, seen, phase, inits, apps, rfc3339(now), addressed=addressed),
+        "conditions": conditions(pod, seen, phase, inits, apps, rfc3339(now), unreached),
         "startTime": before.get("startTime") or rfc3339(now),
         "qosClass": before.get("qosClass") or qos_class(pod),
         "containerStatuses": apps,

@@ -38,6 +38,7 @@ class View(NamedTuple):
     """A pod as the loop sees it.
 
     ``gone``: deleted, and nothing of it left on its node. ``busy``: its containers are being brought up this moment.
+    ``attached``: it is not known to be without network.
     """
 
     pod: JsonObject
@@ -46,6 +47,7 @@ class View(NamedTuple):
     place: Place
     gone: bool
     busy: bool = False
+    attached: bool = True
 
 
 class _Written(NamedTuple):
@@ -114,7 +116,7 @@ class StatusWriter:
     def _patch(self, view: View) -> None:
         pod = self._latest(view.pod)
         uid, before = objects.uid(pod), objects.status(pod)
-        status = pod_status(pod, view.seen, view.decision, view.place, self._clock.now())
+        status = pod_status(pod, view.seen, view.decision, view.place, self._clock.now(), attached=view.attached)
         if uid in self._failing:
             status = _failed(status, self._failing[uid], rfc3339(self._clock.now()))
         if status == before or (view.busy and _essence(status) == _essence(before)):

@@ -15,6 +15,17 @@ _DEVICES = b"mk8s-"
 _IPVS = b"minik8s-dummy"
 
 
+_GONE = b"[LINK]Deleted "
+
+
+def gone_link(line: bytes) -> str:
+    """Return the name of a pod's link that ``line`` says is gone, "" for any other line."""
+    if not line.startswith(_GONE):
+        return ""
+    name = line.split(b": ", 2)[1:2]
+    return name[0].partition(b"@")[0].decode("ascii", "replace") if name and name[0].startswith(_DEVICES) else ""
+
+
 def sections_of(line: bytes, bridge: bytes) -> frozenset[str]:
     """Return the sections that ``line`` may be about on a node whose pods are on ``bridge``; none for most."""
     if line.startswith(b"["):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.reconcile.watching.reading import sections_of
+from minik8s_modules.reconcile.watching.reading import gone_link, sections_of
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,12 @@ _AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
 _SOUND_S = 30.0
 """Programs that ran for as long are started again at once."""
 
-OnChange = Callable[[str, frozenset[str]], None]
+OnChange = Callable[[str, frozenset[str], str], None]
 Alive = Callable[[str], bool | None]
 
 
 class Watches:
-    """The watches of a shard's nodes; ``on_change(node, sections)`` is called from their threads."""
+    """The watches of a shard's nodes; ``on_change(node, sections, gone link)`` is called from their threads."""
 
     def __init__(self, bridge: str, on_change: OnChange, alive: Alive, clock: Clock) -> None:
         self._bridge = bridge.encode()
@@ -78,7 +78,7 @@ class Watches:
     def _told(self, node: str, line: bytes) -> None:
         sections = sections_of(line, self._bridge)
         if sections:
-            self._on_change(node, sections)
+            self._on_change(node, sections, gone_link(line))
 
 
 class Watch:

@@ -55,7 +55,7 @@ class Client:
 
 
 def run(client: Client, *words: str, **options: bool) -> int:
-    given = {"heal": False, "history": False, "detailed_exitcode": True, **options}
+    given = {"full": False, "heal": False, "history": False, "detailed_exitcode": True, **options}
     return drift(client, argparse.Namespace(words=[*words], **given))  # type: ignore[arg-type]
 
 
@@ -70,13 +70,30 @@ def test_the_exit_status_is_an_alarm(part, code, capsys):
 
 
 def test_what_was_never_realized_stands_below_and_names_its_object():
-    text = render(status(faults=[FAULT]), PLAIN)
+    text = render(status(faults=[FAULT]), PLAIN, full=False)
     assert text.splitlines() == [
         "no changes",
         "not realized, which is no drift:",
         "  ! node n1: Pod/shop/web: volumes u/data: HostPathMissing: /data is not there",
     ]
-    assert "changed by somebody and cannot be put right:" in render(status(faults=[{**FAULT, "drifted": True}]), PLAIN)
+    assert "changed by somebody and cannot be put right:" in render(
+        status(faults=[{**FAULT, "drifted": True}]), PLAIN, full=True
+    )
+
+
+def test_the_short_form_has_a_line_an_object_and_says_what_is_only_reported():
+    steps = [{**STEP, "about": POD}, {**STEP, "section": "containers", "about": POD, "policy": "report"}]
+    diff = {"containers": {"before": "a: 1\n", "after": "a: 2\n"}}
+    assert render(status(steps=steps, diff=diff), PLAIN, full=False).splitlines() == [
+        "node n1",
+        "  ~ Pod shop/web  services 1, containers 1  (1 reported only)",
+        "2 steps on 1 of 1 nodes",
+        "every field, step and difference: --full",
+        "reported only (minik8s.io/drift), until drift --heal: 1 step",
+    ]
+    text = render(status(steps=steps, diff=diff), PLAIN, full=True)
+    assert "~ containers: set shop/web:80  (reported only)" in text
+    assert "+a: 2" in text
 
 
 def test_heal_asks_for_the_nodes_named(capsys):

@@ -264,6 +264,7 @@ class FakeNode:
             "status": {},
             "errors": {},
             "due": [],
+            "held": [],
             "base_mismatch": False,
             "fenced": False,
             **more,

@@ -10,11 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .digests import EMPTY_DIGEST, Entries, canonical, section_digest
-from .files import read_json, write_atomically
+from .files import read_bytes, read_json, write_atomically
 from .paths import document_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Document(NamedTuple):
@@ -22,6 +25,8 @@ class Document(NamedTuple):
 
     digest: str
     entries: dict[str, dict[str, Any]]
+    pending: frozenset[str] = frozenset()
+    """Keys that were declared and not realized; after a boot all, for what a boot takes away nobody changed."""
 
 
 def apply_delta(base: Entries, upsert: Entries, delete: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -53,7 +58,26 @@ def load_document(state_dir: str, section: str) -> Document:
     entries = found.get("entries") if isinstance(found, dict) else None
     if not isinstance(entries, dict):
         return Document(EMPTY_DIGEST, {})
-    return Document(section_digest(entries), entries)
+    return Document(section_digest(entries), entries, _pending(found, entries))
+
+
+def _pending(found: dict[str, Any], entries: Entries) -> frozenset[str]:
+    if found.get("boot") != boot_id():
+        return frozenset(entries)
+    return frozenset(found.get("pending") or ())
+
+
+def boot_id() -> str:
+    """Return what tells one boot of this machine from another."""
+    return (read_bytes(BOOT_ID) or b"").decode().strip()
+
+
+def is_stored(state_dir: str, section: str, digest: str, pending: Iterable[str]) -> bool:
+    """Return whether the set with ``digest`` is the last one that was declared, with these keys ``pending``."""
+    found = read_json(document_path(state_dir, section))
+    if not isinstance(found, dict) or found.get("digest") != digest:
+        return False
+    return found.get("boot") == boot_id() and found.get("pending") == sorted(pending)
 
 
 def stored_digest(state_dir: str, section: str) -> str | None:
@@ -68,9 +92,10 @@ def stored_node(state_dir: str, section: str) -> str | None:
     return found.get("node") if isinstance(found, dict) else None
 
 
-def save_document(state_dir: str, section: str, node: str, entries: Entries) -> str:
+def save_document(state_dir: str, section: str, node: str, entries: Entries, pending: Iterable[str] = ()) -> str:
     """Write the declared set (mode 0600, atomically, synced) and return its digest."""
     digest = section_digest(entries)
-    content = canonical({"digest": digest, "node": node, "entries": entries})
+    told = {"digest": digest, "node": node, "pending": sorted(pending), "boot": boot_id()}
+    content = canonical({**told, "entries": entries})
     write_atomically(document_path(state_dir, section), content, sync=True)
     return digest

@@ -21,6 +21,7 @@ from .docker import Docker, DockerError
 from .faults import KeyFault
 from .fencing import hold_node, is_fenced, record_token
 from .schema import require_object
+from .sections import HELD
 
 Facets = dict[str, str]  # what a person wants to see of one key: {aspect: text}
 PASS_BUDGET_S = 2.0  # an item must not hold up the node's next one; what is left comes back as due
@@ -73,6 +74,16 @@ class Plan:
         """Return every step in the order of the report."""
         return [*self.opening, *self.steps, *self.closing]
 
+    def take_out(self, keys: frozenset[str]) -> list[Step]:
+        """Leave ``keys`` as they are; return the steps that would have changed them."""
+        found = [step for step in self.all_steps() if step.key in keys]
+        for steps in (self.opening, self.steps, self.closing):
+            steps[:] = [step for step in steps if step.key not in keys]
+        for step in found:
+            self.before.pop(step.key, None)
+            self.after.pop(step.key, None)
+        return found
+
     def differs(self, key: str, before: Facets | None, after: Facets | None) -> None:
         """Note the readable difference of one key."""
         self.before[key], self.after[key] = before, after
@@ -103,6 +114,7 @@ class Request(NamedTuple):
     run_dir: str = "/run/minik8s"
     docker_socket: str = "/var/run/docker.sock"
     blob: str | None = None
+    hold: Iterable[str] | None = None
 
 
 def _no_checkpoint(effect: str) -> None:
@@ -195,29 +207,37 @@ def run_pass(section: AnySection, request: Request, context: Context, *, check: 
         declared = _declared(section.name, request)
         if declared is None:
             return _result(section, request, base_mismatch=True)
-        return _converge(section, request, replace(context, check=check), *declared, check=check)
+        return _converge(section, request, replace(context, check=check), declared, check=check)
 
 
-def _declared(section: str, request: Request) -> tuple[dict[str, Any], frozenset[str] | None] | None:
-    """Return the whole declared set and the keys to look at (None: all), or None for a foreign base."""
-    if request.mode == "full":
-        return dict(request.entries or {}), None
+class _Declared(NamedTuple):
+    """The whole declared set, the keys to look at (None: all), and what was declared before."""
+
+    entries: dict[str, Any]
+    keys: frozenset[str] | None
+    last: documents.Document
+
+
+def _declared(section: str, request: Request) -> _Declared | None:
+    """Return what is declared, None for a foreign base."""
     last = documents.load_document(request.state_dir, section)
+    if request.mode == "full":
+        return _Declared(dict(request.entries or {}), None, last)
     if last.digest != request.base:
         return None
     upsert, delete = dict(request.upsert or {}), list(request.delete or ())
-    return documents.apply_delta(last.entries, upsert, delete), frozenset(upsert) | frozenset(delete)
+    return _Declared(documents.apply_delta(last.entries, upsert, delete), frozenset(upsert) | frozenset(delete), last)
 
 
 def _converge(
     section: Section,
     request: Request,
     context: Context,
-    entries: dict[str, Any],
-    keys: frozenset[str] | None,
+    declared: _Declared,
     *,
     check: bool,
 ) -> dict[str, Any]:
+    entries, keys, last = declared
     deadline = context.clock.monotonic() + context.budget_s
     refused = _refused(section, entries, keys)
     usable = {key: entry for key, entry in entries.items() if key not in refused}
@@ -225,15 +245,18 @@ def _converge(
     observed = section.observe(context, usable, scope)
     plan = section.plan(context, usable, observed, scope)
     plan.errors.update(refused)
+    had = _had(request, last, entries)
+    held = plan.take_out(had)
     touched: frozenset[str] = frozenset()
     if not check:
         touched = Applier(section, context, deadline).run(plan)
-        _keep(context, request.state_dir, section.name, entries)
+        pending = _pending(plan, last, keys, had) if section.name in HELD else frozenset()
+        _keep(context, request.state_dir, section.name, entries, pending)
     shown = {key: entry for key, entry in usable.items() if scope.covers(key)}
     status: dict[str, Any] = dict.fromkeys(keys or (), None)
     status.update(dict.fromkeys(refused, None))
     status.update(section.status(context, shown, observed, touched))
-    result = _result(section, request, plan=plan, status=status, digest=digests.section_digest(entries))
+    result = _result(section, request, plan=plan, status=status, digest=digests.section_digest(entries), held=held)
     return {**result, **differences(plan.before, plan.after)} if check else result
 
 
@@ -250,10 +273,22 @@ def _refused(section: Section, entries: Entries, keys: frozenset[str] | None) ->
     return faults
 
 
-def _keep(context: Context, state_dir: str, section: str, entries: Entries) -> None:
-    if documents.stored_digest(state_dir, section) != digests.section_digest(entries):
+def _had(request: Request, last: documents.Document, entries: Entries) -> frozenset[str]:
+    """Return the keys to hold that the node has had as they are declared: what differs there somebody else changed."""
+    known = {key: entry for key, entry in last.entries.items() if key not in last.pending}
+    return frozenset(key for key in request.hold or () if key in known and known[key] == entries.get(key))
+
+
+def _pending(plan: Plan, last: documents.Document, keys: frozenset[str] | None, had: frozenset[str]) -> frozenset[str]:
+    """Return the declared keys that are not realized after the pass; ``had`` are, whatever differs there."""
+    found = frozenset({*plan.errors, *(due.key for due in plan.due)}) - had
+    return found if keys is None else found | (last.pending - keys)
+
+
+def _keep(context: Context, state_dir: str, section: str, entries: Entries, pending: frozenset[str]) -> None:
+    if not documents.is_stored(state_dir, section, digests.section_digest(entries), pending):
         context.checkpoint(f"document {section}")
-        documents.save_document(state_dir, section, context.node, entries)
+        documents.save_document(state_dir, section, context.node, entries, pending)
 
 
 class Applier:
@@ -315,6 +350,10 @@ def differences(before: Mapping[str, Facets | None], after: Mapping[str, Facets 
     return {"differences": {"before": dict(before), "after": dict(after)}}
 
 
+def _told(steps: Iterable[Step]) -> list[dict[str, str]]:
+    return [{"action": step.action, "key": step.key, "detail": step.detail} for step in steps]
+
+
 def _result(
     section: AnySection,
     request: Request,
@@ -322,6 +361,7 @@ def _result(
     plan: Plan | None = None,
     status: dict[str, Any] | None = None,
     digest: str = "",
+    held: Iterable[Step] = (),
     base_mismatch: bool = False,
     fenced: bool = False,
 ) -> dict[str, Any]:
@@ -331,10 +371,11 @@ def _result(
         "diff": {"before": as_text(plan.before), "after": as_text(plan.after)},
         "section": section.name,
         "digest": digest or documents.stored_digest(request.state_dir, section.name) or digests.EMPTY_DIGEST,
-        "steps": [{"action": step.action, "key": step.key, "detail": step.detail} for step in plan.all_steps()],
+        "steps": _told(plan.all_steps()),
         "status": status or {},
         "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in plan.errors.items()},
         "due": [due._asdict() for due in plan.due],
+        "held": _told(held),
         "base_mismatch": base_mismatch,
         "fenced": fenced,
     }

@@ -18,6 +18,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "token": {"type": "list", "elements": "int", "no_log": False},
     **PLACES,
 }
+HOLD: dict[str, dict[str, Any]] = {"hold": {"type": "list", "elements": "str"}}
+"""Of sections whose keys are independent, so that one can be left as it is."""
 REQUIRED_IF = [("mode", "full", ["entries"]), ("mode", "delta", ["base"])]
 
 

@@ -350,6 +350,7 @@ def result(
         "status": dict(status or {}),
         "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in (errors or {}).items()},
         "due": [],
+        "held": [],
         "base_mismatch": base_mismatch,
         "fenced": False,
     }

@@ -10,6 +10,7 @@ import pytest
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.reconcile.loop.drift_events import DriftTeller, concerned
+from minik8s_modules.reconcile.loop.drift_holds import Hold, holding, holds
 from minik8s_modules.reconcile.loop.drifts import Difference, Realized, drifted
 from minik8s_modules.reconcile.loop.section_changes import Request, full
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
@@ -23,6 +24,7 @@ def result(*steps: tuple[str, str], errors: tuple[str, ...] = (), due: tuple[str
         "steps": [{"action": action, "key": key, "detail": ""} for action, key in steps],
         "errors": {key: {"reason": "NodeError", "message": "no"} for key in errors},
         "due": [{"key": key, "after_s": 1} for key in due],
+        "held": [],
     }
 
 
@@ -110,6 +112,45 @@ class Told:
 
 def named(name: str) -> JsonObject:
     return {"metadata": {"name": name, "uid": name}}
+
+
+def test_what_is_held_is_told_since_when_it_was_first_seen_unless_it_is_ignored():
+    realized, left = Realized(), {**result(), "held": result(("update", "a"), ("make", "b"))["steps"]}
+    entries = {"a": OLD, "b": OLD}
+    realized.take("containers", full(entries), result(), EARLIER)
+    for _ in range(2):
+        asked = full(entries)._replace(ignored=frozenset("b"))
+        found = realized.take("containers", asked, left, LATER)
+        assert found == [Difference("containers", "a", "update", EARLIER, healed=False, held=True)]
+    assert realized.held["containers"].keys() == {"a", "b"}
+    assert realized.take("containers", delta(entries, "b"), result(), LATER) == []
+    assert realized.held["containers"].keys() == {"a"}
+    (healed,) = realized.take("containers", full(entries), result(("update", "a")), LATER)
+    assert healed.healed
+    assert realized.held["containers"] == {}
+
+
+def test_whose_policy_a_key_has():
+    own: dict[str, JsonObject] = {
+        "u": {"metadata": {"annotations": {"minik8s.io/drift": "heal"}}},
+        "v": {"metadata": {}},
+    }
+
+    def pod(uid: str) -> JsonObject | None:
+        return own.get(uid)
+
+    node = {"metadata": {"annotations": {"minik8s.io/drift": "containers=ignore,network=report"}}}
+    document: dict[str, Any] = {
+        "network": {"pod-network": {}}, "volumes": {"u/data": {}}, "sandboxes": {"v": {}},
+        "containers": {"u/app": {}, "v/app": {}},
+    }  # fmt: skip
+    network = frozenset({"pod-network"})
+    app = frozenset({"v/app"})
+    assert holds(node, pod, document) == {"network": Hold(network), "containers": Hold(app, app)}
+    assert holds(node, pod, document, healing=True) == {"containers": Hold(app, app)}
+    asked = holding(full(document["containers"]), Hold(app, app))
+    assert (asked.options["hold"], asked.ignored) == (["v/app"], app)
+    assert holding(delta(document["containers"], "u/app"), Hold(app, app)).options == {}
 
 
 def test_the_node_hears_of_a_section_once_and_each_object_of_its_own():

@@ -11,7 +11,16 @@ from minik8s_modules.reconcile.values.values import NodeDocument
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY: NodeDocument = {section: {} for section in SECTIONS}
-TOLD = {"digest": "", "base_mismatch": False, "fenced": False, "due": [], "errors": {}, "steps": [], "status": {}}
+TOLD = {
+    "digest": "",
+    "base_mismatch": False,
+    "fenced": False,
+    "due": [],
+    "held": [],
+    "errors": {},
+    "steps": [],
+    "status": {},
+}
 RUNNING = ObservedContainer(
     "1",
     "app",

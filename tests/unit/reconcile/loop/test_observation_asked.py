@@ -10,7 +10,7 @@ from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-NOTHING: dict[str, Any] = {"status": {}, "errors": {}, "due": [], "base_mismatch": False, "fenced": False}
+NOTHING: dict[str, Any] = {"status": {}, "errors": {}, "due": [], "held": [], "base_mismatch": False, "fenced": False}
 
 
 def send(state: NodeState, now_s: float) -> bool:

@@ -20,7 +20,11 @@ MISSING = {"reason": "HostPathMissing", "message": "/data is not there"}
 
 
 def answer(
-    realized: dict[str, Any] | None, *keys: str, errors: JsonObject | None = None, known: Any = None
+    realized: dict[str, Any] | None,
+    *keys: str,
+    errors: JsonObject | None = None,
+    known: Any = None,
+    policy: str = "heal",
 ) -> JsonObject:
     """Return a node's part where the containers ``keys`` have steps and are WANTED."""
     result = {
@@ -30,7 +34,7 @@ def answer(
         "errors": errors or {},
     }
     basis = Basis(
-        node=NODE, pods=(pod(),), decisions={}, observed={}, confirmed={}, images=frozenset(), busy=False,
+        node=marked(policy), pods=(pod(),), decisions={}, observed={}, confirmed={}, images=frozenset(), busy=False,
         realized={} if realized is None else {"containers": realized}, errors=known or {},
     )  # fmt: skip
     outcome = Outcome("i", "n1", "ok", {"containers": result}, "")
@@ -40,6 +44,20 @@ def answer(
     assert found.told == ()
     assert found.plan is not None
     return found.plan
+
+
+def marked(policy: str) -> JsonObject:
+    meta = {"name": "n1", "annotations": {"minik8s.io/drift": f"containers={policy}"}}
+    return {**NODE, "metadata": meta}
+
+
+def test_of_what_is_held_a_report_is_told_as_such_and_nothing_is_told_of_what_is_ignored():
+    (step,) = answer({KEY: WANTED}, KEY, policy="report")["steps"]
+    assert step["policy"] == "report"
+    for errors in ({}, {KEY: MISSING}):
+        plan = answer({KEY: WANTED}, KEY, policy="ignore", errors=errors)
+        assert (plan["steps"], plan["diff"], plan.get("faults")) == ([], {}, None)
+    assert "faults" in answer({KEY: HAD}, KEY, policy="ignore")
 
 
 def test_what_the_node_had_is_drift():

@@ -37,17 +37,18 @@ def has_null(value: Any) -> bool:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem.replace("-", " "))
 def test_pod_status(path: Path):
     case = yaml.safe_load(path.read_text())
-    assert not set(case) - {"pod", "observed", "inputs", "now", "place", "expect"}
+    assert not set(case) - {"pod", "observed", "inputs", "now", "place", "attached", "expect"}
     now = at(case.get("now", 10))
     assert now is not None
     subject, seen = pod(**case.get("pod", {})), observations(case.get("observed", []))
     decision = decide_pod(subject, seen, inputs(case.get("inputs", {})), now)
     place = Place(*case.get("place", ["192.0.2.10", "10.244.0.2"]))
-    status = pod_status(subject, seen, decision, place, now)
+    attached = case.get("attached", True)
+    status = pod_status(subject, seen, decision, place, now, attached=attached)
     assert not mismatch(case["expect"], shown(status))
     assert not has_null(status)
     # written and read back, the status is the same: no write follows a write
-    assert pod_status({**subject, "status": status}, seen, decision, place, now) == status
+    assert pod_status({**subject, "status": status}, seen, decision, place, now, attached=attached) == status
 
 
 def test_there_are_cases():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.reconcile.watching.reading import sections_of
+from minik8s_modules.reconcile.watching.reading import gone_link, sections_of
 
 LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "services"}, set[str]()
 
@@ -31,3 +31,18 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
 )
 def test_only_what_bears_a_name_of_ours_counts(line, sections):
     assert sections_of(f"{line}\n".encode(), b"mk8s0") == sections
+
+
+@pytest.mark.parametrize(
+    ("line", "link"),
+    [
+        ("[LINK]Deleted 12: mk8s-1a2b3c4d@if11: <BROADCAST,MULTICAST> mtu 1500 master mk8s0", "mk8s-1a2b3c4d"),
+        ("[LINK]Deleted 12: mk8s-1a2b3c4d: <BROADCAST,MULTICAST> mtu 1500", "mk8s-1a2b3c4d"),
+        ("[LINK]12: mk8s-1a2b3c4d@if11: <BROADCAST,MULTICAST> mtu 1500 master mk8s0", ""),
+        ("[LINK]Deleted 12: mk8s0: <BROADCAST,MULTICAST> mtu 1500", ""),
+        ("[LINK]Deleted 13: veth51f7@mk8s-1: <BROADCAST,MULTICAST,UP> mtu 1500", ""),
+        ("[LINK]Deleted ", ""),
+    ],
+)
+def test_a_pods_link_that_is_gone_is_told_by_its_name(line, link):
+    assert gone_link(f"{line}\n".encode()) == link

@@ -25,7 +25,7 @@ class Node:
         way.chmod(0o755)
         self.argv = [str(way)]
         self.alive = True
-        self.told: queue.Queue[tuple[str, frozenset[str]]] = queue.Queue()
+        self.told: queue.Queue[tuple[str, frozenset[str], str]] = queue.Queue()
         self.watches = Watches("mk8s0", lambda *change: self.told.put(change), lambda _: self.alive, SystemClock())
 
     def way(self, node: str = "n1") -> bool:
@@ -43,7 +43,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_programs_that_end_are_started_again_and_what_they_say_is_told(node: Node):
     assert node.way()
     for _ in range(2):
-        assert node.told.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}))
+        assert node.told.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}), "mk8s-1a2b3c4d")
     assert node.script.read_text() == SCRIPT
     assert len(node.runs.read_text().splitlines()) >= 2
 
