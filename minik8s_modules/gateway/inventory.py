@@ -10,6 +10,7 @@ from minik8s_modules.base.inventory import Hosts
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 RUN_DIR = "/run/minik8s"
+STATE_DIR = "/var/lib/minik8s"
 _CONNECTIONS = ("warm_local", "warm_ssh")
 _SSH_PORT = 22
 _LARGEST_PORT = 65535
@@ -33,6 +34,7 @@ class NodeAddress(NamedTuple):
     control_path: str = ""
     cadvisor_port: int = 0
     """Where cAdvisor listens on the node's loopback; 0: there is none."""
+    state_dir: str = STATE_DIR
 
 
 def nodes_of(hosts: Hosts, where: str, run_dir: str = RUN_DIR) -> tuple[NodeAddress, ...]:
@@ -73,6 +75,7 @@ def _node(name: str, values: Mapping[str, Any], where: str) -> NodeAddress:
         key_file=text("ansible_ssh_private_key_file"),
         known_hosts=text("minik8s_known_hosts"),
         control_path=text("ansible_control_path"),
+        state_dir=text("minik8s_state_dir", STATE_DIR),
         cadvisor_port=_cadvisor_port(text("minik8s_cadvisor_port", "0"), f"{where}: minik8s_cadvisor_port of {name}"),
     )
 

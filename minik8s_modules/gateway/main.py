@@ -174,8 +174,9 @@ class Gateway:
         with self._lock:
             found = self._nodes.get(node)
         if found is not None:
-            over_ssh = found[0].connection == "warm_ssh"
-            publish(messages.way(node, shell_argv(found[0], self._directory) if over_ssh else []))
+            address = found[0]
+            argv = shell_argv(address, self._directory) if address.connection == "warm_ssh" else []
+            publish(messages.way(node, argv, address.state_dir, address.run_dir))
 
     def _watcher(self, node: str) -> NodeWatcher | None:
         with self._lock:

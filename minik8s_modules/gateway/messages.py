@@ -14,7 +14,8 @@ Gateway to reconciler::
     {"op": "images", "node", "images"}
     {"op": "pulled", "id", "node", "image", "ok", "image_id", "reason": "ErrImagePull" | "Cancelled", "message"}
     {"op": "alive", "node", "alive": true}       with alive false: "message", why it does not answer
-    {"op": "way", "node", "argv"}           what runs a command on the node, which follows; [] is this machine
+    {"op": "way", "node", "argv", "state_dir", "run_dir"}    what runs a command on the node, which follows ([]: this
+                                                             machine), and where the node keeps what is ours
     {"op": "stats", "node", "source": "cadvisor" | "docker", "containers": {id: working set in bytes},      every 10 s
      "machine": null | {"at_s", "memory_bytes", "memory_available_bytes", "processes", "most_processes",
                         "disk": null | {"capacity_bytes", "available_bytes", "inodes", "inodes_free"}}}
@@ -167,9 +168,9 @@ def alive(node: str, *, alive: bool, message: str = "") -> JsonObject:
     return {"op": "alive", "node": node, "alive": alive, **({} if alive else {"message": steady(message)})}
 
 
-def way(node: str, argv: list[str]) -> JsonObject:
-    """Return how commands reach ``node``."""
-    return {"op": "way", "node": node, "argv": argv}
+def way(node: str, argv: list[str], state_dir: str, run_dir: str) -> JsonObject:
+    """Return how commands reach ``node``, and where it keeps what is ours."""
+    return {"op": "way", "node": node, "argv": argv, "state_dir": state_dir, "run_dir": run_dir}
 
 
 def pulled(request: PullRequest, image_id: str) -> JsonObject:

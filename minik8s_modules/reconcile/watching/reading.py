@@ -1,11 +1,14 @@
-"""Which sections a line of ``ip -o monitor label`` or ``nft monitor`` may be about. Pure.
+"""Which sections a line of ``ip -o monitor label``, ``nft``, ``findmnt`` or ``inotifywait`` may be about. Pure.
 
-Lines of ``ip`` begin with what they are about in brackets; all others are nft's. Only what bears a name of ours counts:
-a node has links and rules of others, who change them as they like. What a deleted rule said nft does not repeat, so
-every deletion in the chain FORWARD, where two of ours are, counts.
+Lines of ``ip`` begin with what they are about in brackets, as do those of inotifywait by our format (watches.py), and
+those of findmnt with what became of a mount; all others are nft's. Only what bears a name of ours or is in a folder of
+ours counts: a node has links and rules of others, who change them as they like. What a deleted rule said nft does not
+repeat, so every deletion in the chain FORWARD, where two of ours are, counts.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 _LINKS = frozenset({"network", "sandboxes"})
 _RULES = frozenset({"network", "sandboxes", "services"})
@@ -13,6 +16,23 @@ _NOTHING = frozenset[str]()
 _DEVICES = b"mk8s-"
 """What the names of our devices begin with (module_utils, network/attachment.py)."""
 _IPVS = b"minik8s-dummy"
+
+
+_FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
+_SECRETS = frozenset({"secrets", "volumes"})
+_MOUNTS = (b"mount ", b"umount ", b"remount ", b"move ")
+FILE = "[FILE]"
+"""What a line of inotifywait begins with; its path follows."""
+NO_INOTIFYWAIT = f"{FILE}unknown".encode()
+"""The line of a node that has no such program."""
+
+
+class Places(NamedTuple):
+    """The device that a node's pods are on, and where it keeps what is ours."""
+
+    bridge: bytes
+    state_dir: bytes
+    run_dir: bytes
 
 
 _GONE = b"[LINK]Deleted "
@@ -26,8 +46,13 @@ def gone_link(line: bytes) -> str:
     return name[0].partition(b"@")[0].decode("ascii", "replace") if name and name[0].startswith(_DEVICES) else ""
 
 
-def sections_of(line: bytes, bridge: bytes) -> frozenset[str]:
-    """Return the sections that ``line`` may be about on a node whose pods are on ``bridge``; none for most."""
+def sections_of(line: bytes, places: Places) -> frozenset[str]:
+    """Return the sections that ``line`` may be about; none for most."""
+    bridge = places.bridge
+    if line.startswith(FILE.encode()):
+        return _of_path(line[len(FILE) :].rstrip(b"\n"), places)
+    if line.startswith(_MOUNTS):
+        return _of_path(line.partition(b" ")[2].rstrip(b"\n"), places)
     if line.startswith(b"["):
         if _IPVS in line:
             return frozenset({"services"})
@@ -36,3 +61,14 @@ def sections_of(line: bytes, bridge: bytes) -> frozenset[str]:
         return _NOTHING  # the generation, and who made it
     forward = line.startswith(b"delete ") and b" FORWARD " in line
     return _RULES if forward or bridge in line else _NOTHING
+
+
+def _of_path(path: bytes, places: Places) -> frozenset[str]:
+    """Return the sections that a file or a mount may be of."""
+    below, _, name = path.removeprefix(places.state_dir + b"/").partition(b"/")
+    if path.startswith(places.state_dir + b"/"):
+        return _FOLDERS.get(below, _NOTHING) if below != b"nginx" or name.endswith(b".conf") else _NOTHING
+    secrets = places.run_dir + b"/secrets"
+    if path.startswith(secrets + b"/.volumes/"):
+        return _FOLDERS[b"pods"]
+    return _SECRETS if path == secrets or path.startswith(secrets + b"/") else _NOTHING

@@ -1,4 +1,4 @@
-"""Stock programs that tell of changes on nodes, one channel a node: ``ip monitor`` and ``nft monitor``.
+"""Stock programs that tell of changes on nodes, one channel a node: of links, rules, mounts and files.
 
 The gateway tells the way to a node (its ssh master, which is there anyway; none for this very machine), and the one
 sudoers command makes the programs root's, as it does the modules. Nothing of ours runs on the node: Python becomes the
@@ -19,16 +19,33 @@ from collections.abc import Callable, Iterable, Sequence
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.reconcile.watching.reading import gone_link, sections_of
+from minik8s_modules.reconcile.watching.reading import FILE, NO_INOTIFYWAIT, Places, gone_link, sections_of
 
 log = logging.getLogger(__name__)
 
 LIFE_S = 300
-_LIMITED = f"timeout --foreground {LIFE_S}"
-_PROGRAMS = f"{_LIMITED} ip -o monitor label link address route & {_LIMITED} nft monitor & wait"
-SCRIPT = f"import os\nos.execv('/bin/sh', ['sh', '-c', {_PROGRAMS!r}])\n"
-"""What the interpreter is given; it is none any more when the programs run."""
+_PROGRAMS = f"""
+limited() {{ exec timeout --foreground {LIFE_S} "$@"; }}
+limited ip -o monitor label link address route &
+limited nft monitor &
+limited findmnt --poll --raw --noheadings --output ACTION,TARGET &
+state=$1 run=$2
+set --
+for each in "$state"/nginx "$state"/nginx/hosts "$state"/dns "$state"/dns/hosts "$run"/secrets/*/* \\
+  "$state"/pods/*/volumes/*/..data "$run"/secrets/.volumes/*/*/..data; do
+  [ ! -d "$each" ] || set -- "$@" "$each/"
+  [ "${{each%/..data}}" = "$each" ] || [ ! -d "$each" ] || set -- "$@" "${{each%..data}}"
+done
+if ! command -v inotifywait >/dev/null; then
+  echo "{NO_INOTIFYWAIT.decode()}"
+elif [ $# -gt 0 ]; then
+  limited inotifywait -m -q -e close_write,attrib,move,create,delete,delete_self --format '{FILE}%w%f' "$@" &
+fi
+wait
+"""
+"""Volumes of files are told from those that pods write into by their link ``..data`` (volume_files.py)."""
 _ROOT = 'if [ "$(id -u)" = 0 ]; then exec /usr/bin/python3 -I -; else exec sudo -n /usr/bin/python3 -I -; fi'
+
 _AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
 _SOUND_S = 30.0
 """Programs that ran for as long are started again at once."""
@@ -37,11 +54,18 @@ OnChange = Callable[[str, frozenset[str], str], None]
 Alive = Callable[[str], bool | None]
 
 
+def script(places: Places) -> str:
+    """Return what the interpreter is given; it is none any more when the programs run."""
+    argv = ["sh", "-c", _PROGRAMS, "sh", places.state_dir.decode(), places.run_dir.decode()]
+    return f"import os\nos.execv('/bin/sh', {argv!r})\n"
+
+
 class Watches:
     """The watches of a shard's nodes; ``on_change(node, sections, gone link)`` is called from their threads."""
 
     def __init__(self, bridge: str, on_change: OnChange, alive: Alive, clock: Clock) -> None:
         self._bridge = bridge.encode()
+        self._without: set[str] = set()
         self._on_change = on_change
         self._alive = alive
         self._clock = clock
@@ -53,11 +77,12 @@ class Watches:
         if message.get("op") != "way":
             return False
         node, argv = str(message["node"]), [str(word) for word in message["argv"]]
+        places = Places(self._bridge, str(message["state_dir"]).encode(), str(message["run_dir"]).encode())
         with self._lock:
             known = self._watches.get(node)
-            if node not in names or (known is not None and known.argv == argv):
+            if node not in names or (known is not None and (known.argv, known.places) == (argv, places)):
                 return True
-            made = self._watches[node] = Watch(node, argv, self._told, self._alive, self._clock)
+            made = self._watches[node] = Watch(node, argv, places, self._told, self._alive, self._clock)
         if known is not None:
             known.stop()
         made.start()
@@ -75,8 +100,11 @@ class Watches:
         """End all."""
         self.use(())
 
-    def _told(self, node: str, line: bytes) -> None:
-        sections = sections_of(line, self._bridge)
+    def _told(self, node: str, places: Places, line: bytes) -> None:
+        if line.startswith(NO_INOTIFYWAIT) and node not in self._without:
+            self._without.add(node)
+            log.warning("%s: no inotifywait (inotify-tools): changed files are found by full observations alone", node)
+        sections = sections_of(line, places)
         if sections:
             self._on_change(node, sections, gone_link(line))
 
@@ -85,9 +113,15 @@ class Watch:
     """The programs of one node; ``argv`` reaches a shell there, none is this machine's."""
 
     def __init__(
-        self, node: str, argv: Sequence[str], told: Callable[[str, bytes], None], alive: Alive, clock: Clock
+        self,
+        node: str,
+        argv: Sequence[str],
+        places: Places,
+        told: Callable[[str, Places, bytes], None],
+        alive: Alive,
+        clock: Clock,
     ) -> None:
-        self.argv = [*argv]
+        self.argv, self.places = [*argv], places
         self._node = node
         self._told = told
         self._alive = alive
@@ -142,13 +176,13 @@ class Watch:
     def _follow(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdin is None or process.stdout is None:
             return
-        with process.stdin as script, process.stdout as lines:
-            script.write(SCRIPT.encode())
-            script.close()
+        with process.stdin as source, process.stdout as lines:
+            source.write(script(self.places).encode())
+            source.close()
             for line in lines:
                 if self._stop.is_set():
                     return
-                self._told(self._node, line)
+                self._told(self._node, self.places, line)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

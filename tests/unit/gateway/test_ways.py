@@ -19,7 +19,8 @@ def test_the_way_to_a_node_is_told_when_a_client_connects_and_with_each_new_list
         with socket.socket(socket.AF_UNIX) as client, client.makefile("rwb") as lines:
             client.settimeout(60)
             client.connect(str(tmp_path / "s"))
-            way = {"op": "way", "node": "n", "argv": []}
+            dirs = {"state_dir": "/var/lib/minik8s", "run_dir": str(tmp_path)}
+            way = {"op": "way", "node": "n", "argv": [], **dirs}
             while json.loads(lines.readline()) != way:
                 continue
             lines.write(b'{"op":"relist","node":"n"}\n')

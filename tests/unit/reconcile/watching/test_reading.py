@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.reconcile.watching.reading import gone_link, sections_of
+from minik8s_modules.reconcile.watching.reading import NO_INOTIFYWAIT, Places, gone_link, sections_of
 
+PLACES = Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s")
 LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "services"}, set[str]()
 
 
@@ -26,11 +27,23 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
         ("delete rule ip nat DOCKER handle 3", NOTHING),
         ("# new generation 8590 by process 4849 (nft)", NOTHING),
         ("# new generation 8591 by process 4850 (mk8s0)", NOTHING),
+        ("[FILE]/var/lib/minik8s/nginx/hosts/web.example.conf", {"ingress"}),
+        ("[FILE]/var/lib/minik8s/nginx/nginx.conf", {"ingress"}),
+        ("[FILE]/var/lib/minik8s/nginx/nginx.pid", NOTHING),
+        ("[FILE]/var/lib/minik8s/dns/cluster.zone", {"dns"}),
+        ("[FILE]/var/lib/minik8s/pods/u/volumes/conf/..data/a b", {"volumes"}),
+        ("[FILE]/run/minik8s/secrets/.volumes/u/token/..data/token", {"volumes"}),
+        ("[FILE]/run/minik8s/secrets/shop/key/tls.key", {"secrets", "volumes"}),
+        ("[FILE]/var/lib/minik8s-else/dns/x", NOTHING),
+        (NO_INOTIFYWAIT.decode(), NOTHING),
+        ("umount /run/minik8s/secrets", {"secrets", "volumes"}),
+        ("remount /var/lib/minik8s/pods/u/volumes/cache", {"volumes"}),
+        ("mount /var/lib/docker/overlay2/1/merged", NOTHING),
         ("", NOTHING),
     ],
 )
 def test_only_what_bears_a_name_of_ours_counts(line, sections):
-    assert sections_of(f"{line}\n".encode(), b"mk8s0") == sections
+    assert sections_of(f"{line}\n".encode(), PLACES) == sections
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import queue
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from minik8s_modules.base.clock import SystemClock
-from minik8s_modules.reconcile.watching.watches import SCRIPT, Watches
+from minik8s_modules.reconcile.watching.reading import NO_INOTIFYWAIT, Places
+from minik8s_modules.reconcile.watching.watches import Watches, script
 
 WAIT_S = 60.0
+DIRS = {"state_dir": "/var/lib/minik8s", "run_dir": "/run/minik8s"}
 LINE = "[LINK]Deleted 7: mk8s-1a2b3c4d@if6: <BROADCAST> mtu 1500"
 
 
@@ -30,7 +34,7 @@ class Node:
 
     def way(self, node: str = "n1") -> bool:
         """Tell the way to the node."""
-        return self.watches.on_gateway({"op": "way", "node": node, "argv": self.argv}, ["n1"])
+        return self.watches.on_gateway({"op": "way", "node": node, "argv": self.argv, **DIRS}, ["n1"])
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def test_programs_that_end_are_started_again_and_what_they_say_is_told(node: Nod
     assert node.way()
     for _ in range(2):
         assert node.told.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}), "mk8s-1a2b3c4d")
-    assert node.script.read_text() == SCRIPT
+    assert node.script.read_text() == script(Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s"))
     assert len(node.runs.read_text().splitlines()) >= 2
 
 
@@ -68,8 +72,35 @@ def test_a_node_that_has_left_is_watched_no_more(node: Node):
     assert not thread.is_alive()
 
 
-def test_the_interpreter_becomes_the_programs():
-    compile(SCRIPT, "script", "exec")
-    assert "os.execv" in SCRIPT
-    assert "ip -o monitor" in SCRIPT
-    assert "nft monitor" in SCRIPT
+def said(folder: Path, *programs: str) -> list[str]:
+    """Return what the programs say of a node whose folders are in ``folder``; each stand-in says its arguments."""
+    stubs = folder / "bin"
+    stubs.mkdir()
+    for name in programs:
+        (stubs / name).write_text(f'#!/bin/sh\nfor each; do echo "{name} $each"; done\n')
+        (stubs / name).chmod(0o755)
+    (stubs / "timeout").symlink_to("/usr/bin/timeout")
+    places = Places(b"mk8s0", str(folder / "state").encode(), str(folder / "run").encode())
+    argv = [sys.executable, "-I", "-"]
+    shown = subprocess.run(
+        argv, input=script(places), env={"PATH": str(stubs)}, capture_output=True, text=True, check=True, timeout=WAIT_S
+    )
+    return shown.stdout.splitlines()
+
+
+def test_folders_of_files_are_watched_and_none_that_pods_write_into(tmp_path: Path):
+    volume = tmp_path / "state/pods/u/volumes/conf"
+    for made in ("state/nginx/hosts", "state/pods/u/volumes/cache/x", "run/secrets/shop/key", "run/secrets/.meta/shop"):
+        (tmp_path / made).mkdir(parents=True)
+    (volume / "..1").mkdir(parents=True)
+    (volume / "..data").symlink_to("..1")
+    found = said(tmp_path, "ip", "nft", "findmnt", "inotifywait")
+    assert {"ip monitor", "nft monitor", "findmnt --poll"} <= {*found}
+    watched = [line.partition(" ")[2] for line in found if line.startswith(f"inotifywait {tmp_path}")]
+    folders = ("state/nginx/", "state/nginx/hosts/", "run/secrets/shop/key/")
+    assert watched == [*(f"{tmp_path}/{one}" for one in folders), f"{volume}/..data/", f"{volume}/"]
+
+
+def test_a_node_without_the_program_says_so(tmp_path: Path):
+    (tmp_path / "state/dns").mkdir(parents=True)
+    assert NO_INOTIFYWAIT.decode() in said(tmp_path, "ip", "nft", "findmnt")
