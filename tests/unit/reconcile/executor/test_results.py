@@ -18,6 +18,7 @@ GOOD = {
     "status": {"k": None, "l": {"state": "running"}},
     "errors": {"k": {"reason": "R", "message": "m"}},
     "due": [{"key": "k", "after_s": 1, "reason": "grace"}],
+    "held": [],
     "base_mismatch": False,
     "fenced": False,
 }
@@ -44,6 +45,7 @@ def test_missing_fields_have_their_defaults() -> None:
         ("status", {"k": 3}),
         ("errors", {"k": "text"}),
         ("due", [[]]),
+        ("held", {}),
         ("fenced", 0),
         ("status", {str(number): None for number in range(20_001)}),
     ],
