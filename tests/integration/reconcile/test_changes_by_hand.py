@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from minik8s_modules.api.kinds import EVENT
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import EVENT, POD
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from tests.integration.reconcile.conftest import Cluster
 
@@ -65,4 +66,41 @@ def test_a_deleted_link_and_a_deleted_table_come_back_by_themselves(cluster: Clu
         cluster.until(is_whole)
     assert cluster.container("linked")["restartCount"] == 0
     cluster.delete("linked", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def annotate(cluster: Cluster, name: str, policy: str) -> None:
+    """Give a Pod a policy for drift."""
+    cluster.admin.patch(POD, name, "default", {"metadata": {"annotations": {"minik8s.io/drift": policy}}})
+
+
+def why_unready(cluster: Cluster, name: str) -> object:
+    """Return the reason of the Pod's condition Ready while it is not."""
+    ready = objects.condition(cluster.pod(name), "Ready") or {}
+    return ready.get("reason") if ready.get("status") == "False" else None
+
+
+def test_a_link_whose_loss_is_only_reported_stays_away_until_it_is_to_be_healed(cluster: Cluster):
+    cluster.create("held")
+    cluster.until(lambda: cluster.ready("held"))
+    annotate(cluster, "held", "report")
+    cluster.until(lambda: watching(cluster), 120)
+    link = link_name(cluster.pod("held")["metadata"]["uid"])
+    harm = Harm(lambda: link in command("ip", "-o", "link"), "ip", "link", "del", link)
+
+    def told() -> bool:
+        harm.done_until(cluster, "sandboxes")
+        found = cluster.admin.list(EVENT, "default", field_selector="involvedObject.kind=Pod,reason=DriftFound").items
+        return any("left so by minik8s.io/drift: report" in one["message"] for one in found)
+
+    cluster.until(told)
+    cluster.until(lambda: why_unready(cluster, "held") == "NetworkNotReady")
+    cluster.create("beside")
+    cluster.until(lambda: cluster.ready("beside"))
+    assert link not in command("ip", "-o", "link"), "a pass for another Pod is no reason to heal"
+    annotate(cluster, "held", "heal")
+    cluster.until(lambda: cluster.ready("held"))
+    assert link in command("ip", "-o", "link")
+    for name in ("held", "beside"):
+        cluster.delete(name, grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
