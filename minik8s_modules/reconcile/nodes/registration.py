@@ -54,6 +54,8 @@ class Registrar:
         self._cluster_cidr = cluster_cidr
         self._clock = clock
         self._facts: dict[str, JsonObject] = {}
+        self._registered: set[str] = set()
+        """Hosts whose Node was there after they told of themselves: where it is not any more, it was deleted."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._workers = Workers(self._queue, self.write, "nodes")
 
@@ -68,6 +70,7 @@ class Registrar:
     def on_facts(self, name: str, facts: JsonObject) -> None:
         """Take over what a node told of itself."""
         self._facts[name] = facts
+        self._registered.discard(name)
         self._queue.add(name)
 
     def on_pressure(self, name: str, found: frozenset[str]) -> frozenset[str]:
@@ -91,10 +94,11 @@ class Registrar:
         facts = self._facts.get(name)
         node = self._lookup(name)
         if node is None:
-            if facts is None:
+            if facts is None or name in self._registered:
                 return
             node = self._create(name, facts)
         if facts is not None:
+            self._registered.add(name)
             self._complete(name, node, facts)
         if name in self._pressure:
             taints = pressure.taints(node, self._pressure[name])

@@ -13,6 +13,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.reconcile.executor.fake_runner import FakeRunner
+from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.service import Outside, ShardService
 from minik8s_modules.reconcile.values.items import OnOutcome
 from minik8s_modules.reconcile.values.values import Settings
@@ -129,6 +130,27 @@ def test_a_deleted_node_is_registered_again_only_when_its_machine_answers(machin
     machines.reachable.add("n2")
     until(lambda: machines.exists("n2"))
     assert machines.api.get(NODE, "n2")["spec"]["podCIDR"] == cidr
+
+
+def test_a_node_that_was_deleted_while_its_status_was_due_is_not_made_again_from_memory():
+    """The copy lacks the Node before the loop is told that it was deleted."""
+    api, there = FakeApi(SystemClock()), True
+    registrar = Registrar(
+        api, lambda name: api.get(NODE, name) if there else None, lambda _name: True, "10.244.0.0/16", SystemClock()
+    )
+    facts = {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10"}
+    there = False
+    registrar.on_facts("n1", facts)
+    registrar.write("n1")
+    there = True
+    registrar.write("n1")
+    api.delete(NODE, "n1")
+    there = False
+    registrar.write("n1")
+    assert [each["metadata"]["name"] for each in api.list(NODE).items] == []
+    registrar.on_facts("n1", facts)
+    registrar.write("n1")
+    assert [each["metadata"]["name"] for each in api.list(NODE).items] == ["n1"]
 
 
 def test_one_node_and_many_are_other_watches(machines: Machines):
