@@ -58,7 +58,6 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.core.docker import Docker, DockerError
-from ansible.module_utils.minik8s.core.faults import KeyFault
 from ansible.module_utils.minik8s.install.images import LABEL
 from ansible.module_utils.minik8s.install.remains import (
     Remain,
@@ -67,6 +66,7 @@ from ansible.module_utils.minik8s.install.remains import (
     mounts,
     plan_removal,
     processes,
+    remove_all,
     slices,
     tables,
 )
@@ -76,6 +76,7 @@ from ansible.module_utils.minik8s.pods import pod_cgroup
 RECORDS = "/run/minik8s/daemons"
 SOCKETS = "/run/minik8s-warm-"
 PATIENCE_S = 5.0
+TRIES, PAUSE_S = 20, 0.5
 
 
 def docker_remains(docker: Docker, node: str) -> list[Remain]:
@@ -84,7 +85,7 @@ def docker_remains(docker: Docker, node: str) -> list[Remain]:
         containers = docker.containers({"minik8s.io/node": node})
         images = docker.call("GET", "/images/json", query={"filters": json.dumps({"label": [LABEL]})}) or []
         return [
-            *(Remain("container", item["Id"][:12], ", ".join(item["Names"])) for item in containers),
+            *(Remain("container", item["Id"][:12], ", ".join(item["Names"] or [])) for item in containers),
             *(Remain("image", tag) for item in images for tag in item["RepoTags"] or []),
         ]
     return []
@@ -161,11 +162,9 @@ def main() -> None:
     docker = Docker(module.params["docker_socket"])
     steps = plan_removal(observe(module, docker))
     if not module.check_mode:
-        try:
-            for step in steps:
-                remove(module, docker, step)
-        except (OSError, DockerError, KeyFault) as error:
-            module.fail_json(msg=f"cannot remove everything: {error}")
+        left = remove_all(steps, lambda step: remove(module, docker, step), lambda: time.sleep(PAUSE_S), TRIES)
+        if left:
+            module.fail_json(msg=f"cannot remove everything; run this again when the cause is gone: {'; '.join(left)}")
     lines = "".join(f"{step.kind} {step.id} {step.detail}".rstrip() + "\n" for step in steps)
     removed = [step._asdict() for step in steps]
     module.exit_json(changed=bool(steps), removed=removed, diff={"before": lines, "after": ""})

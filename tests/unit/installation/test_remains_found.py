@@ -5,7 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from minik8s_modules.module_utils.minik8s.install.remains import Remain, links, mounts, plan_removal, processes, tables
+from minik8s_modules.module_utils.minik8s.core.docker import DockerError
+from minik8s_modules.module_utils.minik8s.install.remains import (
+    Remain,
+    links,
+    mounts,
+    plan_removal,
+    processes,
+    remove_all,
+    tables,
+)
 
 MOUNTS = """\
 22 1 0:20 / / rw - ext4 /dev/vda rw
@@ -51,3 +60,31 @@ def test_recorded_daemons_are_found_but_docker_which_removes_the_containers(tmp_
     assert Remain("process", str(parent), "minik8s-scheduler") in processes(str(tmp_path), "/nowhere/")
     (tmp_path / "minik8s-scheduler.pid").unlink()
     assert not [item for item in processes(str(tmp_path), "/nowhere/") if item.id == str(parent)]
+
+
+def test_what_cannot_be_removed_yet_is_tried_again_and_keeps_nothing_else_from_it() -> None:
+    removed: list[str] = []
+    refusals: dict[str, list[Exception]] = {
+        "half": [DockerError(500, "device or resource busy")] * 2,
+        "held": [OSError("busy")] * 9,
+    }
+
+    def remove(step: Remain) -> None:
+        if refusals.get(step.id):
+            raise refusals[step.id].pop()
+        removed.append(step.id)
+
+    steps = [
+        Remain("container", "half"),
+        Remain("container", "whole"),
+        Remain("cgroup", "held"),
+        Remain("link", "mk8s-a"),
+    ]
+    pauses: list[None] = []
+    left = remove_all(steps, remove, lambda: pauses.append(None), 3)
+    assert removed == ["whole", "mk8s-a", "half"]
+    assert left == ["cgroup held: busy"]
+    assert len(pauses) == 2
+    refusals.clear()
+    assert remove_all(steps, remove, lambda: pauses.append(None), 3) == []
+    assert len(pauses) == 2

@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..core.docker import DockerError
+from ..core.faults import KeyFault
 from ..pods.pod_cgroup import left_over, slices_above
 from ..volumes.mounts import parse_mountinfo, under
 
@@ -32,6 +34,32 @@ class Remain(NamedTuple):
 def plan_removal(found: Sequence[Remain]) -> list[Remain]:
     """Return ``found`` in the order of removal: processes first, mounts last, deeper mounts before outer ones."""
     return sorted(dict.fromkeys(found), key=lambda item: (_ORDER.index(item.kind), -_depth(item)))
+
+
+def remove_all(
+    steps: Sequence[Remain], remove: Callable[[Remain], None], pause: Callable[[], None], tries: int
+) -> list[str]:
+    """Remove in order, each whatever becomes of the others; return for each that stays what it is, and why.
+
+    What cannot be removed yet is tried again: Docker may be in the middle of removing a container, and a process that
+    was killed be in its control group for a moment.
+    """
+    left = [(step, "") for step in steps]
+    for turn in range(tries):
+        if turn:
+            pause()
+        left = [(step, why) for step, _before in left if (why := _failure(step, remove))]
+        if not left:
+            break
+    return [f"{step.kind} {step.id}: {why}" for step, why in left]
+
+
+def _failure(step: Remain, remove: Callable[[Remain], None]) -> str:
+    try:
+        remove(step)
+    except (OSError, DockerError, KeyFault) as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 def _depth(item: Remain) -> int:
