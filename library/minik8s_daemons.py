@@ -10,7 +10,8 @@ module: minik8s_daemons
 short_description: Long-running programs under systemd or supervisor
 description:
   - Defines each program for the machine's service manager, enabled and running.
-  - A program whose definition or watched files changed since its start is restarted; others are left alone.
+  - A program whose definition or watched files changed since its start is restarted, one of which only files changed
+    that it reads again is told so; others are left alone.
 options:
   manager:
     description: The service manager of the machine.
@@ -30,6 +31,11 @@ options:
       after: {description: Names of units that start before it (systemd)., type: list, elements: str, default: []}
       watch:
         description: Files it reads when it starts. The program is restarted when one of them changes.
+        type: list
+        elements: path
+        default: []
+      reread:
+        description: Files it reads again when it gets SIGHUP. When nothing but them changes, it gets that, and goes on.
         type: list
         elements: path
         default: []
@@ -116,6 +122,7 @@ SPEC = {
     "user": {"type": "str", "default": "root"},
     "after": {"type": "list", "elements": "str", "default": []},
     "watch": {"type": "list", "elements": "path", "default": []},
+    "reread": {"type": "list", "elements": "path", "default": []},
     "environment": {"type": "dict", "default": {}},
     "stop_timeout_s": {"type": "int", "default": 20},
     "kill_children": {"type": "bool", "default": True},
@@ -135,11 +142,16 @@ SPEC = {
 def declared(entry: dict[str, Any]) -> Daemon:
     """Return one entry of the options as a value."""
     environment = tuple((str(name), str(value)) for name, value in sorted(entry["environment"].items()))
-    lists = {key: tuple(entry[key]) for key in ("command", "after", "watch")}
+    lists = {key: tuple(entry[key]) for key in ("command", "after", "watch", "reread")}
     given = entry["confinement"]
     exceptions = {str(name): str(why) for name, why in (given.get("exceptions") or {}).items()}
     confinement = Confinement(**{**given, "exceptions": exceptions})
     return Daemon(**{**entry, **lists, "environment": environment, "confinement": confinement})
+
+
+def keys(daemon: Daemon) -> tuple[str, str]:
+    """Return the restart key and the reload key, "" for none, of the files as they are."""
+    return restart_key(daemon.watch), restart_key(daemon.reread) if daemon.reread else ""
 
 
 class Manager:
@@ -182,6 +194,7 @@ class Manager:
         return {
             "define": [["systemctl", "enable", step.name]],  # systemd reads all units again then
             "restart": [["systemctl", "restart", step.name]],
+            "reload": [["systemctl", "kill", "--kill-who=main", "--signal=HUP", step.name]],
             "start": [["systemctl", "start", step.name]],
             "remove": [["systemctl", "disable", "--now", step.name]],
         }[step.action]
@@ -194,6 +207,7 @@ class Manager:
                 ["supervisorctl", "update", step.name],
                 ["supervisorctl", "start", step.name],
             ],
+            "reload": [["supervisorctl", "signal", "HUP", step.name]],
             "remove": [],
         }[step.action]
 
@@ -226,7 +240,7 @@ def main() -> None:
     steps: list[Step] = []
     try:
         daemons = [declared(entry) for entry in module.params["daemons"]]
-        wanted = {daemon.name: render(kind, daemon, restart_key(daemon.watch)) for daemon in daemons}
+        wanted = {daemon.name: render(kind, daemon, *keys(daemon)) for daemon in daemons}
         found = {name: manager.observe(name) for name in [*wanted, *absent]}
         steps = plan_daemons(wanted, absent, found, kind)
         if not module.check_mode:

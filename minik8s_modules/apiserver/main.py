@@ -172,7 +172,7 @@ def make_application(configured: Settings) -> Application:
 def serve(configuration: Configuration, _stop: threading.Event) -> None:
     """Run until SIGTERM; gunicorn's arbiter replaces the signal handlers by its own."""
     raise_file_limit()
-    ApiServer(settings.read(configuration), make_application).run()
+    ApiServer(settings.read(configuration), make_application, lambda: settings.read(configuration.again())).run()
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import io
+import logging
 import os
 import resource
 import ssl
@@ -39,6 +40,8 @@ from minik8s_modules.apiserver.reads.watchers import TAKE, Taken
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.tls import server_context
+
+log = logging.getLogger(__name__)
 
 # requests in flight get this long when the server stops; watches are ended immediately
 GRACE_S = 5
@@ -191,11 +194,21 @@ def _told(error: ParseException) -> StatusError:
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
-    """Runs ``make_application(settings)`` in one worker until SIGTERM; SIGHUP makes a new worker."""
+    """Runs ``make_application(settings)`` in one worker until SIGTERM.
 
-    def __init__(self, settings: Settings, make_application: Callable[[Settings], Closeable]) -> None:
+    SIGHUP makes a new worker, with the settings that ``read_again`` returns. The socket stays open, so who connects
+    before the new worker has begun waits for it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        make_application: Callable[[Settings], Closeable],
+        read_again: Callable[[], Settings],
+    ) -> None:
         self._settings = settings
         self._make_application = make_application
+        self._read_again = read_again
         self._tls = TlsContext(settings.tls)
         self._application: Closeable | None = None
         try:
@@ -205,6 +218,16 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
                 f"apiserver: tls: {settings.tls.cert} and its key cannot be used: {error}"
             ) from error
         super().__init__(prog="minik8s-apiserver")
+
+    def reload(self) -> None:
+        """Take over what the configuration says now; what cannot be used is told, and the former settings stay."""
+        try:
+            settings = self._read_again()
+        except ConfigurationError as error:
+            log.warning("the configuration is not taken over, the former one stays: %s", error)
+            return
+        self._settings, self._tls = settings, TlsContext(settings.tls)
+        super().reload()
 
     def load_config(self) -> None:
         """Give gunicorn its settings."""

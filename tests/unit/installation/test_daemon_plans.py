@@ -30,6 +30,21 @@ def test_a_changed_definition_is_a_restart(manager: str, steps: list[Step]) -> N
     assert plan_daemons({"a": "new"}, [], {"a": Found("old", running=True)}, manager) == steps
 
 
+@pytest.mark.parametrize("manager", ["systemd", "supervisor"])
+def test_what_a_program_reads_again_is_a_signal_to_it_while_it_runs(manager: str) -> None:
+    daemon = Daemon("a", "about", ("/bin/x",))
+    old, new, other = (render(manager, daemon, *keys) for keys in (("1", "1"), ("1", "2"), ("2", "2")))
+    assert plan_daemons({"a": new}, [], {"a": Found(old, running=True)}, manager) == [
+        Step("define", "a"),
+        Step("reload", "a"),
+    ]
+    restart = [Step("define", "a"), *([Step("restart", "a")] if manager == "systemd" else [])]
+    assert plan_daemons({"a": other}, [], {"a": Found(old, running=True)}, manager) == restart
+    assert plan_daemons({"a": new}, [], {"a": Found(old, running=False)}, manager) == restart
+    without = render(manager, daemon, "1")
+    assert plan_daemons({"a": old}, [], {"a": Found(without, running=True)}, manager) == restart
+
+
 def test_a_stopped_program_is_started() -> None:
     assert plan_daemons({"a": "text"}, [], {"a": Found("text", running=False)}, "systemd") == [Step("start", "a")]
 

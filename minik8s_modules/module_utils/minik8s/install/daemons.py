@@ -3,7 +3,8 @@
 One :class:`Daemon` renders to a systemd unit or to a supervisor program. The definition carries a *restart key*: a
 digest of the files the program read at its start. A changed configuration file or certificate thus changes the
 definition, and a changed definition is a restart. Nothing is lost when an installation is interrupted between writing
-a file and restarting.
+a file and restarting. What a program reads again when it gets SIGHUP has a digest of its own, the *reload key*: a
+definition that differs in that alone is a signal, and the program's sockets stay open.
 
 Under supervisor a program is started through ``launch`` (``roles/service_manager``), which drops privileges, gives it a
 clean environment and first stops what an earlier, killed supervisor left running: nothing runs twice. What a program is
@@ -24,6 +25,7 @@ from .confinement import Confinement, check, directives, launcher_options
 LAUNCHER = "/usr/local/lib/minik8s/launch"
 LOG_DIR = "/var/log/minik8s"
 UNIT_DIRS = {"systemd": "/etc/systemd/system", "supervisor": "/etc/supervisor/conf.d"}
+_RELOAD_KEY = "Reload key: "
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
 
 
@@ -36,6 +38,7 @@ class Daemon(NamedTuple):
     user: str = "root"
     after: tuple[str, ...] = ()
     watch: tuple[str, ...] = ()
+    reread: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     stop_timeout_s: int = 20
     kill_children: bool = True
@@ -50,7 +53,7 @@ class Found(NamedTuple):
 
 
 class Step(NamedTuple):
-    """``define``, ``restart``, ``start`` or ``remove`` of one daemon."""
+    """``define``, ``restart``, ``reload``, ``start`` or ``remove`` of one daemon."""
 
     action: str
     name: str
@@ -89,7 +92,9 @@ def plan_daemons(
         present = found[name]
         if present.definition != definition:
             steps.append(Step("define", name))
-            if manager == "systemd":
+            if present.running and _may_be_told(present.definition or "", definition):
+                steps.append(Step("reload", name))
+            elif manager == "systemd":
                 steps.append(Step("restart", name))
         elif not present.running:
             steps.append(Step("start", name))
@@ -97,8 +102,14 @@ def plan_daemons(
     return steps
 
 
-def render(manager: str, daemon: Daemon, key: str) -> str:
-    """Return the definition of ``daemon`` for ``manager``, with the restart key in it.
+def _may_be_told(old: str, new: str) -> bool:
+    """Return whether two definitions differ in nothing but their reload keys, which both have."""
+    lines = [[line for line in text.splitlines() if _RELOAD_KEY not in line] for text in (old, new)]
+    return _RELOAD_KEY in old and _RELOAD_KEY in new and lines[0] == lines[1]
+
+
+def render(manager: str, daemon: Daemon, key: str, reload_key: str = "") -> str:
+    """Return the definition of ``daemon`` for ``manager``, with the restart key and, if any, the reload key in it.
 
     Raises:
         ValueError: a name or an argument cannot be written down for a service manager.
@@ -110,7 +121,9 @@ def render(manager: str, daemon: Daemon, key: str) -> str:
     if any(ord(char) < 32 for text in [*texts, *confinement.exceptions.values()] for char in text):  # noqa: PLR2004 - ASCII
         raise ValueError(f"daemon {daemon.name}: arguments, environment and reasons must hold no control characters")
     check(daemon.name, confinement)
-    return _systemd(daemon, key) if manager == "systemd" else _supervisor(daemon, key)
+    definition = _systemd(daemon, key) if manager == "systemd" else _supervisor(daemon, key)
+    mark = "#" if manager == "systemd" else ";"
+    return f"{mark} {_RELOAD_KEY}{reload_key}\n{definition}" if reload_key else definition
 
 
 def _systemd(daemon: Daemon, key: str) -> str:
