@@ -35,7 +35,7 @@ from minik8s_modules.module_utils.minik8s.core.observations import observation_f
 API_VERSION = "1.40"  # the version the node's modules speak: Docker 19.03 to 29
 TIMEOUT_S = 10
 PING_TIMEOUT_S = 5.0
-CONTAINER_ACTIONS = ("create", "start", "die", "oom", "destroy")
+CONTAINER_ACTIONS = ("create", "start", "die", "oom", "destroy", "update", "pause")
 _IMAGE_ACTIONS = ("pull", "tag", "untag", "delete", "import", "load")
 _EVENT_FILTERS = {"type": ["container", "image"], "event": [*CONTAINER_ACTIONS, *_IMAGE_ACTIONS]}
 

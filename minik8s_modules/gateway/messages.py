@@ -10,7 +10,8 @@ Reconciler to gateway::
 Gateway to reconciler::
 
     {"op": "state", "node", "containers": [observation], "images": ["repo:tag", "sha256:…"]}   after hello or relist
-    {"op": "event", "node", "action": "create|start|die|oom|destroy", "id", "container": observation | null}
+    {"op": "event", "node", "action": "create|start|die|oom|destroy|update|pause", "id",
+     "container": observation | null}
     {"op": "images", "node", "images"}
     {"op": "pulled", "id", "node", "image", "ok", "image_id", "reason": "ErrImagePull" | "Cancelled", "message"}
     {"op": "alive", "node", "alive": true}       with alive false: "message", why it does not answer

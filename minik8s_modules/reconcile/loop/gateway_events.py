@@ -11,6 +11,8 @@ from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.loop.pod_events import Teller
 from minik8s_modules.reconcile.pods.observed import observation
 
+_CHANGES, _CHANGED = frozenset({"update", "pause"}), frozenset({"sandboxes", "containers"})
+"""What somebody does to a container with Docker that leaves it alive, and the sections to look at then."""
 Heard = Callable[[NodeState, JsonObject], set[str]]
 
 
@@ -59,6 +61,8 @@ class Hearing:
     def _on_event(self, state: NodeState, message: JsonObject) -> set[str]:
         raw = message["container"]
         seen = observation(raw, self._clock.now()) if raw is not None else None
+        if seen is not None and message["action"] in _CHANGES:
+            state.on_changed(_CHANGED, self._clock.monotonic())
         return state.on_event(str(message["id"]), seen, self._clock.monotonic(), self._teller.happened)
 
     def _on_images(self, state: NodeState, message: JsonObject) -> set[str]:

@@ -212,6 +212,11 @@ class FakeNode:
         with self._lock:
             self._destroy(self.containers[container_id])
 
+    def event(self, action: str, one: JsonObject) -> None:
+        """Tell that something was done to a container."""
+        with self._lock:
+            self._event(action, one)
+
     def find(self, container: str, uid: str = "") -> JsonObject:
         """Return the newest attempt of a container; "" is the sandbox."""
         found = [

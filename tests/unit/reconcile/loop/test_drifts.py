@@ -228,6 +228,18 @@ def test_what_a_full_observation_put_right_is_an_event_of_pod_and_node(cluster: 
     until(lambda: {("Pod", "web"), ("Node", NAME)} <= told_of(cluster))
 
 
+def test_what_somebody_does_with_docker_is_looked_at_at_once(cluster: Cluster):
+    uid = cluster.create()["metadata"]["uid"]
+    until(lambda: running(cluster))
+    cluster.node.meddled["containers"] = [{"action": "update", "key": f"{uid}/app", "detail": "memory"}]
+
+    def updated() -> bool:
+        cluster.node.event("update", cluster.node.find("app"))
+        return ("Pod", "web") in told_of(cluster)
+
+    until(updated)
+
+
 def observed(cluster: Cluster) -> bool:
     """Ask for an observation; False, for this is no condition."""
     assert cluster.service is not None
