@@ -64,7 +64,14 @@ class Application:
         self._store = MeteredStore(_encrypted(EtcdStore(configured.etcd_endpoints, tls), configured), metrics)
         self._cache = WatchCache(self._store)
         clock = SystemClock()
-        self._backend = Backend(self._store, self._cache, clock, metrics, configured.service_cidr)
+        self._backend = Backend(
+            self._store,
+            self._cache,
+            clock,
+            metrics,
+            configured.service_cidr,
+            refuse_taken_hosts=configured.refuse_taken_hosts,
+        )
         self._hub = Hub(clock, self._cache, self.admission)
         self._tunnels = Tunnels(clock, self.admission)
         self._startup = Startup(self._backend, configured)

@@ -1,8 +1,10 @@
-"""Two objects that claim one host and path: whoever would not get it is refused, with the other's name.
+"""Two objects that claim one host and path: whoever would not get it is told, or refused, with the other's name.
 
-A new Ingress that asks for a place of an Ingress of its own namespace is kept, as in Kubernetes: it has no effect
-there, and a Warning says so. Other places are refused to it, too, so that nobody waits for a host to become free.
-A DNS object is refused, as by the original, while a Service that it names does not exist or lacks the port.
+A new Ingress that asks for a place of another Ingress is kept, as in Kubernetes: it has no effect there, and a Warning
+says so; it waits for the place to become free. Where the setting ``refuse_taken_hosts`` says so, it is refused unless
+the other one is of its own namespace. Places of DNS objects are refused to it, and all that it cannot have by a grant
+or at all. An update is refused: the older object would take the place from the one that has it. A DNS object is
+refused, as by the original, while a Service that it names does not exist or lacks the port.
 
 The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
 youngest: the first has a place, unless whoever comes has a HostGrant for the host and the first has none. An update is
@@ -45,7 +47,7 @@ def refuse_taken_places(write: Write) -> None:
     taken = [why for why in _conflicts(write, write.new) if why not in known]
     if not taken:
         return
-    if write.target.kind != INGRESS or write.old is not None or _conflicts(write, write.new, abroad=True):
+    if write.target.kind != INGRESS or write.old is not None or _conflicts(write, write.new, lasting=True):
         raise BadRequest("; ".join(taken))
     for why in taken:
         write.options.warn(f"{why}; this Ingress has no effect there")
@@ -81,14 +83,15 @@ def _require(write: Write, service: str, port: int) -> None:
         raise BadRequest(f"service {service} does not have port {port}")
 
 
-def _conflicts(write: Write, obj: JsonObject, *, abroad: bool = False) -> list[str]:
-    """Return why ``obj`` would not get its places if it came now; ``abroad``: if its own namespace had no Ingress."""
+def _conflicts(write: Write, obj: JsonObject, *, lasting: bool = False) -> list[str]:
+    """Return why ``obj`` would not get its places if it came now; ``lasting``: but for what it may wait for."""
     kind = write.target.kind
     newest = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "~"}, "status": {}}
     mine = objects.key(obj)
     every = {each: [*_others(write, each, mine if each == kind else None)] for each in (DNS, INGRESS)}
-    if abroad:
-        every[INGRESS] = [one for one in every[INGRESS] if objects.namespace(one) != objects.namespace(obj)]
+    if lasting:
+        strict, own = write.backend.refuse_taken_hosts, objects.namespace(obj)
+        every[INGRESS] = [one for one in every[INGRESS] if strict and objects.namespace(one) != own]
     every[kind].append(newest)
     classes, grants = _others(write, INGRESS_CLASS, None), _others(write, HOST_GRANT, None)
     routes = decide_routes(Cluster(every[DNS], every[INGRESS], classes, {}, grants))

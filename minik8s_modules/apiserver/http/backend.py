@@ -60,6 +60,8 @@ class Backend:
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     quotas: QuotaLedger = field(default_factory=QuotaLedger)
+    refuse_taken_hosts: bool = False
+    """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
 
     def get(self, target: Target) -> CachedObject:
         """Return the object as the cache has it. Raises NotFound."""

@@ -97,6 +97,7 @@ class Settings:
     audit: Audit | None = None
     key_ring: Path | None = None
     limits: Limits = Limits()
+    refuse_taken_hosts: bool = False
 
 
 def read(configuration: Configuration) -> Settings:
@@ -124,6 +125,7 @@ def read(configuration: Configuration) -> Settings:
         key_ring=_key_ring(configuration) if configuration.has("encryption") else None,
         audit=_audit(configuration) if configuration.has("audit") else None,
         limits=_limits(configuration),
+        refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.apiserver.conftest import Namespace
-from tests.support.apiserver import Answer
+from tests.support.apiserver import Answer, own_server
 
 INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{}/ingresses"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -80,6 +81,42 @@ def test_ingresses_share_a_host_but_no_path(namespace: Namespace) -> None:
     answer = _post(namespace, _dns("third", host), "dns")
     assert answer.code == 400
     assert f"host {host} conflicts with existing host of Ingress {namespace.name}/" in answer.json["message"]
+
+
+def _another(namespace: Namespace) -> Namespace:
+    """Return one more namespace on the same server, with a Service."""
+    other = Namespace(namespace.server, f"{namespace.name}-other")
+    assert other.server.request("POST", "/api/v1/namespaces", {"metadata": {"name": other.name}}).code == 201
+    service = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+    assert other.server.request("POST", other.path("services"), service).code == 201
+    return other
+
+
+def test_an_ingress_of_another_namespace_is_kept_and_told_and_a_dns_objects_place_is_refused(
+    namespace: Namespace,
+) -> None:
+    host, other = _host(), _another(namespace)
+    assert _post(namespace, _ingress("first", host, "/")).code == 201
+    answer = _post(other, _ingress("second", host, "/"))
+    assert answer.code == 201, answer.json
+    assert f"host {host} path / is in use by Ingress {namespace.name}/first; " in answer.headers["warning"]
+    assert "this Ingress has no effect there" in answer.headers["warning"]
+    assert _post(other, _dns("third", host), "dns").code == 400
+    taken = _host()
+    assert _post(namespace, _dns("fourth", taken), "dns").code == 201
+    assert _post(other, _ingress("fifth", taken, "/")).code == 400
+
+
+def test_a_cluster_may_refuse_ingresses_for_places_of_other_namespaces(tmp_path: Path) -> None:
+    with own_server(tmp_path, refuse_taken_hosts=True) as server:
+        assert server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}}).code == 201
+        shop, host = Namespace(server, "shop"), _host()
+        other = _another(shop)
+        assert _post(shop, _ingress("first", host, "/")).code == 201
+        assert _post(shop, _ingress("second", host, "/")).code == 201
+        answer = _post(other, _ingress("third", host, "/"))
+        assert answer.code == 400
+        assert answer.json["message"].startswith(f"host {host} path / is in use by Ingress shop/first; ")
 
 
 def test_an_older_object_cannot_take_a_place_by_an_update_and_keeps_what_it_has(namespace: Namespace) -> None:
