@@ -1,14 +1,17 @@
 """ControllerRevisions: the templates that DaemonSets and StatefulSets have had, and may go back to. Pure.
 
 A revision's data is the patch that ``kubectl rollout undo`` sends: the template, to be put in the place of the one
-there is. The one that equals the template of now is the update revision; going back to an older template gives its
-revision the highest number. Source: kubernetes ``pkg/controller/history`` and ``pkg/controller/daemon/update.go``.
+there is; in the very bytes of Kubernetes' controllers, for clients compare those. The one that equals the template of
+now is the update revision; going back to an older template gives its revision the highest number. Source: kubernetes
+``pkg/controller/history`` and ``pkg/controller/daemon/update.go``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, Kind
@@ -47,7 +50,7 @@ def history(kind: Kind, owner: JsonObject, found: Sequence[JsonObject]) -> Histo
     known = sorted(claimed.owned, key=lambda each: (_number(each), objects.name(each)))
     steps: list[Step] = [*claimed.steps]
     data, newest = data_of(owner), max(map(_number, known), default=0)
-    equal = [each for each in known if each.get("data") == data]
+    equal = [each for each in known if same_data(each, {"data": data})]
     if not equal:
         update = _made(kind, owner, data, newest + 1)
         return History([*steps, Create(CONTROLLER_REVISION, update, _FAILED)], update, known)
@@ -59,14 +62,37 @@ def history(kind: Kind, owner: JsonObject, found: Sequence[JsonObject]) -> Histo
 
 
 def data_of(owner: JsonObject) -> JsonObject:
-    """Return what a revision keeps of ``owner``: a strategic merge patch with its template."""
-    return {"spec": {"template": {**(objects.spec(owner).get("template") or {}), "$patch": "replace"}}}
+    """Return what a revision keeps of ``owner``: a strategic merge patch with its template, as Go writes it.
+
+    Source: ``getPatch`` of pkg/controller/daemon/update.go. Names are in order, and fields that are structs in Go are
+    there when they are empty (creationTimestamp until 1.33).
+    """
+    template = objects.spec(owner).get("template") or {}
+    spec = {**(template.get("spec") or {})}
+    for field in ("initContainers", "containers"):
+        if field in spec:
+            spec[field] = [{"resources": {}, **container} for container in spec[field]]
+    meta = {"creationTimestamp": None, **(template.get("metadata") or {})}
+    data = {"spec": {"template": {**template, "$patch": "replace", "metadata": meta, "spec": spec}}}
+    ordered: JsonObject = orjson.loads(orjson.dumps(data, option=orjson.OPT_SORT_KEYS))
+    return ordered
 
 
 def template_of(revision: JsonObject) -> JsonObject:
-    """Return the pod template that a revision keeps."""
+    """Return the pod template that a revision keeps, without what Go alone writes."""
     kept: JsonObject = objects.dig(revision, "data", "spec", "template") or {}
-    return {key: value for key, value in kept.items() if key != "$patch"}
+    found = {key: _filled(value) for key, value in kept.items() if key != "$patch"}
+    if isinstance(spec := found.get("spec"), dict):
+        for field in {"initContainers", "containers"} & spec.keys():
+            spec[field] = [_filled(container) for container in spec[field]]
+    return found
+
+
+def _filled(value: Any) -> Any:
+    """Return a map without what is null, and without resources that say nothing."""
+    if not isinstance(value, dict):
+        return value
+    return {name: inner for name, inner in value.items() if inner is not None and (name, inner) != ("resources", {})}
 
 
 def hash_of(revision: JsonObject) -> str:
@@ -105,5 +131,5 @@ def surplus(owner: JsonObject, revisions: History, live: Collection[str]) -> lis
 
 
 def same_data(wanted: JsonObject, found: JsonObject) -> bool:
-    """Return whether two revisions keep the same; else their hashes collide."""
-    return bool(wanted.get("data") == found.get("data"))
+    """Return whether two revisions keep the same template, however it is written; else their hashes collide."""
+    return template_of(wanted) == template_of(found)
