@@ -36,9 +36,10 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # Left out of `make test`: what tries luck, what compiles other people's programs, load, minutes without a control
 # plane, the lab's own faults, a whole cluster on User-Mode Linux (integration/services has pods behind IPVS there), and
 # what installs a lab's machines once more: the others there begin with an installation, and CI has two on this machine.
-# Also what something quicker shows: of machines/resilience, a Docker that dies (e2e/faults has one, under load) and a
-# control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts);
-# of IPVS, what integration/services asks of rules by the section alone, and of Services on pods by nftables.
+# Also what something quicker shows: of machines/resilience, a Docker that dies (e2e/faults has one, under load), a
+# control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts),
+# and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
+# of rules by the section alone, and of Services on pods by nftables.
 # Of molecule, roles that the clusters of tests/machines converge, run again and look at as well. Left in are `default`
 # (check mode of everything), `reset` (with Docker's settings), `node` (what its user may do, and a boot that nobody
 # attends) and `membership_lock`. Others stand for the rest: integration/installation for certificates, daemons and
@@ -53,6 +54,7 @@ NIGHTLY = [
     "machines/resilience/test_static_stability.py",
     "machines/resilience/test_node_faults.py::test_a_restarted_docker_keeps_its_containers_running",
     "machines/resilience/test_node_faults.py::test_a_control_plane_killed_in_the_middle_of_a_change",
+    "machines/resilience/test_overlay.py::test_neighbours_need_no_tunnel_where_direct_ways_are_asked_for",
     "machines/test_ipvs_whole.py",
     "machines/test_install.py",
     "machines/test_shards.py",
