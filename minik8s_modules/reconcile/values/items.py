@@ -15,7 +15,7 @@ Purpose = Literal["reconcile", "check", "housekeeping"]
 
 OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
-SECTIONS = ("network", "secrets", "volumes", "sandboxes", "containers", "services", "dns", "ingress")
+SECTIONS = ("network", "services", "secrets", "volumes", "sandboxes", "containers", "dns", "ingress")
 """Sections in the order a node realizes them."""
 
 FACTS = "facts"

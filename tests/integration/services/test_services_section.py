@@ -6,7 +6,7 @@ import ipaddress
 import math
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -92,11 +92,10 @@ def test_hundreds_of_services_all_over_the_pool_each_lead_to_their_own_endpoint(
     # all but the last go
     machine.declare(**{f"s{MANY - 1}:80": loaded[f"s{MANY - 1}:80"]})
     assert machine.each(places[-1:]) == ends[-1:]
-    if machine.mode == "ipvs":  # with its address a service has left the machine: nobody is there to refuse
+    if machine.mode == "ipvs":
         left = [line for line in machine.lines("ipvsadm", "-ln") if line.startswith("TCP")]
         assert left == [f"TCP {places[-1][0]}:80 rr"]
-    else:
-        assert machine.each(places[:-1]) == ["refused"] * (MANY - 1)
+    assert machine.each(places[:-1]) == ["refused"] * (MANY - 1)
 
 
 def test_what_has_no_endpoints_or_no_such_port_is_refused(machine: Machine) -> None:
@@ -104,6 +103,59 @@ def test_what_has_no_endpoints_or_no_such_port_is_refused(machine: Machine) -> N
     for client in ("", "pod4"):
         assert machine.ask("100.0.0.3", 80, pod=client) == {"refused": 1}
         assert machine.ask("100.0.0.2", 81, pod=client) == {"refused": 1}
+
+
+def left_by(machine: Machine, device: str) -> int:
+    """Return how many packets have left the machine by a device."""
+    (line,) = [line for line in machine.lines("cat", "/proc/net/dev") if line.startswith(f"{device}:")]
+    return int(line.partition(":")[2].split()[9])
+
+
+@pytest.fixture
+def way_out(machine: Machine) -> Iterator[str]:
+    """A device that takes what this machine has no better route for, as a default route does."""
+    name = "outside"
+    machine.shell(["ip", "link", "add", name, "type", "veth", "peer", "name", "beyond"])
+    try:
+        machine.shell(["ip", "link", "set", "beyond", "addrgenmode", "none", "up"])
+        machine.shell(["ip", "link", "set", name, "addrgenmode", "none", "up"])
+        machine.shell(["ip", "addr", "add", "192.0.2.1/24", "dev", name])
+        machine.shell(["ip", "neigh", "add", "192.0.2.254", "lladdr", "02:00:00:00:00:01", "dev", name])
+        machine.shell(["ip", "route", "add", "100.0.0.0/8", "via", "192.0.2.254", "dev", name])
+        yield name
+    finally:
+        machine.shell(["ip", "link", "delete", name])
+
+
+def test_nothing_sent_to_the_range_of_services_reaches_anything_but_endpoints(machine: Machine, way_out: str) -> None:
+    machine.declare()
+    for client in ("", "pod4"):
+        before = left_by(machine, way_out)
+        assert machine.ask("100.99.0.1", 80, protocol="UDP", pod=client) == {"silent": 1}
+        assert left_by(machine, way_out) > before, "the way out is one"
+    before = left_by(machine, way_out)
+
+    def look(*pods: str, protocols: tuple[str, ...] = ("TCP",)) -> None:
+        for client in ("", "pod4"):
+            for protocol in protocols:
+                seen = machine.ask("100.0.0.9", 80, protocol=protocol, pod=client)
+                # a datagram of the machine's own is refused before it is sent (EPERM); ICMP has a limit of its rate
+                refused = {"refused"} if protocol == "TCP" else {"refused", "PermissionError", "silent"}
+                assert set(seen) <= {*refused, *(pods if protocol == "TCP" else ())}, (client, protocol, seen)
+        assert left_by(machine, way_out) == before
+
+    look(protocols=("TCP", "UDP"))
+    stages = [[entry("100.0.0.9")], [entry("100.0.0.9", "pod2")], [entry("100.0.0.9", "pod3")], []]
+    for services in stages:
+        wanted = {"dataplane": machine.plane, **{f"default/s{at}:80": one for at, one in enumerate(services)}}
+        ends = {name for name, ip in PODS.items() for one in services if [ip, 8080] in one["endpoints"]}
+        for effect in range(2):  # killed before its effects, and between them
+            with suppress(AssertionError, LabNodeFailed):
+                machine.pass_(entries=wanted, die_at=effect)
+            look("pod2", "pod3")
+        assert machine.pass_(entries=wanted)["errors"] == {}
+        look(*ends)
+    look(protocols=("UDP",))
 
 
 def test_node_ports_and_their_traffic_policy(machine: Machine) -> None:

@@ -3,9 +3,9 @@
 The device is never up; its addresses make the kernel take packets to them as its own, which is where IPVS looks. Round
 robin, masquerading (the reply comes back here), node ports on the node's address; affinity is IPVS' persistence. A
 small nf_tables table does what IPVS does not: source NAT for what comes from outside the cluster or leads a pod to
-itself, and rejecting what no virtual server took. Ours are the servers with addresses of the service range, and those
-of the node's address with node ports. An endpoint that goes with connections open gets weight 0 and is deleted when it
-is idle. Words: ipvs_wire.py.
+itself, and rejecting what no virtual server took, or what has an address of the range that no Service has. Ours are the
+servers with addresses of the service range, and those of the node's address with node ports. An endpoint that goes with
+connections open gets weight 0 and is deleted when it is idle. Words: ipvs_wire.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .ipvs_wire import (
     Target,
     Value,
 )
-from .nftables import MASQUERADE_BIT, PROTOCOLS, loops, loops_text
+from .nftables import MASQUERADE_BIT, PROTOCOLS, REJECTED, loops, loops_text, rejecting
 from .nftables_table import FixedTable, chains_text, head_of
 from .nftables_wire import Change
 from .services_host import (
@@ -157,6 +157,9 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
             "type filter hook input priority 200",
             f"ct state new ip daddr {services} reject with icmp type port-unreachable",
         ],
+        # an address that no Service has (yet) is on no device: its packets would leave by the default route
+        "rejecting": rejecting(services),
+        **REJECTED,
         "postrouting": [
             "type nat hook postrouting priority srcnat",
             f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",

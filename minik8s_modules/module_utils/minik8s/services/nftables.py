@@ -138,6 +138,21 @@ def told(rule: Rule) -> tuple[str, str]:
     return f"{place_of(rule)} [{at}]", f"{socket.inet_ntoa(ip)}:{port}"
 
 
+REJECTED = {
+    "forwarding": ["type filter hook forward priority filter", "jump rejecting"],
+    "sending": ["type filter hook output priority filter", "jump rejecting"],
+}
+"""Chains by which nothing that still has an address of services leaves a machine, from pods or from itself."""
+
+
+def rejecting(services: str) -> list[str]:
+    """Return the rules of the chain ``rejecting`` for a range of services."""
+    return [
+        f"ip daddr {services} meta l4proto tcp reject with tcp reset",
+        f"ip daddr {services} reject with icmp type port-unreachable",
+    ]
+
+
 def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]]:
     """Return the fixed chains with their rules; ``bridged``: packets within the pod bridge pass these chains too."""
     services, pods = config["service_cidr"], config["pod_cidr"]
@@ -156,14 +171,10 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
             f"ip saddr != {config['cluster_cidr']} {sets_mark}",
             f"ip daddr . meta l4proto . th dport vmap @{CLUSTER_IPS}",
         ],
-        "rejecting": [
-            f"ip daddr {services} meta l4proto tcp reject with tcp reset",
-            f"ip daddr {services} reject with icmp type port-unreachable",
-        ],
+        "rejecting": rejecting(services),
         "prerouting": ["type nat hook prerouting priority dstnat", "jump services"],
         "output": ["type nat hook output priority -100", "jump services"],
-        "forwarding": ["type filter hook forward priority filter", "jump rejecting"],
-        "sending": ["type filter hook output priority filter", "jump rejecting"],
+        **REJECTED,
         "receiving": [
             "type filter hook prerouting priority raw",
             f'iifname "{config["bridge"]}" ip daddr 127.0.0.0/8 drop',
