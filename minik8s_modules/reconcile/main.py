@@ -110,6 +110,7 @@ def read_options(configuration: Configuration) -> Options:
         dns=dns,
         ingress=ingress,
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
+        pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
     )

@@ -22,7 +22,7 @@ from minik8s_modules.reconcile.pods.pod_context import CREATING, EPHEMERAL, SIDE
 from minik8s_modules.reconcile.pods.probes import Verdict, examine
 from minik8s_modules.reconcile.pods.sandboxes import RESET_AFTER_S
 from minik8s_modules.reconcile.pods.service_links import takes_in_links
-from minik8s_modules.reconcile.pods.stopping import stop
+from minik8s_modules.reconcile.pods.stopping import stop, watched
 from minik8s_modules.reconcile.values.images import decide_image
 from minik8s_modules.reconcile.values.values import PodEvent, Waiting
 
@@ -33,7 +33,7 @@ START_ERROR = 128
 def decide_container(context: PodContext, container: JsonObject, kind: str) -> Step:
     """Return what the container (``kind`` app or init) wants now."""
     last = context.seen.last(container["name"])
-    if last is None:
+    if last is None or (last.over and context.fresh(last) and _later_attempt_is_gone(context, container, last)):
         return _unseen(context, container, kind)
     if last.alive:
         return _alive(context, container, kind, last)
@@ -42,8 +42,18 @@ def decide_container(context: PodContext, container: JsonObject, kind: str) -> S
     return _ended(context, container, kind, last)
 
 
+def _later_attempt_is_gone(context: PodContext, container: JsonObject, last: ObservedContainer) -> bool:
+    """Return whether the API has seen a later attempt run: ``last`` is over, and so is the pause after it.
+
+    The later one was removed behind our back. How long that pause should be can no longer be told from containers, for
+    the one before ``last`` went when the later one was made.
+    """
+    recorded = recorded_status(context.pod, container["name"])
+    return bool(recorded.get("containerID")) and int(recorded.get("restartCount") or 0) > last.attempt
+
+
 def _unseen(context: PodContext, container: JsonObject, kind: str) -> Step:
-    """Decide about a container of which nothing exists: never made, or removed behind our back."""
+    """Decide about a container whose newest attempt does not exist: never made, or removed behind our back."""
     recorded = recorded_status(context.pod, container["name"])
     ended = objects.dig(recorded, "state", "terminated")
     if kind == EPHEMERAL and recorded.get("containerID"):
@@ -63,7 +73,8 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
     if not context.fresh(last):
         return stop(context, container, kind, f"Stopping container {name}")
     if last.image != container["image"] and not last.image.startswith("sha256:"):
-        return stop(context, container, kind, f"Container {name} definition changed, will be restarted")
+        text = f"Container {name} definition changed, will be restarted"
+        return watched(context, container, stop(context, container, kind, text))  # until it ends it is what it was
     verdict = examine(context, container, last)
     if verdict.kill:
         return _condemned(context, container, kind, verdict)

@@ -1,5 +1,7 @@
 """Ending containers: preStop, then the signal with what is left of the grace; sidecars last, in reverse order. Pure.
 
+A container without preStop may have to wait for the cluster's delay instead (``Settings.pod_stop_delay_s``).
+
 The grace runs from the deletion, where there is one, else from the first container's end; what the hook and the
 containers before took is read from results and observations, so that every decision in between says the same. At least
 2 s are left for the signal. Source: kuberuntime_container.go (killContainer, minimumGracePeriodInSeconds),
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
@@ -44,6 +47,10 @@ def stop(
         step, left_s = _after_hook(context, container, last, step, left_s)
         if left_s < 0:
             return step
+    elif grace_s is None and kind == "app" and (delay := _delay(context)):
+        if context.now < delay.ends_at:
+            return step._replace(wake_at=delay.ends_at)
+        left_s -= delay.took_s
     return step._replace(entry=entry | {"stop": {"grace_s": round(left_s, 3) if left_s % 1 else int(left_s)}})
 
 
@@ -55,6 +62,22 @@ def grace_of(pod: JsonObject) -> int:
     if grace_s is None:
         grace_s = objects.spec(pod).get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
     return int(grace_s)
+
+
+class _Delay(NamedTuple):
+    """The time in which a deleted pod's endpoints leave, before its containers are told to end."""
+
+    ends_at: datetime
+    took_s: int
+
+
+def _delay(context: PodContext) -> _Delay | None:
+    """Return the cluster's delay of a deleted pod's signals, None where there is none, or the grace has no room."""
+    end, grace_s = _end_of_grace(context.pod), grace_of(context.pod)
+    took_s = min(context.inputs.settings.pod_stop_delay_s, grace_s - LEAST_S)
+    if end is None or took_s <= 0:
+        return None
+    return _Delay(end - timedelta(seconds=grace_s - took_s), took_s)
 
 
 def _after_hook(
@@ -108,7 +131,7 @@ def stop_all(context: PodContext) -> dict[str, Step]:
 
 def _left_running(context: PodContext, container: JsonObject) -> Step:
     """Return the step of a sidecar whose turn to end has not come."""
-    return _watched(context, container, Step(kept(context, container, SIDECAR)))
+    return watched(context, container, Step(kept(context, container, SIDECAR)))
 
 
 def stop_or_keep(context: PodContext, container: JsonObject, kind: str, spent_s: float = 0.0) -> Step:
@@ -117,10 +140,10 @@ def stop_or_keep(context: PodContext, container: JsonObject, kind: str, spent_s:
     if last is None or not last.alive:
         return Step(kept(context, container, kind))
     text = f"Stopping container {container['name']}"
-    return _watched(context, container, stop(context, container, kind, text, spent_s=spent_s))
+    return watched(context, container, stop(context, container, kind, text, spent_s=spent_s))
 
 
-def _watched(context: PodContext, container: JsonObject, step: Step) -> Step:
+def watched(context: PodContext, container: JsonObject, step: Step) -> Step:
     """Return the step with the readiness of a container that still lives."""
     last = context.seen.last(container["name"])
     if last is None or not last.alive:

@@ -91,6 +91,8 @@ class Settings(NamedTuple):
     plugin: PluginSettings = PluginSettings()
     pod_pids_limit: int = POD_PIDS_LIMIT
     """Processes and threads that a pod may have at a time; 0: as many as the node can."""
+    pod_stop_delay_s: int = 0
+    """Seconds between a pod's deletion and its containers' signal, for its endpoints to leave; part of the grace."""
     own_node: bool = False
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})

@@ -112,7 +112,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         pulls=pulls,
         address=short.get("address", "10.244.0.2"),
         errors=short.get("errors", {}),
-        settings=SETTINGS,
+        settings=SETTINGS._replace(**short.get("settings", {})),
         address_error=short.get("address_error", ""),
         checks={name: CheckResult(**known) for name, known in short.get("checks", {}).items()},
         tokens=Tokens(
