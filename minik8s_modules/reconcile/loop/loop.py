@@ -166,7 +166,12 @@ class Reconciler:
         if state is None or not self._hearing.understands(message):
             return
         with self._lock:
+            before = state.alive
             state.dirty |= self._hearing.take(state, message)
+            back = state.alive and not before
+        if back:
+            # nothing is decided on what was seen before it fell silent: it may have lost its power
+            self._shard.gateway.send({"op": "relist", "node": state.name})
         self._queue.add(state.name)
 
     def on_changed(self, name: str, sections: frozenset[str], link: str) -> None:

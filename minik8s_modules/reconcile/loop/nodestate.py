@@ -169,7 +169,8 @@ class NodeState:
         return bool(new or cut)
 
     def on_return(self) -> None:
-        """The node answers again: what failed while it did not is no reason to wait."""
+        """The node answers again: what failed meanwhile is no reason to wait, and what ran before may run no more."""
+        self.known = False
         self._item_failures, self._retry_at_s, self._back = 0, 0.0, self._was_observed
         self.observe_fully()
 

@@ -196,6 +196,35 @@ def test_a_dead_node_is_not_ready_and_comes_back(cluster: Cluster):
     until(lambda: running(cluster))
 
 
+def test_a_node_that_is_back_is_listed_before_anything_is_said_of_its_pods(cluster: Cluster, monkeypatch: Any):
+    cluster.create()
+    until(lambda: running(cluster))
+    cluster.link.on_message({"op": "alive", "node": NAME, "alive": False})
+    until(lambda: cluster.api.get(NODE, NAME)["status"]["conditions"][0]["status"] == "Unknown")
+    # its power is cut: nobody tells that the container has ended
+    tell, cluster.node.tell = cluster.node.tell, lambda _message: None
+    cluster.link.up = False  # nor is a list under way
+    cluster.node.die(cluster.node.find("app")["id"], 137)
+    cluster.node.tell = tell
+    unready = [{"type": "Ready", "status": "False"}]
+    cluster.api.patch(POD, "web", "default", {"status": {"conditions": unready}}, subresource="status")
+    asked: list[JsonObject] = []
+
+    def held_back(message: JsonObject) -> bool:
+        asked.append(message)
+        return True
+
+    with monkeypatch.context() as held:
+        held.setattr(cluster.link, "send", held_back)
+        cluster.link.on_message({"op": "alive", "node": NAME, "alive": True})
+        assert {"op": "relist", "node": NAME} in asked
+        time.sleep(0.3)
+        assert cluster.pod()["status"]["conditions"] == unready
+    cluster.link.up = True
+    cluster.link.on_message(cluster.node.state())
+    until(lambda: cluster.container()["restartCount"] == 1 and running(cluster))
+
+
 def test_a_bound_pod_runs_and_says_so(cluster: Cluster):
     cluster.create()
     until(lambda: running(cluster))
@@ -218,6 +247,17 @@ def test_a_pod_that_runs_causes_no_more_items_and_writes(cluster: Cluster):
     time.sleep(0.3)
     assert len(cluster.node.calls) == calls
     assert [call for call in cluster.api.calls[writes:] if call[0] == "patch"] == []
+
+
+def test_a_patch_that_concerns_no_status_causes_no_write_of_one(cluster: Cluster):
+    cluster.create()
+    until(lambda: running(cluster))
+    time.sleep(0.2)
+    cluster.api.patch(POD, "web", "default", {"metadata": {"labels": {"a": "b"}}})
+    writes = len(cluster.api.calls)
+    cluster.create("later")  # once it runs, the patch has been seen
+    until(lambda: running(cluster, "later"))
+    assert [call for call in cluster.api.calls[writes:] if call[0] == "patch" and "web" in call] == []
 
 
 def test_a_second_pod_is_sent_as_a_delta_of_the_sections_it_has(cluster: Cluster):
