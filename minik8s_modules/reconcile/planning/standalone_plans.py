@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.client.interface import Getter
@@ -98,11 +98,11 @@ def foretell(
     named = {one for pod in (*here.values(), *mine.values()) if pod is not None for one in _named(pod)}
     new = {one for pod in mine.values() if pod is not None for one in _named(pod)}
     written = {(SECRET.kind, key) for key in _certificates(found.network)}
-    hosts = {*written, *((SECRET.kind, key) for key in certificates)}
+    told = {*named, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
     read = {place: object_of(*place) for place in sorted(new | written) if place not in found.overlay}
     return {
         "pods": mine,
-        "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in named | hosts}),
+        "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in told}),
         "network": _rows(found.network),
         "services": dict(seen.services),
         "slices": dict(seen.slices),

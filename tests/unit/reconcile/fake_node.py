@@ -35,7 +35,7 @@ class FakeNode:
         self.token = [0, 0]
         self.errors: dict[str, JsonObject] = {}
         self.meddled: dict[str, list[JsonObject]] = {}
-        """Steps by section that the next full pass finds to do."""
+        """Steps by section that the next pass over their keys finds to do, or holds."""
         self.secret_blobs: list[str] = []
         self.effects_left: int | None = None
         self.stopped: list[tuple[str, int]] = []
@@ -67,27 +67,34 @@ class FakeNode:
             else:
                 declared = apply_delta(before, options["upsert"], options["delete"])
                 keys = set(options["upsert"]) | set(options["delete"])
+            found = [step for step in self.meddled.get(section, []) if keys is None or step["key"] in keys]
+            held = [step for step in found if step["key"] in options.get("hold", ())]
+            steps = [step for step in found if step not in held]
             if check:
-                return self._checked(section, before, declared)
+                return self._checked(section, before, declared, steps, held)
             errors: dict[str, JsonObject] = {}
             due: list[JsonObject] = []
             if section in {"sandboxes", "containers"}:
                 self._converge(section, declared, keys, errors, due)
             self.documents[section] = declared
             status = {key: self._status(section, key, declared.get(key)) for key in keys or declared}
-            steps = self.meddled.pop(section, []) if keys is None else []
-            return self._result(section, declared=declared, status=status, errors=errors, due=due, steps=steps)
+            if section in self.meddled:
+                self.meddled[section] = [step for step in self.meddled[section] if step not in steps]
+            told: JsonObject = {"steps": steps, "held": held}
+            return self._result(section, declared=declared, status=status, errors=errors, due=due, **told)
 
-    def _checked(self, section: str, before: JsonObject, declared: JsonObject) -> JsonObject:
+    def _checked(
+        self, section: str, before: JsonObject, declared: JsonObject, meddled: list[JsonObject], held: list[JsonObject]
+    ) -> JsonObject:
         changed = {key for key in {*before, *declared} if before.get(key) != declared.get(key)}
         found = {
             "before": {key: before.get(key) for key in sorted(changed)},
             "after": {key: declared.get(key) for key in sorted(changed)},
         }
-        steps = [{"action": "converge", "key": key, "detail": ""} for key in sorted(changed)]
+        steps = [*({"action": "converge", "key": key, "detail": ""} for key in sorted(changed)), *meddled]
         return {
-            **self._result(section, declared=declared),
-            "changed": bool(changed),
+            **self._result(section, declared=declared, held=held),
+            "changed": bool(steps),
             "differences": found,
             "steps": steps,
         }

@@ -224,7 +224,7 @@ def test_what_a_full_observation_put_right_is_an_event_of_pod_and_node(cluster: 
     until(lambda: running(cluster))
     cluster.node.meddled["containers"] = [{"action": "update", "key": f"{uid}/app", "detail": "memory"}]
     assert cluster.service is not None
-    until(lambda: cluster.node.meddled == {} or observed(cluster))
+    until(lambda: cluster.node.meddled == {"containers": []} or observed(cluster))
     until(lambda: {("Pod", "web"), ("Node", NAME)} <= told_of(cluster))
 
 

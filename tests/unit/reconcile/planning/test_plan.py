@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, POD, SECRET, SERVICE
+from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINT_SLICE, NODE, POD, SECRET, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import MIRROR
 from minik8s_modules.base.clock import FakeClock
@@ -109,6 +109,48 @@ def test_a_deletion_shows_what_goes(cluster: Cluster):
     assert answer["nodes"][NAME]["diff"]["containers"]["after"] == {f"{uid}/app": None}
     assert answer["messages"] == ["Pod default/web: its containers get up to 30 s to stop first"]
     assert running(cluster)
+
+
+def steered(obj: JsonObject, policy: str) -> JsonObject:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {"minik8s.io/drift": policy}}}
+
+
+def held(cluster: Cluster) -> bool:
+    cluster.node.event("update", cluster.node.find("app"))
+    assert cluster.service is not None
+    basis = cluster.service.loop.basis(NAME)
+    return basis is not None and not basis.busy and bool(basis.held.get("containers"))
+
+
+def test_what_another_policy_would_put_right_is_planned_and_a_pass_for_another_pod_puts_nothing_right(cluster: Cluster):
+    uid = cluster.create()["metadata"]["uid"]
+    until(lambda: running(cluster))
+    cluster.api.patch(POD, "web", "default", steered({"metadata": {}}, "report"))
+    step = {"action": "update", "key": f"{uid}/app", "detail": "memory"}
+    cluster.node.meddled["containers"] = [step]
+    until(lambda: held(cluster))
+    cluster.create("other")
+    until(lambda: running(cluster, "other"))
+    assert cluster.node.meddled["containers"] == [step]
+    steps = {}
+    for policy in ("heal", "ignore"):
+        steps[policy] = ask(cluster, ("update", steered(cluster.pod(), policy)))["nodes"][NAME]["steps"]
+    assert [one["action"] for one in steps["heal"]] == ["update"]
+    assert steps["ignore"] == []
+    cluster.api.patch(POD, "web", "default", steered({"metadata": {}}, "heal"))
+    until(lambda: cluster.node.meddled["containers"] == [])
+
+
+def test_a_nodes_other_policy_is_planned_too(cluster: Cluster):
+    uid = cluster.create()["metadata"]["uid"]
+    until(lambda: running(cluster))
+    cluster.api.patch(NODE, NAME, "", steered({"metadata": {}}, "containers=ignore"))
+    cluster.node.meddled["containers"] = [{"action": "update", "key": f"{uid}/app", "detail": "memory"}]
+    until(lambda: held(cluster))
+    node = {**cluster.api.get(NODE, NAME), "apiVersion": "v1", "kind": "Node"}
+    for policy, found in (("containers=heal", ["update"]), ("containers=ignore,network=report", [])):
+        steps = ask(cluster, ("update", steered(node, policy)))["nodes"][NAME]["steps"]
+        assert [one["action"] for one in steps] == found
 
 
 def service(**selector: str) -> JsonObject:
