@@ -12,6 +12,7 @@ import yaml
 from minik8s_modules.base.errors import ConfigurationError
 
 _LARGEST_PORT = 65535
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Configuration:
@@ -124,7 +125,7 @@ def read_mapping(path: Path, what: str) -> Mapping[str, Any]:
         ConfigurationError: the file cannot be read, is no YAML, or is no mapping.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
     except OSError as error:
         raise ConfigurationError(f"cannot read {what} {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from minik8s_modules import __version__
-from minik8s_modules.cli import applying, completing, drifting, joining, machines, options, tokens
-from minik8s_modules.cli.causes import trace, why
+from minik8s_modules.cli import completing, joining, machines, options, tokens
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
+from minik8s_modules.client.api import ApiClient
 
 EPILOG = """all other commands are kubectl's: `minik8s get pods` is `kubectl get pods`, and `kubectl help` lists them.
 Files may be written as for the original MiniK8s; `apply --dialect original -f FILE` says so where they do not show it.
@@ -23,6 +23,34 @@ examples:
 
 `kubectl minik8s COMMAND` is the same. `minik8s COMMAND --help` explains a command.
 exit codes: 0 done, 1 refused or failed, 2 wrong usage; with --detailed-exitcode of plan and drift: there are changes"""
+
+
+def plan(client: ApiClient, given: argparse.Namespace) -> int:
+    """Plan, or plan and apply; its module says more."""
+    from minik8s_modules.cli import applying  # noqa: PLC0415 - one command of four, 20 ms each
+
+    return applying.plan(client, given)
+
+
+def drift(client: ApiClient, given: argparse.Namespace) -> int:
+    """Show drift; its module says more."""
+    from minik8s_modules.cli import drifting  # noqa: PLC0415 - one command of four, 20 ms each
+
+    return drifting.drift(client, given)
+
+
+def why(client: ApiClient, given: argparse.Namespace) -> int:
+    """Tell causes; its module says more."""
+    from minik8s_modules.cli.causes.why import why as told  # noqa: PLC0415 - see plan
+
+    return told(client, given)
+
+
+def trace(client: ApiClient, given: argparse.Namespace) -> int:
+    """Tell where a request goes; its module says more."""
+    from minik8s_modules.cli.causes.trace import trace as told  # noqa: PLC0415 - see plan
+
+    return told(client, given)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -59,7 +87,7 @@ def _planning(commands: Subparsers) -> None:
     parser = add(
         commands,
         "plan",
-        applying.plan,
+        plan,
         "show what applying files would change in the API and on every node; changes nothing",
     )
     add_filename(parser, required=True)
@@ -76,7 +104,7 @@ def _planning(commands: Subparsers) -> None:
     parser.add_argument("--yes", action="store_true", help="with --apply: without asking")
     _exitcode_option(parser)
     parser = add(
-        commands, "drift", drifting.drift, "show how nodes differ from what is declared; changes nothing",
+        commands, "drift", drift, "show how nodes differ from what is declared; changes nothing",
         usage="drift [options] [NODE ...]",
     )  # fmt: skip
     add_words(parser, "NODE", "default: all nodes")
@@ -94,7 +122,7 @@ def _exitcode_option(parser: argparse.ArgumentParser) -> None:
 
 def _explaining(commands: Subparsers) -> None:
     parser = add(
-        commands, "why", why.why, "print why objects are not as they should be, and what to run next",
+        commands, "why", why, "print why objects are not as they should be, and what to run next",
         usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE)",
         examples="""
         minik8s why pod/web               the cause, and the next command
@@ -110,7 +138,7 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("--faults", action="store_true", help="only objects with a fault")
     parser.add_argument("--one-line", action="store_true", help="the causes alone, as `get --why` prints them")
     parser = add(
-        commands, "trace", trace.trace, "print the way of a request: name, ingress, service, endpoints",
+        commands, "trace", trace, "print the way of a request: name, ingress, service, endpoints",
         usage="trace [options] HOST[/PATH]",
         examples="""
         minik8s trace shop.example.test/web      where a host and path lead to

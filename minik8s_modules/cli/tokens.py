@@ -98,10 +98,12 @@ def join_command(client: ApiClient, token: BootstrapToken) -> str:
     Raises:
         UsageError: the cluster does not tell its address and authorities yet.
     """
+    from minik8s_modules.api.access import authority_pins  # noqa: PLC0415 - 20 ms, of every command else
+
     try:
         authorities = (client.get(CONFIG_MAP, ROOT_CA, "default").get("data") or {}).get("ca.crt") or ""
         server = bootstrap_tokens.server_of(client.get(ENDPOINTS, "kubernetes", "default"))
-        hashes = bootstrap_tokens.key_hashes(authorities.encode())
+        hashes = authority_pins.key_hashes(authorities.encode())
     except (NotFound, ValueError) as error:
         told = f"token {token.id} was made, but the cluster does not publish how to reach it: {error}"
         raise UsageError(f"{told}; are the controllers running?") from error

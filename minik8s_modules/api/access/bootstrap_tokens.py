@@ -20,9 +20,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
@@ -162,17 +159,6 @@ def groups_of(secret: JsonObject) -> tuple[str, ...] | None:
 # --- how the cluster shows itself -------------------------------------------------------------------
 
 
-def key_hash(certificate: x509.Certificate) -> str:
-    """Return ``sha256:<hex>`` of the certificate's public key (its SubjectPublicKeyInfo), as kubeadm writes it."""
-    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return f"sha256:{hashlib.sha256(key).hexdigest()}"
-
-
-def key_hashes(pem: bytes) -> list[str]:
-    """Return the hashes of all authorities in ``pem``. Raises ValueError when it holds no certificates."""
-    return [key_hash(each) for each in x509.load_pem_x509_certificates(pem)]
-
-
 def parse_hash(text: str) -> str:
     """Return a hash of a public key, in lower case.
 
@@ -183,17 +169,6 @@ def parse_hash(text: str) -> str:
     if _HASH.fullmatch(wanted) is None:
         raise ValueError(f"a hash of the cluster's authority is sha256: and 64 hex digits, not {text!r}")
     return wanted
-
-
-def pinned(pem: bytes, hashes: Iterable[str]) -> bytes:
-    """Return those authorities of ``pem`` whose public key has one of ``hashes``; "" when there is none.
-
-    Raises:
-        ValueError: ``pem`` holds no certificates.
-    """
-    wanted = frozenset(hashes)
-    found = [each for each in x509.load_pem_x509_certificates(pem) if key_hash(each) in wanted]
-    return b"".join(each.public_bytes(Encoding.PEM) for each in found)
 
 
 def signature(content: str, token: BootstrapToken) -> str:

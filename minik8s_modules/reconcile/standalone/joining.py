@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access import authority_pins, bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, KUBECONFIG_KEY, SIGNATURE_KEY, BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, Forbidden, NotFound, StatusError, Unauthorized
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
@@ -99,11 +99,11 @@ def trusted_authorities(
     kubeconfig = data.get(KUBECONFIG_KEY, "")
     pem = bootstrap_tokens.authorities_of(kubeconfig)
     try:
-        known = bootstrap_tokens.key_hashes(pem)
+        known = authority_pins.key_hashes(pem)
     except ValueError as error:
         raise ConfigurationError(f"the cluster-info of {server} names no authorities: {error}") from error
     if pins:
-        found = bootstrap_tokens.pinned(pem, pins)
+        found = authority_pins.pinned(pem, pins)
         if not found:
             told = f"the cluster at {server} has another authority ({', '.join(known)}) than the given hash"
             raise ConfigurationError(f"{told}: it is another cluster, or somebody intercepts the connection")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from minik8s_modules.api.access import bootstrap_tokens
+from minik8s_modules.api.access import authority_pins, bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
@@ -83,10 +83,10 @@ def test_a_signature_is_that_of_kubeadm():
 
 def test_only_pinned_authorities_are_trusted(tmp_path: Path):
     first, second = (Authority(tmp_path, name).ca.read_bytes() for name in ("first", "second"))
-    pin = bootstrap_tokens.key_hash(x509.load_pem_x509_certificate(second))
+    pin = authority_pins.key_hash(x509.load_pem_x509_certificate(second))
     assert bootstrap_tokens.parse_hash(f" {pin.upper().replace('SHA256', 'sha256')}") == pin
-    assert bootstrap_tokens.pinned(first + second, [pin]) == second
-    assert bootstrap_tokens.pinned(first, [pin]) == b""
+    assert authority_pins.pinned(first + second, [pin]) == second
+    assert authority_pins.pinned(first, [pin]) == b""
     with pytest.raises(ValueError, match="64 hex digits"):
         bootstrap_tokens.parse_hash("sha256:12")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from minik8s_modules.api.access import bootstrap_tokens, certificate_requests
+from minik8s_modules.api.access import authority_pins, bootstrap_tokens, certificate_requests
 from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.errors import AlreadyExists, Unauthorized
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
@@ -61,7 +61,7 @@ def info(authority: bytes, *tokens: BootstrapToken) -> dict[str, str]:
 
 
 def pin_of(pem: bytes) -> str:
-    return bootstrap_tokens.key_hash(x509.load_pem_x509_certificate(pem))
+    return authority_pins.key_hash(x509.load_pem_x509_certificate(pem))
 
 
 def test_an_authority_is_believed_by_its_hash_or_by_the_tokens_signature(tmp_path: Path):
