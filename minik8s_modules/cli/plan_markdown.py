@@ -73,7 +73,7 @@ def _order(status: JsonObject) -> Iterator[str]:
     if order:
         # a diff's colours need the sign in front
         lines = [f"{sign} {line.replace(f' {sign} ', ' ', 1)}" for sign, line in planning.order_lines(order)]
-        yield _unfold(f"pods, {len(order)} steps ({planning.ORDER})", _fenced(lines, "diff"))
+        yield _unfold(f"pods, {len(order)} steps ({planning.order_title(order)})", _fenced(lines, "diff"))
 
 
 def _node(node: str, plan: JsonObject) -> Iterator[str]:

@@ -9,6 +9,7 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import yaml
@@ -19,6 +20,7 @@ from minik8s_modules.cli.output import BOLD, GREEN, RED, YELLOW, Paint, coloured
 SIGNS = {"create": "+", "start": "+", "remove": "-", "delete": "-", "stop": "-", "refuse": "!"}
 COLOURS = {"+": GREEN, "-": RED, "~": YELLOW, "!": RED}
 ORDER = "pods come and go in this order; those with the same number in any order"
+ORDERS = "pods of each workload come and go in this order; those with the same number in any order"
 UNKNOWN = "<1>, <2>, … stand for names not known yet"
 _FIELDS = 3
 _VALUE = 60
@@ -207,9 +209,23 @@ def _hidden(count: int) -> str:
     return f"{count} change{'' if count == 1 else 's'} to objects you may not read"
 
 
+def by_workload(order: Sequence[JsonObject]) -> list[list[JsonObject]]:
+    """Return the places by workload, as the order between these is not told; pods of their own are together."""
+    found: dict[tuple[str, str], list[JsonObject]] = {}
+    for place in order:
+        workload = str(place.get("workload") or "")
+        found.setdefault((str(place["pod"]).partition("/")[0] if workload else "", workload), []).append(place)
+    return [*found.values()]
+
+
+def order_title(order: Sequence[JsonObject]) -> str:
+    """Return what is promised of the order."""
+    return ORDERS if len(by_workload(order)) > 1 else ORDER
+
+
 def order_lines(order: Sequence[JsonObject]) -> Iterator[tuple[str, str]]:
-    """Yield sign and line of each pod that comes or goes."""
-    for step in order:
+    """Yield sign and line of each pod that comes or goes, a workload's together."""
+    for step in chain.from_iterable(by_workload(order)):
         comes = step.get("action") == "create"
         where = f"{'on' if comes else 'from'} {step['node']}" if step.get("node") else "on no node"
         owner = f"  ({step['owner']})" if step.get("owner") else ""
@@ -220,7 +236,8 @@ def _order(status: JsonObject, paint: Paint) -> Iterator[str]:
     order, hidden = status.get("order") or [], (status.get("hidden") or {}).get("order", 0)
     if order:
         unknown = any(row.get("nameUnknown") for row in order)
-        yield paint(f"{ORDER}; {UNKNOWN}" if unknown else ORDER, BOLD)
+        title = order_title(order)
+        yield paint(f"{title}; {UNKNOWN}" if unknown else title, BOLD)
         yield from (paint(f"  {line}", COLOURS[sign]) for sign, line in order_lines(order))
     if hidden:
         yield f"  and {_hidden(hidden)}"

@@ -30,6 +30,7 @@ from typing import NamedTuple, Protocol
 from tests.benchmarks import (
     apiserver,
     applying,
+    asking,
     controllers,
     executor,
     failover,
@@ -124,6 +125,7 @@ GROUPS: Mapping[str, Group] = {
     "overlay": lambda _: rows(overlay.measure),
     "joining": lambda _: rows(joining.measure),
     "failover": lambda _: rows(failover.measure),
+    "asking": lambda _: rows(asking.measure, "asking: "),
     "remote": lambda _: rows(remote_start.measure),
     "hundred": lambda _: rows(hundred_nodes.measure),
 }

@@ -162,9 +162,11 @@ class Namespaces:
 class Hundred(Cluster):
     """A whole cluster that has a hundred nodes."""
 
+    count = COUNT
+
     def _configs(self) -> dict[str, JsonObject]:
         found = super()._configs()
-        names = [f"{self.node.name}-{number:03d}" for number in range(COUNT)]
+        names = [f"{self.node.name}-{number:03d}" for number in range(self.count)]
         self.machines = Namespaces(self.folder / "pythons", names)
         hosts = {
             name: {

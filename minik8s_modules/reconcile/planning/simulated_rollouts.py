@@ -4,6 +4,9 @@ The controllers' own deciders and the scheduler's act until none has a step; the
 turn ends, and they act again. Deleted pods go at once. What comes out is the order in which pods come and go, turn by
 turn, and on which nodes; where pods find no node, it ends as the real rollout would stall. Names of pods that do not
 exist yet are placeholders.
+
+Of several workloads each is followed turn by turn. When a turn of one ends beside the others is up to their containers,
+so no order is told between them, and a message says so.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
-from minik8s_modules.api.kinds import KINDS, POD, REPLICA_SET, Kind
+from minik8s_modules.api.kinds import DAEMON_SET, KINDS, POD, REPLICA_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
@@ -22,9 +25,11 @@ from minik8s_modules.controllers.core.pods import is_ready
 from minik8s_modules.controllers.core.steps import Patch, Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
-from minik8s_modules.reconcile.loop.plan_subjects import Note, of_pod, rows
+from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of_pod, rows
 from minik8s_modules.scheduler.framework import Snapshot
 from minik8s_modules.scheduler.plugins import decide_node
+
+_SEVERAL, _NAMED = 2, 3
 
 
 class Change(NamedTuple):
@@ -83,7 +88,9 @@ def unrolled(
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
-    return Unrolled(_differences(world, before), tuple(_order(world)), tuple(messages))
+    order = [*_order(world, [*known])]
+    messages += _overlap(order, len(nodes))
+    return Unrolled(_differences(world, before), tuple(place for _, place in order), tuple(messages))
 
 
 def _enter(world: World, change: Change) -> set[str]:
@@ -194,20 +201,49 @@ def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, Js
     return {**gone, **made}
 
 
-def _order(world: World) -> Iterable[JsonObject]:
+def _overlap(order: Sequence[tuple[About, JsonObject]], nodes: int) -> Iterable[Note]:
+    """Say what is not foretold of pods of several workloads: their order, and so who gets which node."""
+    several = dict.fromkeys(workload for workload, _ in order)
+    if len(several) < _SEVERAL:
+        return
+    named = [f"{one.kind} {one.namespace}/{one.name}" for one in several]
+    more = f" and {len(named) - _NAMED} more" if named[_NAMED:] else ""
+    told = f"the order between {', '.join(named[:_NAMED])}{more} is not foretold: each has turns of its own"
+    placed = {workload for workload, place in order if place["action"] == "create"}
+    if nodes > 1 and len([one for one in placed if one.kind != DAEMON_SET.kind]) >= _SEVERAL:
+        told += "; which of them comes first may change which nodes their pods get"
+    yield Note(told, tuple(several))
+
+
+def _workload(pod: JsonObject, parents: Mapping[str, JsonObject]) -> About:
+    """Return what makes a pod in the end: of a ReplicaSet its Deployment."""
+    owner = objects.controller_of(pod) or {}
+    while above := objects.controller_of(parents.get(str(owner.get("uid")), {"metadata": {}})):
+        owner = above
+    versions = str(owner.get("apiVersion") or "")
+    return About(versions, str(owner.get("kind") or ""), objects.namespace(pod), str(owner.get("name") or ""))
+
+
+def _order(world: World, known: Iterable[JsonObject]) -> Iterable[tuple[About, JsonObject]]:
+    made = [each.obj for each in world.happened if each.kind != POD]
+    parents = {objects.uid(each): each for each in (*known, *made)}
     bound = {objects.uid(each.obj): each.obj for each in world.happened if objects.spec(each.obj).get("nodeName")}
     for happened in world.happened:
         if happened.kind == POD:
             # a pod that goes may have a successor of its name, and one that comes may go again
             later = world.get(POD, objects.key(happened.obj)) if happened.action == "create" else None
             pod = later or bound.get(objects.uid(happened.obj)) or happened.obj
-            owner = objects.controller_of(pod) or {}
-            yield {
-                "action": happened.action,
-                "pod": str(objects.key(pod)),
-                "node": str(objects.spec(pod).get("nodeName") or ""),
-                "owner": f"{owner.get('kind', '')}/{owner.get('name', '')}",
-                "turn": happened.turn,
-                **({} if happened.named else {"nameUnknown": True}),
-                "about": rows(of_pod(pod)),
-            }
+            owner, workload = objects.controller_of(pod) or {}, _workload(pod, parents)
+            yield (
+                workload,
+                {
+                    "action": happened.action,
+                    "pod": str(objects.key(pod)),
+                    "node": str(objects.spec(pod).get("nodeName") or ""),
+                    "owner": f"{owner.get('kind', '')}/{owner.get('name', '')}",
+                    "turn": happened.turn,
+                    "workload": f"{workload.kind}/{workload.name}",
+                    **({} if happened.named else {"nameUnknown": True}),
+                    "about": rows(of_pod(pod)),
+                },
+            )

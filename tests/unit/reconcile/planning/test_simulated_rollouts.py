@@ -211,3 +211,21 @@ def test_a_job_shows_the_pods_it_starts_with_and_a_cron_job_those_that_are_due()
     cron = workload(CRON_JOB, {"schedule": "* * * * *", "status": {"lastScheduleTime": "2026-01-01T11:58:00Z"}})
     cron["spec"]["jobTemplate"] = {"spec": {"template": cron["spec"].pop("template")}}
     assert shown(unrolled([Change("update", cron)], [cron], [], nodes, NOW)) == ["create n1"]
+
+
+def test_between_workloads_no_order_is_told_and_it_is_said():
+    other = {"selector": {"matchLabels": {"app": "api"}}, "template": {"labels": {"app": "api"}}}
+    web, api = deployment(), workload(DEPLOYMENT, {"replicas": 2, "strategy": ROLLING, **other}, "api")
+    found = unrolled([Change("create", web), Change("create", api)], [], [], [node("n1"), node("n2")], NOW)
+    (note,) = found.messages
+    assert note.text == (
+        f"the order between Deployment {SPACE}/web, Deployment {SPACE}/api is not foretold: each has turns of its own; "
+        "which of them comes first may change which nodes their pods get"
+    )
+    assert {(one.kind, one.name) for one in note.about} == {("Deployment", "web"), ("Deployment", "api")}
+    assert {place["workload"] for place in found.order} == {"Deployment/web", "Deployment/api"}
+
+
+def test_of_one_workload_the_order_is_told():
+    found = unrolled([Change("create", deployment(replicas=2))], [], [], [node("n1"), node("n2")], NOW)
+    assert found.messages == ()
