@@ -46,7 +46,7 @@ from minik8s_modules.reconcile.planning.simulated_services import Cluster, Fores
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis, settled
 from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading
 from minik8s_modules.reconcile.pods.desired import assemble
-from minik8s_modules.reconcile.pods.observed import NOTHING
+from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.storage.projections import token_needs
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
 from minik8s_modules.reconcile.values.values import Entry, Named, PodDecision, PodInputs, PullState, Settings, Tokens
@@ -140,6 +140,18 @@ class Future(NamedTuple):
     """Names and paths, None where they stay."""
 
 
+def _homeless(found: Hypothesis, prospects: Iterable[Prospect | None]) -> set[str]:
+    """Return the UIDs of the pods that something keeps from having a sandbox."""
+    decided = [(uid, decision) for each in prospects if each for uid, decision in each.decisions.items()]
+    return {
+        uid for uid, decision in decided if found.pods.get(uid) and uid not in decision.entries.get("sandboxes", {})
+    }
+
+
+def _seen(basis: Basis, decisions: Mapping[str, PodDecision], uid: str) -> ObservedPod:
+    return basis.observed.get(uid, NOTHING) if uid in decisions else NOTHING
+
+
 class Planner:
     """Answers one question, within ``WITHIN_S``; thread-safe."""
 
@@ -178,6 +190,10 @@ class Planner:
             found = told.found if told is not None else self._hypothesis(question, cluster)
             given = told.given if told is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
+            if told is None and (homeless := _homeless(found, prospects)):
+                # a pod that gets no sandbox claims no address, and so it is the next one's
+                given = addresses({uid: pod for uid, pod in found.pods.items() if uid not in homeless}, cluster)
+                prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
             seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
             future = Future(found, given, seen, self._named(found, seen, cluster))
@@ -285,6 +301,9 @@ class Planner:
         services = with_services(basis.services, future.seen, objects.name(basis.node))
         named = future.named._replace(machines=basis.named.machines) if future.named else basis.named
         after = assemble(basis.node, decisions.values(), self._settings, services, named)
+        # a pod that stands keeps what its containers use, also where the object it was made of goes
+        kept = retained_volumes(basis.confirmed["volumes"], after, lambda uid: _seen(basis, decisions, uid))
+        after = {**after, "volumes": {**after["volumes"], **kept}}
         for section in SECTIONS:
             ours = {
                 key

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, POD_ADDRESS, SERVICE
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, ENDPOINTS, INGRESS, NODE, POD, POD_ADDRESS, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
@@ -40,7 +40,16 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     known = workloads((each.object for each in question.operations), api)
     ingresses = api.list(INGRESS).items if question.others else []
     certificates = frozenset(key for one in ingresses for key in certificates_of(one))
-    return Cluster(tuple(pods), tuple(api.list(NODE).items), names, known, certificates=certificates)
+    nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
+    return Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints)
+
+
+def _written(api: Reader, question: Question) -> dict[str, JsonObject]:
+    """Return the Endpoints that people may have written for the Services of a question; raises as the API does."""
+    services = [one.object for one in question.operations if one.object.get("kind") == SERVICE.kind]
+    bare = {str(objects.key(one)) for one in services if not objects.spec(one).get("selector")}
+    found = api.list(ENDPOINTS).items if bare else []
+    return {str(objects.key(one)): one for one in found if str(objects.key(one)) in bare}
 
 
 _CONTENT = (SERVICE, INGRESS, DNS)

@@ -8,7 +8,7 @@ whose endpoints a user writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     MANAGED_BY,
     MIRRORED,
     SELECTED,
+    SliceStep,
     decide_mirrors,
     decide_slices,
     is_mirrored,
@@ -26,7 +27,7 @@ from minik8s_modules.controllers.network.endpointslices import (
 from minik8s_modules.reconcile.loop.ingress_feed import Overlay, SecretOf, Slices
 from minik8s_modules.reconcile.loop.shard import by_age
 from minik8s_modules.reconcile.network.services import DATAPLANE, SERVICE_NAME, service_ports
-from minik8s_modules.reconcile.planning.simulation import Hypothesis
+from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.values.addresses import usable
 from minik8s_modules.reconcile.values.resources import host_ip
 from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named
@@ -52,6 +53,7 @@ class Cluster(NamedTuple):
         taken: the addresses that no new pod gets; ``address_of`` has a pod's own by its UID.
         imagined: names and paths if the objects of an overlay, and the slices of some Services, were as given.
         certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
+        endpoints: those that people write, by ``<namespace>/<name>``, where a Service without a selector changes.
     """
 
     pods: tuple[JsonObject, ...]
@@ -64,6 +66,7 @@ class Cluster(NamedTuple):
     address_of: Callable[[str], str | None] = _unknown
     imagined: Callable[[Overlay, Slices, SecretOf], Named] = _nothing
     certificates: frozenset[str] = frozenset()
+    endpoints: Mapping[str, JsonObject] = {}
 
 
 class Foreseen(NamedTuple):
@@ -110,7 +113,7 @@ def foresee(found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck
     new = {
         uid: _ready(pod, hosts.get(objects.spec(pod)["nodeName"], "") if _of_host(pod) else given.get(uid, ""))
         for uid, pod in found.pods.items()
-        if pod is not None and uid not in before and uid not in stuck and objects.spec(pod).get("nodeName")
+        if pod is not None and never_ran(pod) and uid not in stuck and objects.spec(pod).get("nodeName")
     }
     after = {uid: pod for uid, pod in {**before, **found.pods, **new}.items() if pod is not None}
     services = {str(objects.key(one)): one for one in cluster.services}
@@ -161,21 +164,37 @@ def _slices(
     standing = {str(objects.key(one)): one for one in cluster.slices(key)}
     standing |= {name: one for name, one in written.items() if one is not None and _service_of(one) == key}
     others = [one for name, one in standing.items() if name not in written or written[name] is not None]
+    selected = [one for one in others if objects.labels(one).get(MANAGED_BY) == SELECTED]
     others = [one for one in others if objects.labels(one).get(MANAGED_BY) != SELECTED]
-    if ("Endpoints", key) in network:
-        endpoints = network["Endpoints", key]
+    if ("Endpoints", key) in network or key in cluster.endpoints:
+        endpoints = network.get(("Endpoints", key), cluster.endpoints.get(key))
+        mirrored = [one for one in others if objects.labels(one).get(MANAGED_BY) == MIRRORED]
         others = [one for one in others if objects.labels(one).get(MANAGED_BY) != MIRRORED]
-        if is_mirrored(service, endpoints):
-            others += [step.obj for step in decide_mirrors(endpoints, [])]
-    return imagined_slices(service, pods) + others
+        others += _taken(decide_mirrors(endpoints if is_mirrored(service, endpoints) else None, mirrored), mirrored)
+    return imagined_slices(service, pods, selected) + others
 
 
-def imagined_slices(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return the slices that the controller would make for a Service of these pods."""
+def imagined_slices(
+    service: JsonObject, pods: Iterable[JsonObject], standing: Sequence[JsonObject] = ()
+) -> list[JsonObject]:
+    """Return the slices that the controller would make for a Service of these pods, of those that stand."""
     if not has_endpoints(service):
         return []
     found = offers(service, [pod for pod in pods if _selects(service, pod)])
-    return [step.obj for step in decide_slices(service, found, [])]
+    return _taken(decide_slices(service, found, standing), standing)
+
+
+def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the slices once the steps are done."""
+    new, after = list[JsonObject](), {objects.name(one): one for one in standing}
+    for step in steps:
+        if step.action == "create":
+            new.append(step.obj)
+        elif step.action == "update":
+            after[objects.name(step.obj)] = step.obj
+        else:
+            after.pop(objects.name(step.obj), None)
+    return [*after.values(), *new]
 
 
 def with_services(entries: Entries, seen: Foreseen, node: str) -> Entries:

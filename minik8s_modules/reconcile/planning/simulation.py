@@ -19,6 +19,7 @@ from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod, rows
+from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
@@ -139,7 +140,9 @@ def hypothesis(
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
             messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
     bound = _bound(changed, known.values(), nodes, messages)
-    changed |= bound
+    changed |= bound | {
+        objects.uid(pod): pod for pod in _waiting(known.values(), overlay) if objects.uid(pod) not in bound
+    }
     order = [*(_place(action, bound.get(objects.uid(pod)) or pod) for action, pod in alone), *order]
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
@@ -153,6 +156,19 @@ def _steers_drift(operation: Operation, nodes: Iterable[JsonObject]) -> bool:
     """Return whether a Node would have other policies for drift."""
     known = next((one for one in nodes if objects.name(one) == objects.name(operation.object)), None)
     return known is not None and operation.operation == "update" and of_node(known) != of_node(operation.object)
+
+
+def _waiting(pods: Iterable[JsonObject], overlay: Mapping[tuple[str, str], JsonObject | None]) -> Iterator[JsonObject]:
+    """Yield the pods on a node that have not come to run, and name what differs: it may be what they wait for."""
+    for pod in pods:
+        named = {(one.kind, f"{one.namespace}/{one.name}") for one in references(pod)}
+        if objects.spec(pod).get("nodeName") and never_ran(pod) and named & set(overlay):
+            yield pod
+
+
+def never_ran(pod: JsonObject) -> bool:
+    """Return whether a pod has not come to run yet; it may have an address, and is behind no Service."""
+    return objects.status(pod).get("phase") in {None, "Pending"}
 
 
 def is_gone(operation: Operation) -> bool:
