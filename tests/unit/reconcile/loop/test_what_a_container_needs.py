@@ -24,7 +24,15 @@ MISSING = {CONTAINER: {"reason": "VolumeMissing", "message": "needs volume 'data
 
 def result(**told: Any) -> dict[str, Any]:
     """Return a module's result of a pass that found no fault but those told."""
-    none = {"changed": False, "base_mismatch": False, "fenced": False, "digest": "d", "due": [], "errors": {}}
+    none = {
+        "changed": False,
+        "base_mismatch": False,
+        "fenced": False,
+        "digest": "d",
+        "due": [],
+        "errors": {},
+        "held": [],
+    }
     return {**none, "status": {}, "steps": [], **told}
 
 
