@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import secrets
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +18,7 @@ from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.base.ids import random_uid, random_word
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.cached import CachedObject
@@ -38,14 +37,9 @@ FRESH_S = 3.0
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def random_uid() -> str:
-    """Return a fresh UUID as text."""
-    return str(uuid.uuid4())
-
-
 def random_suffix() -> str:
     """Return five random characters for generateName."""
-    return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
+    return random_word(_SUFFIX_ALPHABET, 5)
 
 
 @dataclass(frozen=True)

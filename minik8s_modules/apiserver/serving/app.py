@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,6 +46,7 @@ from minik8s_modules.apiserver.reads import reading, watching
 from minik8s_modules.apiserver.reads.selection import MANY, select, whole
 from minik8s_modules.apiserver.serving import health
 from minik8s_modules.apiserver.serving.resources import Call, Services, answer
+from minik8s_modules.base.ids import random_uid
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
 
@@ -109,7 +109,7 @@ def _guard(app: Flask, authenticate: Authenticate, access: Access) -> None:
     def guard() -> None:
         environ = request.environ
         environ[BEGAN] = time.perf_counter()
-        environ[AUDIT_ID] = str(uuid.uuid4())
+        environ[AUDIT_ID] = random_uid()
         path = request.path
         if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
             return
