@@ -15,7 +15,7 @@ from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TokenAuthenticator, Tokens
 from minik8s_modules.apiserver.audit.audit_files import LogFile
 from minik8s_modules.apiserver.audit.audit_log import AuditLog
-from minik8s_modules.apiserver.audit.auditing import install
+from minik8s_modules.apiserver.audit.auditing import recording
 from minik8s_modules.apiserver.authorization.authorization import Access
 from minik8s_modules.apiserver.authorization.identity import certificate_user
 from minik8s_modules.apiserver.authorization.policy import Rbac
@@ -94,10 +94,9 @@ class Application:
         newcomer = partial(bootstrap_user, self._backend)
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
-        self._flask = make_app(services, authenticate, self._checks(), address)
         self._audit = _audit_log(configured, metrics, clock)
-        if self._audit is not None:
-            install(self._flask, self._audit, clock)
+        record = recording(self._audit, clock) if self._audit is not None else None
+        self._answering = make_app(services, authenticate, self._checks(), address, record)
 
     def start(self) -> None:
         """Start the threads."""
@@ -112,7 +111,7 @@ class Application:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""
-        return self._flask(environ, start_response)
+        return self._answering(environ, start_response)
 
     def close(self) -> None:
         """End all watches and threads."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
 import orjson
-from flask import Flask, Response, request
+from flask import Request, Response
 
 from minik8s_modules.apiserver.audit.audit import BODY_BYTES, Entry
 from minik8s_modules.apiserver.http.bodies import BODY
@@ -37,16 +37,13 @@ def note_decision(environ: dict[str, Any], why: str) -> None:
     notes["authorization.k8s.io/reason"] = why
 
 
-def install(app: Flask, recorder: Recorder, clock: Clock) -> None:
-    """Record every answer that ``app`` gives."""
-
-    @app.after_request
-    def record(response: Response) -> Response:
-        recorder.record(_entry(request.environ, response, clock))
-        return response
+def recording(recorder: Recorder, clock: Clock) -> Callable[[Request, Response], None]:
+    """Return what records an answer."""
+    return lambda request, response: recorder.record(_entry(request, response, clock))
 
 
-def _entry(environ: Mapping[str, Any], response: Response, clock: Clock) -> Entry:
+def _entry(request: Request, response: Response, clock: Clock) -> Entry:
+    environ = request.environ
     ended = clock.now()
     elapsed_s = time.perf_counter() - environ.get(BEGAN, time.perf_counter())
     body: bytes = environ.get(BODY, b"")

@@ -1,63 +1,28 @@
-"""The Flask application: routes, who asks, errors, headers, counting.
+"""The Flask application: routes.
 
-Paths that name resources all go to ``resource`` and from there to a verb of resources.py; the kind comes
-from the path, so a new kind needs nothing here. Health and version are open to everyone, and so is what newcomers know
-the cluster by (bootstrap_tokens.py); all else needs a client certificate or a token, and a role that allows it
-(authorization.py). Whatever goes wrong leaves as a
-Kubernetes Status.
+Paths that name resources all go to ``Answering`` (answering.py), most of them without coming through here; the kind
+comes from the path, so a new kind needs nothing here.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import orjson
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSessionInterface
-from werkzeug.exceptions import HTTPException
 
-from minik8s_modules.api.errors import (
-    BadRequest,
-    Expired,
-    InternalError,
-    MethodNotAllowed,
-    NotFound,
-    StatusError,
-    Unauthorized,
-)
-from minik8s_modules.api.kinds import KINDS, Kind
-from minik8s_modules.apiserver.access.bootstrap_tokens import NOBODY, is_open
-from minik8s_modules.apiserver.access.impersonation import acting
-from minik8s_modules.apiserver.access.priority import LISTS, level_of
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.apiserver.access.tokens import Tokens
-from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, VERB, note_decision
-from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.authorization.authorization import Access, refusal
-from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
-from minik8s_modules.apiserver.http.backend import Backend, unavailable
-from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
-from minik8s_modules.apiserver.nodes import proxying
-from minik8s_modules.apiserver.reads import reading, watching
-from minik8s_modules.apiserver.reads.selection import MANY, select, whole
+from minik8s_modules.apiserver.http.target import parse, verb_of
+from minik8s_modules.apiserver.reads import watching
 from minik8s_modules.apiserver.serving import health
-from minik8s_modules.apiserver.serving.resources import Call, Services, answer
-from minik8s_modules.base.ids import random_uid
-from minik8s_modules.store.errors import Compacted, StoreUnavailable
-from minik8s_modules.store.errors import Expired as HistoryExpired
+from minik8s_modules.apiserver.serving.answering import METHODS, OPEN_PATHS, Answering, Authenticate, Record
+from minik8s_modules.apiserver.serving.resources import Services
 
-log = logging.getLogger(__name__)
-
-OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "get", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
-_LABELS = "minik8s.labels"
-
-Authenticate = Callable[[Mapping[str, Any]], User | None]
 Checks = Mapping[str, Mapping[str, health.Check]]  # by endpoint: livez, readyz; and "remarks" on checks that pass
 
 
@@ -73,7 +38,9 @@ class _NoSession(SecureCookieSessionInterface):
         return True
 
 
-def make_app(services: Services, authenticate: Authenticate, checks: Checks, address: str = "") -> Flask:
+def make_app(
+    services: Services, authenticate: Authenticate, checks: Checks, address: str = "", record: Record | None = None
+) -> Answering:
     """Return the application.
 
     Args:
@@ -81,103 +48,53 @@ def make_app(services: Services, authenticate: Authenticate, checks: Checks, add
         authenticate: tells the user of a WSGI environment, None when nobody is known.
         checks: what ``/livez`` and ``/readyz`` look at, and ``remarks``.
         address: where clients reach this server, for the OpenID document.
+        record: takes each answer, for the audit log.
     """
-    backend = services.backend
     app = Flask("minik8s-apiserver", static_folder=None)
     app.session_interface = _NoSession()
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    _guard(app, authenticate, services.access)
-    _count(app, backend)
-    _catch(app)
+    answering = Answering(services, authenticate, record, app)
+    _steps(app, answering)
     _health_routes(app, checks)
     _discovery_routes(app)
     _openapi_routes(app)
     if services.tokens is not None:
         _openid_routes(app, services.tokens, address)
-    _resource_routes(app, services)
 
     @app.get("/metrics")
     def metrics() -> Response:
-        return responses.raw(backend.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
+        return responses.raw(services.backend.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
 
-    return app
+    return answering
 
 
-def _guard(app: Flask, authenticate: Authenticate, access: Access) -> None:
+def _steps(app: Flask, answering: Answering) -> None:
+    """Have every request take the steps of answering.py."""
+
     @app.before_request
     def guard() -> None:
-        environ = request.environ
-        environ[BEGAN] = time.perf_counter()
-        environ[AUDIT_ID] = random_uid()
-        path = request.path
-        if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
-            return
-        user = authenticate(environ) or (NOBODY if is_open(environ) else None)
-        if user is None:
-            raise Unauthorized
-        environ[ORIGINAL] = user
-        environ[ACTING] = user = acting(user, environ, access)
-        if not path.startswith(("/api/", "/apis/")) or parse(path) is None:
-            asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
-            _authorize(access, user, asked, None)
-
-
-def _authorize(access: Access, user: User, asked: Attributes, kind: Kind | None) -> None:
-    why = access.why(user, asked)
-    note_decision(request.environ, why)
-    if not why:
-        raise refusal(user, asked, kind)
-
-
-def _count(app: Flask, backend: Backend) -> None:
-    labels = ("verb", "resource", "code")
-    total = backend.metrics.counter("apiserver_request_total", "Requests answered.", labels)
-    seconds = backend.metrics.histogram(
-        "apiserver_request_duration_seconds", "Time to answer; of a watch, to begin it.", ("verb", "resource")
-    )
+        answering.guard(request)
 
     @app.after_request
-    def count(response: Response) -> Response:
-        environ = request.environ
-        verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
-        total.labels(verb, resource, str(response.status_code)).inc()
-        seconds.labels(verb, resource).observe(time.perf_counter() - environ.get(BEGAN, time.perf_counter()))
-        response.headers["Audit-Id"] = environ.get(AUDIT_ID, "")
-        return response
+    def ended(response: Response) -> Response:
+        return answering.ended(request, response)
 
+    @app.errorhandler(Exception)
+    def failed(error: Exception) -> Response:
+        return answering.failed(request, error)
 
-def _catch(app: Flask) -> None:
-    def status(error: StatusError) -> Response:
-        return responses.failure(error)
+    def resource(**_parts: str) -> Response:
+        target = parse(request.path)
+        watch = request.method == "GET" and watching.is_watch(request.args)
+        if request.method == "OPTIONS" and target is not None and verb_of("OPTIONS", target, watch=watch) is None:
+            return app.make_default_options_response()
+        return answering.resource(request)
 
-    def store_unavailable(error: StoreUnavailable) -> Response:
-        return responses.failure(unavailable(error))
-
-    def history_gone(error: Exception) -> Response:
-        return responses.failure(Expired(f"too old resource version: {error}"))
-
-    def too_deep(_error: RecursionError) -> Response:
-        return responses.failure(BadRequest("the request's body is nested too deeply"))
-
-    def http(error: HTTPException) -> Response:
-        if error.code == 405:  # noqa: PLR2004 - the status
-            return responses.failure(MethodNotAllowed(None, request.method))
-        if error.code == 404:  # noqa: PLR2004 - the status
-            return responses.failure(NotFound.path())
-        return responses.failure(StatusError(error.code or 500, error.name.replace(" ", ""), error.description or ""))
-
-    def defect(error: Exception) -> Response:
-        log.error("%s %s failed", request.method, request.path, exc_info=error)
-        return responses.failure(InternalError(f"{type(error).__name__}; the server's log has the details"))
-
-    app.register_error_handler(StatusError, status)
-    app.register_error_handler(StoreUnavailable, store_unavailable)
-    app.register_error_handler(HistoryExpired, history_gone)
-    app.register_error_handler(Compacted, history_gone)
-    app.register_error_handler(RecursionError, too_deep)
-    app.register_error_handler(HTTPException, http)
-    app.register_error_handler(Exception, defect)
+    for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
+        app.add_url_rule(rule, "resource", resource, methods=(*METHODS, "OPTIONS"))
+        # werkzeug keeps upgrades to WebSocket from all other rules
+        app.add_url_rule(rule, "stream", resource, methods=("GET",), websocket=True)
 
 
 def _health_routes(app: Flask, checks: Checks) -> None:
@@ -264,55 +181,3 @@ def _openid_routes(app: Flask, tokens: Tokens, address: str) -> None:
     @app.get("/openid/v1/jwks")
     def openid_keys() -> Response:
         return responses.raw(orjson.dumps(tokens.documents(address)[1]), media="application/jwk-set+json")
-
-
-def _level(user: User, verb: str, target: Target) -> str:
-    arguments = request.args
-    lists_first = arguments.get("resourceVersion", "") in {"", "0"} or arguments.get("sendInitialEvents") == "true"
-    return level_of(user, verb, target, lists_first=lists_first)
-
-
-def _await_revision(backend: Backend) -> None:
-    """Wait for the revision a list asks for, so that nobody waits in the one seat that lists have."""
-    arguments = request.args
-    if not arguments.get("continue") and arguments.get("resourceVersionMatch") != "Exact":
-        revision = reading.revision_of(arguments)
-        if revision:
-            backend.freshen(revision)
-
-
-def _resource_routes(app: Flask, services: Services) -> None:
-    def resource(**_parts: str) -> Response:
-        target = parse(request.path)
-        if target is None:
-            raise unserved(request.path)
-        watch = request.method == "GET" and watching.is_watch(request.args)
-        verb = verb_of(request.method, target, watch=watch)
-        if request.method == "OPTIONS" and verb is None:
-            return app.make_default_options_response()
-        environ = request.environ
-        user: User = environ[ACTING]
-        asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
-        environ[_LABELS], environ[VERB] = (asked.verb, asked.resource), asked.verb
-        try:
-            selection = select(target, request.args) if verb in MANY else whole(target)
-        except BadRequest:
-            _authorize(services.access, user, asked, target.kind)  # a selector nobody can read gives nobody rights
-            raise
-        for needed in rights(target, asked.verb, upgrade=proxying.is_upgrade(request.headers)):
-            _authorize(services.access, user, selection.asked(asked._replace(verb=needed)), target.kind)
-        if verb is None:
-            raise MethodNotAllowed(target.kind, asked.verb)
-        call = Call(services, request, target, user, selection)
-        if services.priority is None:
-            return answer(verb, call)
-        level = _level(user, verb, target)
-        if level == LISTS:
-            _await_revision(services.backend)
-        with services.priority.seat(level, user):
-            return answer(verb, call)
-
-    for rule in ("/api/<version>/<path:rest>", "/apis/<group>/<version>/<path:rest>"):
-        app.add_url_rule(rule, "resource", resource, methods=(*_METHODS, "OPTIONS"))
-        # werkzeug keeps upgrades to WebSocket from all other rules
-        app.add_url_rule(rule, "stream", resource, methods=("GET",), websocket=True)

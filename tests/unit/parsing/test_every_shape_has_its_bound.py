@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
-from flask.testing import FlaskClient
+from werkzeug.test import Client
 
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
 from minik8s_modules.api.schema.shapes import Shape, kind_shape
@@ -45,7 +45,7 @@ _NAMED = ("name", "key", "port", "containerPort", "ip", "mountPath", "path", "ty
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[FlaskClient]:
+def client() -> Iterator[Client]:
     """The API server's application on a memory store, asked as an administrator."""
     store, clock = MemoryStore(), SystemClock()
     cached = WatchCache(store)
@@ -58,7 +58,7 @@ def client() -> Iterator[FlaskClient]:
     hub.start()
     services = Services(backend, hub, Access(Rbac(cached)))
     app = make_app(services, lambda _environ: User("admin", (MASTERS,)), {"livez": {}, "readyz": {}})
-    yield app.test_client()
+    yield Client(app)
     hub.stop()
     cached.stop()
     store.close()
@@ -153,7 +153,7 @@ def _chosen() -> list[tuple[Place, str]]:
     _chosen(),
     ids=lambda each: each if isinstance(each, str) else ".".join(map(str, (each.kind.plural, *each.path))),
 )
-def test_a_full_list_or_map_costs_its_share_at_most(client: FlaskClient, place: Place, variant: str):
+def test_a_full_list_or_map_costs_its_share_at_most(client: Client, place: Place, variant: str):
     kind = place.kind
     body = json.dumps(filled(place, variant)).encode()
     root = f"{'/apis/' if kind.group else '/api/'}{kind.api_version}"

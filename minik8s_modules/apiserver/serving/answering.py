@@ -1,0 +1,212 @@
+"""From a request to its answer: who asks, what he may, which verb, how errors leave, what is counted and recorded.
+
+Resources are most of what is asked, so ``Answering`` is a WSGI application of its own for them: Flask's contexts and
+its routing cost more than a GET's own work. Everything else comes from Flask (app.py) through the same steps. Health
+and version are open to everyone, and so is what newcomers know the cluster by (bootstrap_tokens.py); all else needs a
+client certificate or a token, and a role that allows it (authorization.py). Whatever goes wrong leaves as a Kubernetes
+Status.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from flask import Request, Response
+from werkzeug.exceptions import HTTPException
+
+from minik8s_modules.api.errors import (
+    BadRequest,
+    Expired,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    StatusError,
+    Unauthorized,
+)
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.apiserver.access.bootstrap_tokens import NOBODY, is_open
+from minik8s_modules.apiserver.access.impersonation import acting
+from minik8s_modules.apiserver.access.priority import LISTS, level_of
+from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, VERB, note_decision
+from minik8s_modules.apiserver.authorization.attributes import Attributes
+from minik8s_modules.apiserver.authorization.authorization import Access, refusal
+from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.http import responses
+from minik8s_modules.apiserver.http.backend import Backend, unavailable
+from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
+from minik8s_modules.apiserver.nodes import proxying
+from minik8s_modules.apiserver.reads import reading, watching
+from minik8s_modules.apiserver.reads.selection import MANY, select, whole
+from minik8s_modules.apiserver.serving.resources import Call, Services, answer
+from minik8s_modules.base.ids import random_uid
+from minik8s_modules.store.errors import Compacted, StoreUnavailable
+from minik8s_modules.store.errors import Expired as HistoryExpired
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_NON_RESOURCE_VERBS = {"GET": "get", "HEAD": "get", "POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
+_RESOURCES = ("/api/", "/apis/")
+_LABELS = "minik8s.labels"
+
+Authenticate = Callable[[Mapping[str, Any]], User | None]
+Record = Callable[[Request, Response], None]
+
+
+class _Counted(NamedTuple):
+    total: Any
+    seconds: Any
+
+
+class Answering:
+    """The steps of an answer; called as a WSGI application, all of them.
+
+    Args:
+        services: what handlers work with.
+        authenticate: tells the user of a WSGI environment, None when nobody is known.
+        record: takes each answer, for the audit log.
+        others: the WSGI application for everything that is no resource.
+    """
+
+    def __init__(
+        self, services: Services, authenticate: Authenticate, record: Record | None, others: Callable[..., Any]
+    ) -> None:
+        self._services = services
+        self._authenticate = authenticate
+        self._record = record
+        self._others = others
+        self._counted = _counted(services.backend)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request."""
+        request = Request(environ)
+        if request.method not in METHODS or "HTTP_UPGRADE" in environ or not _names_resource(request.path):
+            told: Iterable[bytes] = self._others(environ, start_response)
+            return told
+        try:
+            self.guard(request)
+            response = self.resource(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it leaves as a Status
+            response = self.failed(request, error)
+        return self.ended(request, response)(environ, start_response)
+
+    def guard(self, request: Request) -> None:
+        """Note who asks; refuse strangers, and what is no resource and not allowed."""
+        environ, path = request.environ, request.path
+        environ[BEGAN] = time.perf_counter()
+        environ[AUDIT_ID] = random_uid()
+        if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
+            return
+        user = self._authenticate(environ) or (NOBODY if is_open(environ) else None)
+        if user is None:
+            raise Unauthorized
+        environ[ORIGINAL] = user
+        environ[ACTING] = user = acting(user, environ, self._services.access)
+        if not _names_resource(path):
+            asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
+            _authorize(request, self._services.access, user, asked, None)
+
+    def resource(self, request: Request) -> Response:
+        """Answer one of resources.py's verbs, if the user may."""
+        services, environ = self._services, request.environ
+        target = parse(request.path)
+        if target is None:
+            raise unserved(request.path)
+        watch = request.method == "GET" and watching.is_watch(request.args)
+        verb = verb_of(request.method, target, watch=watch)
+        user: User = environ[ACTING]
+        asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
+        environ[_LABELS], environ[VERB] = (asked.verb, asked.resource), asked.verb
+        try:
+            selection = select(target, request.args) if verb in MANY else whole(target)
+        except BadRequest:
+            _authorize(request, services.access, user, asked, target.kind)  # a selector nobody can read gives no rights
+            raise
+        for needed in rights(target, asked.verb, upgrade=proxying.is_upgrade(request.headers)):
+            _authorize(request, services.access, user, selection.asked(asked._replace(verb=needed)), target.kind)
+        if verb is None:
+            raise MethodNotAllowed(target.kind, asked.verb)
+        call = Call(services, request, target, user, selection)
+        if services.priority is None:
+            return answer(verb, call)
+        level = _level(request, user, verb, target)
+        if level == LISTS:
+            _await_revision(request, services.backend)
+        with services.priority.seat(level, user):
+            return answer(verb, call)
+
+    def ended(self, request: Request, response: Response) -> Response:
+        """Count and record an answer, and give it the id that it has in the audit log."""
+        environ = request.environ
+        verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
+        self._counted.total.labels(verb, resource, str(response.status_code)).inc()
+        began = environ.get(BEGAN, time.perf_counter())
+        self._counted.seconds.labels(verb, resource).observe(time.perf_counter() - began)
+        response.headers["Audit-Id"] = environ.get(AUDIT_ID, "")
+        if self._record is not None:
+            self._record(request, response)
+        return response
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Return the Status of what went wrong."""
+        match error:
+            case StatusError():
+                return responses.failure(error)
+            case StoreUnavailable():
+                return responses.failure(unavailable(error))
+            case HistoryExpired() | Compacted():
+                return responses.failure(Expired(f"too old resource version: {error}"))
+            case RecursionError():
+                return responses.failure(BadRequest("the request's body is nested too deeply"))
+            case HTTPException():
+                return responses.failure(_told(request, error))
+        log.error("%s %s failed", request.method, request.path, exc_info=error)
+        return responses.failure(InternalError(f"{type(error).__name__}; the server's log has the details"))
+
+
+def _names_resource(path: str) -> bool:
+    return path.startswith(_RESOURCES) and parse(path) is not None
+
+
+def _counted(backend: Backend) -> _Counted:
+    labels = ("verb", "resource", "code")
+    total = backend.metrics.counter("apiserver_request_total", "Requests answered.", labels)
+    seconds = backend.metrics.histogram(
+        "apiserver_request_duration_seconds", "Time to answer; of a watch, to begin it.", ("verb", "resource")
+    )
+    return _Counted(total, seconds)
+
+
+def _authorize(request: Request, access: Access, user: User, asked: Attributes, kind: Kind | None) -> None:
+    why = access.why(user, asked)
+    note_decision(request.environ, why)
+    if not why:
+        raise refusal(user, asked, kind)
+
+
+def _told(request: Request, error: HTTPException) -> StatusError:
+    match error.code:
+        case 405:
+            return MethodNotAllowed(None, request.method)
+        case 404:
+            return NotFound.path()
+    return StatusError(error.code or 500, error.name.replace(" ", ""), error.description or "")
+
+
+def _level(request: Request, user: User, verb: str, target: Target) -> str:
+    arguments = request.args
+    lists_first = arguments.get("resourceVersion", "") in {"", "0"} or arguments.get("sendInitialEvents") == "true"
+    return level_of(user, verb, target, lists_first=lists_first)
+
+
+def _await_revision(request: Request, backend: Backend) -> None:
+    """Wait for the revision a list asks for, so that nobody waits in the one seat that lists have."""
+    arguments = request.args
+    if not arguments.get("continue") and arguments.get("resourceVersionMatch") != "Exact":
+        revision = reading.revision_of(arguments)
+        if revision:
+            backend.freshen(revision)
