@@ -1,7 +1,7 @@
 """Where a request ends, read so strictly that nobody can read it otherwise; pure.
 
 The intake (intake.py) collects a request here until it is whole: its head, then as many bytes of body as the head or
-the chunks say. Only these bytes go to gunicorn's parser, which says what they mean; what follows is the next request.
+the chunks say. Only these bytes go to heads.py, which says what they mean; what follows is the next request.
 A length that another reader (a proxy before us) might take for another one is refused, and the connection closed:
 otherwise the tail of one client's request could become the beginning of the next one's. Allowed is less than RFC 9112
 allows: one Content-Length in digits or one ``Transfer-Encoding: chunked``, lines that end in CRLF, no folded headers,

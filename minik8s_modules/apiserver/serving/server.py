@@ -1,16 +1,15 @@
 """gunicorn as a library: one worker process with an intake and threads, TLS with optional client certificates.
 
 One process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
-own, is made in the worker, after the fork. Of gunicorn there are the arbiter, which replaces a worker that dies,
-the parser of heads, and WSGI; connections are the intake's (intake.py), which hands over whole requests, and what
-is answered is kept and sent by it. The TLS context is shared by all connections and read again when one of
-its files changes (gunicorn alone would read the files for each connection).
+own, is made in the worker, after the fork. Of gunicorn there is the arbiter, which replaces a worker that dies;
+connections are the intake's (intake.py), which hands over whole requests, and what is answered is kept and sent by it.
+The TLS context is shared by all connections and read again when one of its files changes (gunicorn alone would read the
+files for each connection).
 """
 
 from __future__ import annotations
 
 import gc
-import io
 import logging
 import os
 import resource
@@ -21,19 +20,17 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from gunicorn.app.base import BaseApplication
-from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
-from gunicorn.http.message import Request
-from gunicorn.http.unreader import IterUnreader
-from gunicorn.http.wsgi import create
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
-from minik8s_modules.api.errors import BadRequest, StatusError
+from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.audit.auditing import ORIGINAL
 from minik8s_modules.apiserver.authorization.identity import CERTIFIED
 from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
 from minik8s_modules.apiserver.intake.connections import Answer, Connection, status_answer
+from minik8s_modules.apiserver.intake.exchange import Exchange
 from minik8s_modules.apiserver.intake.framing import Whole
+from minik8s_modules.apiserver.intake.heads import environ_of
 from minik8s_modules.apiserver.intake.intake import Intake
 from minik8s_modules.apiserver.intake.limits import Admission, account_of
 from minik8s_modules.apiserver.reads.watchers import TAKE, Taken
@@ -131,35 +128,19 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
     def _answer(self, connection: Connection, whole: Whole) -> Answer:
         """Answer one request, in a thread, without touching its connection."""
         try:
-            request = Request(self.cfg, IterUnreader([whole.head]), connection.peer, connection.number)
-        except ParseException as error:
-            return Answer(status_answer(_told(error)), keep=False)
-        # the intake has read the body, and told the client to send it
-        request.body, request._expected_100_continue = io.BytesIO(whole.body), False  # noqa: SLF001 - it has no setter
-        outbox = Outbox()
-        response, environ = create(request, outbox, connection.peer, connection.server, self.cfg)
+            environ = environ_of(whole, connection.peer, connection.server)
+        except StatusError as error:
+            return Answer(status_answer(error), keep=False)
         hand_over = _HandOver(connection)
-        environ.update({CERTIFIED: connection.user, "wsgi.multithread": True, TAKE: hand_over})
-        if not self.alive:
-            response.force_close()
+        environ.update({CERTIFIED: connection.user, TAKE: hand_over})
+        exchange = Exchange(environ, close=not self.alive)
         try:
-            _respond(self.wsgi(environ, response.start_response), response)
+            parts = exchange.run(self.wsgi)
         except StopIteration:
             return Answer([], keep=False, taken=hand_over.done)
         user = environ.get(ORIGINAL)
         account = account_of(user) if user is not None else None
-        return Answer(outbox.parts, keep=not response.should_close(), account=account)
-
-
-class Outbox:
-    """What gunicorn takes for the connection: keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def sendall(self, data: bytes) -> None:
-        """Keep ``data``."""
-        self.parts.append(data)
+        return Answer(parts, keep=not exchange.close, account=account)
 
 
 class _HandOver:
@@ -172,25 +153,6 @@ class _HandOver:
     def __call__(self) -> Taken:
         self.done = True
         return Taken(self._connection.take(), self._connection.reader.leftover())
-
-
-def _respond(body: Any, response: Any) -> None:
-    try:
-        for part in body:
-            response.write(part)
-        response.close()
-    finally:
-        if hasattr(body, "close"):
-            body.close()
-
-
-def _told(error: ParseException) -> StatusError:
-    """Return what is wrong with a head, as gunicorn's parser sees it."""
-    if isinstance(error, LimitRequestLine):
-        return StatusError(414, "RequestURITooLong", str(error))
-    if isinstance(error, LimitRequestHeaders):
-        return StatusError(431, "RequestHeaderFieldsTooLarge", str(error))
-    return BadRequest(f"the request's head cannot be read: {error}")
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
@@ -259,8 +221,6 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             "cert_reqs": ssl.CERT_OPTIONAL,
             "ssl_context": lambda _config, _factory: self._tls.get(),
             "worker_exit": self._on_exit,
-            "limit_request_line": 8190,  # the most it allows: label selectors are long
-            "forwarded_allow_ips": "",  # nobody may rewrite the path or the scheme by a header
             "control_socket_disable": True,
             "errorlog": "-",
             "loglevel": "warning",

@@ -11,7 +11,7 @@ from tests.attacks.test_requests_are_framed_one_way import AMBIGUOUS
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-# what gunicorn's parser refuses: it has no say in where a request ends
+# what heads.py refuses: it has no say in where a request ends
 NO_MATTER_OF_LENGTH = {"a header without a colon", "a header without a name"}
 TWO = HEAD + b"content-length:  5 \r\n\r\nhello" + CHUNKED + b"3\r\nabc\r\n0A\r\n0123456789\r\n0\r\n\r\n"
 
