@@ -42,6 +42,8 @@ REQUEST_S = 60.0
 # kubectl and client-go keep idle connections 90 s; closing ours later than theirs avoids resets under their feet
 KEEPALIVE_S = 120.0
 LINGER_S = 2.0
+# a server that stops gives so long to who has just connected, and means to ask something
+SILENT_S = 1.0
 HANDSHAKES = 8
 TICK_S = 1.0
 # the largest TLS record, so nothing is left in the TLS layer where epoll would not see it
@@ -122,18 +124,23 @@ class Intake:
         for listener in self._listeners.values():
             self._epoll.unregister(listener)
         self._listeners.clear()
-        for connection in list(self._by_descriptor.values()):
-            if connection.idle:
-                self._close(connection)
+        self._close_all(lambda each: each.idle and each.state is not State.SILENT)
         until = time.monotonic() + grace_s
+        silent_until = time.monotonic() + min(grace_s, SILENT_S)
         while self._by_descriptor and time.monotonic() < until:
             self.turn()
-        for connection in list(self._by_descriptor.values()):
-            self._close(connection)
+            if time.monotonic() >= silent_until:
+                self._close_all(lambda each: each.state is State.SILENT)
+        self._close_all(lambda _: True)
         self._turns.end(len(self._threads))
         self._epoll.close()
         self._wake_read.close()
         self._wake_write.close()
+
+    def _close_all(self, which: Callable[[Connection], bool]) -> None:
+        for connection in list(self._by_descriptor.values()):
+            if which(connection):
+                self._close(connection)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_ACCEPTED):

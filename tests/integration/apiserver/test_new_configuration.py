@@ -75,7 +75,7 @@ def test_nobody_is_refused_while_a_new_configuration_is_taken_over(tmp_path: Pat
             until(lambda: len(workers(server)) == 1 and not workers(server) & before)
             until(lambda: audit.exists() and NAMESPACE in audit.read_text())
         assert asked.bad == []
-        assert server.request("GET", "/readyz").code == 200
+        server.wait_for("/readyz")
 
 
 def test_a_configuration_that_cannot_be_used_is_told_and_the_former_one_stays(tmp_path: Path):
