@@ -56,7 +56,11 @@ class Hearing:
     def _on_state(self, state: NodeState, message: JsonObject) -> set[str]:
         now = self._clock.now()
         seen = [observation(raw, now) for raw in message["containers"]]
-        return state.on_state(seen, map(str, message["images"]), self._clock.monotonic())
+        first = not state.known
+        changed = state.on_state(seen, map(str, message["images"]), self._clock.monotonic())
+        if first:
+            self._life_changed(state.name)  # nothing was said of its life before
+        return changed
 
     def _on_event(self, state: NodeState, message: JsonObject) -> set[str]:
         raw = message["container"]

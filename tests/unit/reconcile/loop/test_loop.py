@@ -223,6 +223,7 @@ def test_a_node_that_is_back_is_listed_before_anything_is_said_of_its_pods(clust
     cluster.link.up = True
     cluster.link.on_message(cluster.node.state())
     until(lambda: cluster.container()["restartCount"] == 1 and running(cluster))
+    until(lambda: cluster.api.get(NODE, NAME)["status"]["conditions"][0]["status"] == "True")
 
 
 def test_a_bound_pod_runs_and_says_so(cluster: Cluster):
