@@ -160,6 +160,8 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
         # an address that no Service has (yet) is on no device: its packets would leave by the default route
         "rejecting": rejecting(services),
         **REJECTED,
+        # this machine is its own client from the Service's address, so answers to it go there too
+        "sending": [REJECTED["sending"][0], "fib daddr type != local jump rejecting"],
         "postrouting": [
             "type nat hook postrouting priority srcnat",
             f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
