@@ -139,7 +139,7 @@ def test_rules_flushed_by_hand_are_seen_and_come_back(cluster: Cluster) -> None:
         plan = cluster.plan()
         assert any(step["section"] == "services" for step in plan["nodes"][cluster.node.name]["steps"]), plan
         # put right at once when asked for; else at the next observation
-        options = argparse.Namespace(words=[], heal=True, history=False, detailed_exitcode=False)
+        options = argparse.Namespace(words=[], heal=True, history=False, full=False, detailed_exitcode=False)
         assert drifting.drift(cluster.admin, options) == 0
         cluster.until(lambda: fetch(address) == "kept", 30)
     # any change of rules finds damage, too (a service without endpoints has none)
