@@ -65,7 +65,7 @@ steps:
   elements: dict
   returned: always
   sample:
-    - {action: set, key: "default/web:http", detail: "100.0.0.7:80/TCP count_00001"}
+    - {action: set, key: "default/web:http", detail: "100.0.0.7:80/TCP count_00001_t017"}
 differences:
   description: The diff by key, each with its facets before and after; null where there is nothing.
   type: dict

@@ -10,10 +10,10 @@ from minik8s_modules.module_utils.minik8s.services.nftables import pick_chain, p
 @pytest.mark.parametrize(
     ("chain", "words"),
     [
-        (pick_chain("count", 3, 0), "1 of 3 endpoints"),
-        (pick_chain("port", 12, 600), "1 of 12 endpoints, the same for 600 s"),
-        (pick_chain("keep", 1, 0), "1 of 1 endpoints, whose clients keep their address"),
-        (pick_chain("near", 2, 0), "1 of 2 endpoints, for clients in the cluster"),
+        (pick_chain("count", 3, 0, b"web"), "1 of 3 endpoints"),
+        (pick_chain("port", 12, 600, b"web"), "1 of 12 endpoints, the same for 600 s"),
+        (pick_chain("keep", 1, 0, b"web"), "1 of 1 endpoints, whose clients keep their address"),
+        (pick_chain("near", 2, 0, b"web"), "1 of 2 endpoints, for clients in the cluster"),
         ("somebody_elses", "somebody_elses"),
         ("count_00003; drop", "count_00003; drop"),
     ],

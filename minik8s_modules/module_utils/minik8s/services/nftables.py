@@ -1,15 +1,17 @@
-"""Services by nf_tables: table ``ip minik8s`` with maps, and one shared chain per number of endpoints.
+"""Services by nf_tables: table ``ip minik8s`` with maps, and shared chains that pick endpoints in turn.
 
-    prerouting, output ─▶ services ─▶ map cluster_ips: address . protocol . port ─▶ count_00002
-                                  └▶ map node_ports:            protocol . port ─▶ port_00002
+    prerouting, output ─▶ services ─▶ map cluster_ips: address . protocol . port ─▶ count_00002_t017
+                                  └▶ map node_ports:            protocol . port ─▶ port_00002_t040
                                   └▶ map near_ports: the same for clients in the cluster, of ports with policy Local
-    count_00002: dnat to map endpoints[address . protocol . port . random mod 2]
+    count_00002_t017: dnat to map endpoints[address . protocol . port . next number mod 2]
 
 A service is one element of ``cluster_ips`` and one of ``endpoints`` per endpoint, so a change is a handful of elements
-in one transaction, whatever the number of services. Source NAT: what has mark 0x4000 (Kubernetes' bit), a pod that
-reaches itself, and, where bridged packets pass no rules, all pods of one node. What is left with an address of the
-service range has no endpoint and is rejected. The fixed part is written by ``nft -f`` (people can read it) and
-recognized by the digests of its chains; elements travel by netlink (nftables_wire.py).
+in one transaction, whatever the number of services. A chain serves the services with as many endpoints and the same
+one of TURNS turns: a client that calls several services one after the other would otherwise always meet the same
+endpoints of each. Source NAT: what has mark 0x4000 (Kubernetes' bit), a pod that reaches itself, and, where bridged
+packets pass no rules, all pods of one node. What is left with an address of the service range has no endpoint and is
+rejected. The fixed part is written by ``nft -f`` (people can read it) and recognized by the digests of its chains;
+elements travel by netlink (nftables_wire.py).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import ipaddress
 import re
 import socket
 import struct
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,7 +44,9 @@ VERDICTS = (CLUSTER_IPS, NODE_PORTS, NEAR_PORTS)
 MASQUERADE_BIT = 0x4000
 AFFINITY_SIZE = 65536  # clients remembered; one more is served without
 LONGEST_LOOP_PREFIX = 20  # a node with more than 4,096 pod addresses gets no list of them
-_PICK = re.compile(r"(count|port|keep|near)_(\d{5})(?:_(\d+))?")
+TURNS = 64
+# chains of a former version have no turn: they are known, so that they are tidied away
+_PICK = re.compile(r"(count|port|keep|near)_(\d{5})(?:_t(\d{3}))?(?:_(\d+))?")
 _KEY = struct.Struct(">4sB3xH2x")
 _PORT_KEY = struct.Struct(">B3xH2x")
 _PLACE = struct.Struct(">4sH2x")
@@ -57,9 +62,12 @@ def _target(address: str, port: int) -> bytes:
     return _PLACE.pack(socket.inet_aton(address), port)
 
 
-def pick_chain(kind: str, count: int, affinity_s: int) -> str:
-    """Return the chain that picks; kind: ``count`` (cluster IP), ``port``, of policy Local ``keep`` and ``near``."""
-    return f"{kind}_{count:05d}" + (f"_{affinity_s}" if affinity_s else "")
+def pick_chain(kind: str, count: int, affinity_s: int, key: bytes) -> str:
+    """Return the chain that picks for the service at ``key``.
+
+    Kind: ``count`` (cluster IP), ``port``, of policy Local ``keep`` and ``near``.
+    """
+    return f"{kind}_{count:05d}_t{zlib.crc32(key) % TURNS:03d}" + (f"_{affinity_s}" if affinity_s else "")
 
 
 def rules_of(entry: Mapping[str, Any]) -> list[Rule]:
@@ -70,17 +78,19 @@ def rules_of(entry: Mapping[str, Any]) -> list[Rule]:
     value_of = wire_words.value_of
     if endpoints:
         key = _KEY.pack(socket.inet_aton(entry["address"]), protocol, entry["port"])
-        chain = pick_chain("count", len(endpoints), sticky)
+        chain = pick_chain("count", len(endpoints), sticky, key)
         found.append(Rule(CLUSTER_IPS, key, wire_words.verdict_of(chain)))
         found += [Rule(ENDPOINTS, key + _index(at), value_of(_target(*each))) for at, each in enumerate(endpoints)]
     if entry.get("node_port"):
         key = _PORT_KEY.pack(protocol, entry["node_port"])
         ends, keep = entry.get("node_endpoints", endpoints), bool(entry.get("keep_source"))
         found += _at_port(
-            (NODE_PORTS, NODE_ENDPOINTS), key, pick_chain("keep" if keep else "port", len(ends), sticky), ends
+            (NODE_PORTS, NODE_ENDPOINTS), key, pick_chain("keep" if keep else "port", len(ends), sticky, key), ends
         )
         if keep:
-            found += _at_port((NEAR_PORTS, NEAR_ENDPOINTS), key, pick_chain("near", len(endpoints), sticky), endpoints)
+            found += _at_port(
+                (NEAR_PORTS, NEAR_ENDPOINTS), key, pick_chain("near", len(endpoints), sticky, key), endpoints
+            )
     return found
 
 
@@ -124,7 +134,7 @@ def picking(chain: str) -> str:
     found = _PICK.fullmatch(chain)
     if found is None:
         return chain
-    kind, count, affinity_s = found.groups()
+    kind, count, _turn, affinity_s = found.groups()
     sticky = f", the same for {affinity_s} s" if affinity_s else ""
     return f"1 of {int(count)} endpoints{_WHOSE.get(kind, '')}{sticky}"
 
@@ -242,7 +252,7 @@ def _parts(chain: str) -> tuple[str, int, int]:
     found = _PICK.fullmatch(chain)
     if not found:
         raise KeyFault("InvalidEntry", f"{chain} is no chain that picks")
-    return found[1], int(found[2]), int(found[3] or 0)
+    return found[1], int(found[2]), int(found[4] or 0)
 
 
 class Nftables:

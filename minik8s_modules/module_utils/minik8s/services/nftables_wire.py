@@ -334,7 +334,7 @@ def pick_rules(pick: Pick, affinity: str, timeout_s: int) -> list[bytes]:
     time; the next rule goes where that number says. It passes through the packet's mark, which is put back: nft 1.0.6
     aborts when it lists a map's result within a key. The last rule picks without, where no more clients fit.
     """
-    number = _expression("numgen", _number(1, 12), _number(2, pick.choices), _number(3, 1))  # dreg, modulus, random
+    number = _expression("numgen", _number(1, 12), _number(2, pick.choices), _number(3, 0))  # dreg, modulus, in turn
     endpoint = _lookup(pick.endpoints, pick.register, 13)
     rules = [b"".join((*_WHERE, number, endpoint, _NAT))]
     if timeout_s:
