@@ -6,8 +6,6 @@ Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``validatePodSpec
 
 from __future__ import annotations
 
-import ipaddress
-
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, every_container
@@ -124,9 +122,5 @@ def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause
     elif number:
         causes += cause.all_invalid(f"{field}.hostPort", number, syntax.port_number(number))
     if address:
-        messages = syntax.ipv4(address)
-        causes += cause.all_invalid(f"{field}.hostIP", address, messages)
-        if not messages and ipaddress.IPv4Address(address).is_loopback and not host_network:
-            detail = "not supported by minik8s: host ports are forwarded only on other addresses of the node"
-            causes.append(cause.forbidden(f"{field}.hostIP", detail))
+        causes += cause.all_invalid(f"{field}.hostIP", address, syntax.ipv4(address))
     return causes

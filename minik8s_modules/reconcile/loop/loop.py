@@ -25,8 +25,9 @@ from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.loop.pod_events import Teller
 from minik8s_modules.reconcile.loop.section_changes import Request
-from minik8s_modules.reconcile.loop.shard import Shard, by_age, inputs_of, observation_asked, read_of
+from minik8s_modules.reconcile.loop.shard import Shard, inputs_of, observation_asked, read_of
 from minik8s_modules.reconcile.pods.desired import address_comes_first, decide_pod
+from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.pull_secrets import credentials

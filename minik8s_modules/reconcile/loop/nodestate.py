@@ -96,6 +96,10 @@ class NodeState:
         self._looked_at_s = self._quiet_until_s = 0.0
         self._retry_at_s = 0.0
 
+    def has_taken(self, uid: str) -> bool:
+        """Return whether the node has a decision about a pod that is not to end it."""
+        return uid in self.decisions and not self.decisions[uid].phase
+
     # what to send
 
     def next_item(self, wanted: NodeDocument, now_s: float) -> dict[str, Request]:

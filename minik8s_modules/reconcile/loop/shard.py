@@ -13,6 +13,7 @@ from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.loop.references import ReferencedObjects
 from minik8s_modules.reconcile.loop.tokens import TokenBook
 from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.service_links import Links, no_links
 from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.storage.pull_secrets import pulls_of
@@ -77,6 +78,7 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         tokens=shard.tokens.of(uid),
         checks=state.checking.results(uid),
         links=shard.objects.links(objects.namespace(pod), {}),
+        beside=arriving_beside(pod, lambda: shard.objects.pods_of(state.name), state.has_taken),
     )
 
 
@@ -95,11 +97,6 @@ def node_blob(decisions: Mapping[str, PodDecision], known: ReferencedObjects, en
             secrets = known.of(uid, "Secret")
             values |= {key: values_of(obj) for key, obj in secrets.items() if key in entries}
     return blob(values)
-
-
-def by_age(pod: JsonObject) -> tuple[str, str, str]:
-    """Return what pods are ordered by: older ones first, then by name."""
-    return (str(objects.dig(pod, "metadata", "creationTimestamp") or ""), *objects.key(pod))
 
 
 OBSERVE = "minik8s.io/observe"

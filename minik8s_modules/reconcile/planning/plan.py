@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
@@ -46,6 +47,7 @@ from minik8s_modules.reconcile.planning.simulated_services import Cluster, Fores
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis, settled
 from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading
 from minik8s_modules.reconcile.pods.desired import assemble
+from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.storage.projections import token_needs
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
@@ -284,6 +286,8 @@ class Planner:
             inputs = self._inputs(pod, basis, found, given, told)
             document, decision = settled(pod, basis.observed.get(uid, NOTHING), inputs, self._clock.now())
             decisions[uid] = decision._replace(entries=document)
+            if decision.phase == "Failed" and decision.message:
+                told.append(Note(f"Pod {objects.key(pod)}: {decision.reason}: {decision.message}", of_pod(pod)))
             for one, why in obstacles(decision):
                 stuck.add(uid)
                 named = tuple(About("v1", *each) for each in sorted(references(pod)))
@@ -364,6 +368,7 @@ class Planner:
             else f"no free address on node {objects.name(basis.node)}",
             links=basis.links(objects.namespace(pod), found.services),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
+            beside=arriving_beside(pod, partial(_there, basis, found), basis.decisions.__contains__),
         )
 
     def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:
@@ -373,3 +378,10 @@ class Planner:
 
     def _secrets(self, pods: Iterable[JsonObject]) -> dict[str, JsonObject]:
         return {key: obj for pod in pods for key, obj in self._referenced(pod, SECRET.kind, None).items()}
+
+
+def _there(basis: Basis, found: Hypothesis) -> list[JsonObject]:
+    """Return the pods that would be on the node."""
+    pods: dict[str, JsonObject | None] = {objects.uid(pod): pod for pod in basis.pods}
+    name = objects.name(basis.node)
+    return [pod for pod in (pods | dict(found.pods)).values() if pod and objects.spec(pod).get("nodeName") == name]

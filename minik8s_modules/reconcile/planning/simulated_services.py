@@ -25,9 +25,9 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.loop.ingress_feed import Overlay, SecretOf, Slices
-from minik8s_modules.reconcile.loop.shard import by_age
 from minik8s_modules.reconcile.network.services import DATAPLANE, SERVICE_NAME, service_ports
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
+from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.values.addresses import usable
 from minik8s_modules.reconcile.values.resources import host_ip
 from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named

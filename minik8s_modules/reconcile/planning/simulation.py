@@ -251,8 +251,19 @@ def _bound(
         if not decision.node:
             messages.append(Note(f"Pod {objects.key(pod)}: {decision.message}", of_pod(pod)))
             continue
-        bound[uid] = everywhere[uid] = {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}}
+        bound[uid] = everywhere[uid] = _with_node(pod, decision.node)
     return bound
+
+
+def _with_node(pod: JsonObject, node: str) -> JsonObject:
+    """Return the pod as a binding leaves it."""
+    status = objects.status(pod)
+    conditions = [*(status.get("conditions") or []), {"type": "PodScheduled", "status": "True"}]
+    return {
+        **pod,
+        "spec": {**objects.spec(pod), "nodeName": node},
+        "status": {**status, "conditions": conditions},
+    }
 
 
 def settled(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> tuple[NodeDocument, PodDecision]:

@@ -18,6 +18,7 @@ from minik8s_modules.reconcile.network.networks import network_entries
 from minik8s_modules.reconcile.pods.container_entries import failed_mount_event, kept
 from minik8s_modules.reconcile.pods.containers import decide_container
 from minik8s_modules.reconcile.pods.deadlines import DEADLINE, deadline_of
+from minik8s_modules.reconcile.pods.node_admission import unfit
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, kinds
 from minik8s_modules.reconcile.pods.sandboxes import Sandbox, decide_sandbox, sandbox_entry
@@ -52,7 +53,7 @@ def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datet
         return _decide_deleted(pod, seen, inputs, now)
     if (phase := str(objects.status(pod).get("phase") or "")) in TERMINAL:
         return _over(PodContext(pod, seen, inputs, now), phase)
-    if seen.empty and (refused := refusal(pod)):
+    if seen.empty and (refused := _refusal(pod, inputs)):
         return _refused(refused)
     end = deadline_of(pod)
     if end is not None and now >= end:
@@ -65,15 +66,21 @@ def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datet
 def address_comes_first(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> bool:
     """Return whether a pod whose tokens are still asked for wants an address meanwhile: two writes go side by side."""
     over = objects.is_deleting(pod) or objects.status(pod).get("phase") in TERMINAL
-    if over or not seen.empty or inputs.address_error or refusal(pod):
+    if over or not seen.empty or inputs.address_error or _refusal(pod, inputs):
         return False
     return decide_sandbox(pod, seen, inputs, now).address_wanted
+
+
+def _refusal(pod: JsonObject, inputs: PodInputs) -> Refusal | None:
+    """Return why the node does not take the pod."""
+    return refusal(pod) or (None if inputs.beside is None else unfit(pod, inputs.node, inputs.beside))
 
 
 def _refused(why: Refusal) -> PodDecision:
     """Return the decision of a pod that the node does not take; it is Failed and will not be tried again."""
     event = PodEvent("Warning", why.reason, why.message, f"refused/{why.reason}")
-    return PodDecision({}, phase="Failed", reason=why.reason, message=why.message, events=(event,))
+    message = f"Pod was rejected: {why.message}"  # kubelet's rejectPod
+    return PodDecision({}, phase="Failed", reason=why.reason, message=message, events=(event,))
 
 
 def _decide_deleted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:

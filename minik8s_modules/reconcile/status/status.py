@@ -90,7 +90,7 @@ def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod,
         return _unseen(pod, container, waiting, over=bool(decision.phase) or objects.is_deleting(pod))
     last = attempts[-1]
     told = _messages(pod, name)
-    state = {"waiting": _waiting(waiting or CREATING)} if last.alive and health.held else _state(last, waiting, told)
+    state = {"waiting": _waiting(pod, waiting)} if last.alive and health.held else _state(pod, last, waiting, told)
     before = attempts[-2] if len(attempts) > 1 else None
     if "waiting" in state and last.over:
         before = last
@@ -114,15 +114,19 @@ def _messages(pod: JsonObject, name: str) -> dict[str, str]:
     return {str(one.get("containerID")): str(one.get("message") or "") for one in ended if one}
 
 
-def _state(last: ObservedContainer, waiting: Waiting | None, told: Mapping[str, str]) -> JsonObject:
+def _state(pod: JsonObject, last: ObservedContainer, waiting: Waiting | None, told: Mapping[str, str]) -> JsonObject:
     if last.alive:
         return {"running": _time("startedAt", last.started_at)}
     if last.over and waiting in (None, CREATING):
         return {"terminated": _terminated(last, told)}
-    return {"waiting": _waiting(waiting or CREATING)}
+    return {"waiting": _waiting(pod, waiting)}
 
 
-def _waiting(waiting: Waiting) -> JsonObject:
+def _waiting(pod: JsonObject, waiting: Waiting | None) -> JsonObject:
+    """Return why a container waits; all of a pod with init containers initialize (convertStatusToAPIStatus)."""
+    waiting = waiting or CREATING
+    if waiting.reason == CREATING.reason and objects.init_containers(pod):
+        waiting = waiting._replace(reason=INITIALIZING.reason)
     return {"reason": waiting.reason, **({"message": waiting.message} if waiting.message else {})}
 
 
@@ -130,8 +134,7 @@ def _unseen(pod: JsonObject, container: JsonObject, waiting: Waiting | None, *, 
     """Return the status of a container of which nothing is there: not made yet, or removed."""
     recorded = recorded_status(pod, container["name"])
     ended = objects.dig(recorded, "state", "terminated") or objects.dig(recorded, "lastState", "terminated")
-    initializing = bool(objects.init_containers(pod)) and container in objects.containers(pod)
-    state: JsonObject = {"waiting": _waiting(waiting or (INITIALIZING if initializing else CREATING))}
+    state: JsonObject = {"waiting": _waiting(pod, waiting)}
     if recorded.get("containerID") and objects.dig(recorded, "state", "running"):
         ended = {
             "exitCode": _KILLED,

@@ -176,6 +176,8 @@ class PodInputs(NamedTuple):
     """Results of the pod's probes and hooks by ``<container id>/<name>``."""
     links: Mapping[str, str] = {}
     """Variables that tell the Services of the pod's namespace."""
+    beside: tuple[JsonObject, ...] | None = None
+    """The node's pods that this one must fit beside; None where it is not asked whether the node takes it."""
 
 
 class Sealed(dict[str, dict[str, bytes]]):

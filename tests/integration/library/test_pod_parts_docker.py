@@ -153,6 +153,20 @@ def test_a_port_of_the_node_leads_to_its_pod_from_everywhere_and_is_healed(node:
     assert host_ports.table_of(node.name) not in command("nft", "list", "tables")
 
 
+def test_a_port_of_the_loopback_is_a_pods_beside_the_same_one_of_another_address(node: TestNode) -> None:
+    def port(ip: str) -> dict[str, Any]:
+        return {"ip": ip, "protocol": "TCP", "host_port": 23460, "port": 8080}
+
+    near, far = node.pod(7, host_ports=[port("127.0.0.1")]), node.pod(8, host_ports=[port(own_address(node))])
+    tells = ["nc", "-ll", "-p", "8080", "-e", "hostname"]
+    first, second = (node.container(pod, "web", entrypoint=tells) for pod in (near, far))
+    ids = start(node, [near, far], [first, second])
+    assert says("127.0.0.1", 23460) == near["hostname"]
+    assert says(own_address(node), 23460) == far["hostname"]
+    for container in ids.values():  # its own loopback, which is not the node's
+        assert not node.execute(container, "sh", "-c", "nc -w 2 127.0.0.1 23460 || true").strip()
+
+
 def test_rules_of_a_pod_that_is_gone_go_too(node: TestNode) -> None:
     node.run("network", node.network())
     pod = node.pod(7, host_ports=[{"ip": "", "protocol": "UDP", "host_port": 23459, "port": 53}])

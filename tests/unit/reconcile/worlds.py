@@ -120,6 +120,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
             {TokenNeed(audience, s): why for audience, s, why in short.get("token_errors", [])},
         ),
         links=short.get("links", {}),
+        beside=short.get("beside"),
     )
 
 

@@ -4,7 +4,8 @@
 An element has its pod's uid as comment, so whose it is stands beside it and a change of a pod is a change of elements.
 Connections from outside come through prerouting, those of the node itself through output; where both ends are pods of
 this node the source becomes the node's, else the answer would take the way over the bridge alone.
-127.0.0.1 is left out: leading it to a pod needs route_localnet, which would open the node's own 127.0.0.1 to pods.
+So do 127.0.0.1 and its like, which need the bridge's route_localnet to have a way out; ``receiving`` drops what anybody
+else would then send to the node's own loopback.
 """
 
 from __future__ import annotations
@@ -82,21 +83,26 @@ def _frame(table: str) -> list[str]:
 HOOKS = {
     "prerouting": "type nat hook prerouting priority dstnat; policy accept;",
     "output": "type nat hook output priority -100; policy accept;",
+    "receiving": "type filter hook prerouting priority raw; policy accept;",
     "postrouting": "type nat hook postrouting priority srcnat; policy accept;",
 }
 
 
 def _chains() -> dict[str, list[str]]:
     """Return the rules by chain, as nft prints them."""
-    to_pods = ["ip daddr 127.0.0.0/8 return"]
+    to_pods = []
     for name in PROTOCOLS:
         to_pods += [
             f"dnat ip to ip daddr . {name} dport map @{name}_one",
             f"dnat ip to {name} dport map @{name}_any",
         ]
     back = [f"ct status dnat ip saddr @near ip daddr . {name} dport @{name}_pods masquerade" for name in PROTOCOLS]
+    back += [
+        f"ct status dnat ip saddr 127.0.0.0/8 ip daddr . {name} dport @{name}_pods masquerade" for name in PROTOCOLS
+    ]
+    outside = ['iifname != "lo" ip daddr 127.0.0.0/8 drop']
     local = ["fib daddr type local jump ports"]
-    return {"ports": to_pods, "prerouting": local, "output": local, "postrouting": back}
+    return {"ports": to_pods, "prerouting": local, "output": local, "receiving": outside, "postrouting": back}
 
 
 def observe(node: str) -> Ports:
@@ -108,7 +114,7 @@ def observe(node: str) -> Ports:
     if listed.returncode != 0:
         return Ports({}, whole=False)
     chains = parse_chains(listed.stdout)
-    found = {name: [rule for rule in rules if not rule.startswith("type nat hook")] for name, rules in chains.items()}
+    found = {name: [rule for rule in rules if not rule.startswith("type ")] for name, rules in chains.items()}
     return Ports(parse_rows(listed.stdout), whole=found == _chains())
 
 

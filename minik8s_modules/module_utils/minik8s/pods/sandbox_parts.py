@@ -19,6 +19,7 @@ from ..core.schema import check_fields, check_texts, schema_of
 from ..core.section import Context, Facets, Scope
 from ..entries.sandboxes import HostPort, PodCgroup
 from ..network import pod_plugins
+from ..network.switches import set_switch
 from . import dns_host, host_ports, pod_cgroup, pod_files
 from .host_ports import Ports
 
@@ -199,6 +200,8 @@ def ports(context: Context, key: str, wanted: frozenset[host_ports.Row], entry: 
         context.checkpoint("nft transaction")
         network = host_ports.network_of(entry) if entry and wanted else ""
         host_ports.change(context.node, seen, key, wanted, network)
+        if entry and wanted and entry["bridge"]:
+            set_switch(f"ipv4/conf/{entry['bridge']}/route_localnet", "1")
 
 
 def removed(context: Context, key: str) -> None:

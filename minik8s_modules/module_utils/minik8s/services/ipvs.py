@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
+from ..network.switches import read_switch, set_switch
 from . import nftables_wire as wire_words
 from .conntrack import Lost
 from .ipvs_wire import (
@@ -55,8 +56,6 @@ from .services_host import (
     ROUTE,
     ROUTE_TO,
     device,
-    read_switch,
-    set_switch,
 )
 from .services_host import INFO_KIND as KIND
 from .services_plan import Found, Rule, Rules

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
+from ..network.switches import SYSCTL, read_switch, set_switch
 from .services_plan import Found
 from .services_wire import (
     ACK,
@@ -40,7 +41,6 @@ ROUTE = struct.Struct("=BBBBBBBBI")
 NAME, LINK_INFO, INFO_KIND, INFO_DATA, NF_CALL_IPTABLES = 3, 18, 1, 2, 36
 ROUTE_TO, ROUTE_DEVICE, ROUTE_SOURCE = 1, 4, 7
 MAIN, OURS, LINK_SCOPE, UNICAST = 254, 77, 253, 1
-SYSCTL = "/proc/sys/net/"
 BRIDGED = "bridge/bridge-nf-call-iptables"
 
 
@@ -72,28 +72,6 @@ def bridge_rules_possible() -> bool:
     if not os.path.exists(path):
         subprocess.run(["modprobe", "br_netfilter"], capture_output=True, check=False)
     return os.path.exists(path)
-
-
-def read_switch(name: str) -> str:
-    """Return a kernel switch below ``net/``, "" when the kernel has none of that name."""
-    try:
-        with open(SYSCTL + name, encoding="ascii") as source:
-            return source.read().strip()
-    except OSError:
-        return ""
-
-
-def set_switch(name: str, value: str) -> None:
-    """Set a kernel switch below ``net/``.
-
-    Raises:
-        KeyFault: the kernel has none of that name, or it is read-only here.
-    """
-    try:
-        with open(SYSCTL + name, "w", encoding="ascii") as target:
-            target.write(value)
-    except OSError as error:
-        raise KeyFault("NetworkNotReady", f"sysctl net/{name}={value}: {error}") from error
 
 
 class Host:
