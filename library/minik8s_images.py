@@ -31,6 +31,11 @@ options:
           - A statically linked program that is the whole image, as C(/<name of the file>) and as its command.
           - If the file is missing, the image is made of busybox as the other suboptions say.
         type: path
+      tools:
+        description: Programs of the machine by their names under C(/bin); the libraries they are linked to come along.
+        type: dict
+        default: {}
+      files: {description: Files of the machine by their paths in the image., type: dict, default: {}}
       labels: {description: Labels of an image made of its own program., type: dict, default: {}}
 attributes:
   check_mode: {description: Says which images would be built., support: full}
@@ -66,7 +71,15 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.core.docker import Docker, DockerError
 from ansible.module_utils.minik8s.core.paths import DOCKER_SOCKET
-from ansible.module_utils.minik8s.install.images import LABEL, Recipe, archive, changes, import_image, plan_images
+from ansible.module_utils.minik8s.install.images import (
+    LABEL,
+    Recipe,
+    archive,
+    changes,
+    import_image,
+    linked,
+    plan_images,
+)
 
 SPEC = {
     "name": {"type": "str", "required": True},
@@ -74,6 +87,8 @@ SPEC = {
     "command": {"type": "list", "elements": "str", "required": True},
     "environment": {"type": "dict", "default": {}},
     "program": {"type": "path"},
+    "tools": {"type": "dict", "default": {}},
+    "files": {"type": "dict", "default": {}},
     "labels": {"type": "dict", "default": {}},
 }
 
@@ -98,6 +113,17 @@ def recipe_of(entry: dict[str, Any], everything: tuple[str, ...]) -> Recipe:
 def own_program(entry: dict[str, Any]) -> bool:
     """Return whether the entry's image is made of a program of its own, and not of busybox."""
     return bool(entry["program"]) and Path(entry["program"]).exists()
+
+
+def gathered(module: AnsibleModule, entry: dict[str, Any]) -> dict[str, bytes]:
+    """Return what an image holds of the machine; in check mode without what is not installed yet."""
+    sources = {f"bin/{name}": path for name, path in entry["tools"].items()}
+    for path in entry["tools"].values():
+        if Path(path).exists() or not module.check_mode:
+            sources |= {each.lstrip("/"): each for each in linked(module.run_command(["ldd", path], check_rc=True)[1])}
+    sources |= {path.lstrip("/"): source for path, source in entry["files"].items()}
+    there = {path: Path(source) for path, source in sources.items()}
+    return {path: source.read_bytes() for path, source in there.items() if source.exists() or not module.check_mode}
 
 
 def _pairs(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -137,14 +163,16 @@ def main() -> None:
         own = {
             each["name"]: Path(each["program"]).read_bytes() for each in module.params["images"] if own_program(each)
         }
-        wanted = {name: recipe.digest(own.get(name, busybox)) for name, recipe in recipes.items()}
+        more = {each["name"]: gathered(module, each) for each in module.params["images"]}
+        wanted = {name: recipe.digest(own.get(name, busybox), more[name]) for name, recipe in recipes.items()}
         reachable = Path(socket_path).exists() or not module.check_mode
         found = {name: present_digest(docker, name) if reachable else None for name in recipes}
         built = plan_images(wanted, found)
         if not module.check_mode:
             for name in built:
                 recipe = recipes[name]
-                import_image(docker, recipe, archive(recipe, own.get(name, busybox)), changes(recipe, wanted[name]))
+                data = archive(recipe, own.get(name, busybox), more[name])
+                import_image(docker, recipe, data, changes(recipe, wanted[name]))
     except (OSError, DockerError) as error:
         module.fail_json(msg=f"cannot build the images: {error}")
     before = "".join(f"{name} {found[name]}\n" for name in built)

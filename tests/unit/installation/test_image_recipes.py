@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from minik8s_modules.module_utils.minik8s.install.images import Recipe, archive, changes, plan_images
+from minik8s_modules.module_utils.minik8s.install.images import Recipe, archive, changes, linked, plan_images
 
 RECIPE = Recipe("minik8s/test:1", ("sh", "sleep"), ("/bin/sleep", "5"), (("PATH", "/bin"),))
 
@@ -20,6 +20,28 @@ def test_the_archive_holds_the_program_once_and_links_to_it() -> None:
         )
         assert tar.getmember("tmp").mode == 0o1777
         assert {member.mtime for member in tar} == {0}
+
+
+def test_programs_of_the_machine_stand_in_for_applets_with_their_libraries() -> None:
+    files = {"bin/sh": b"shell", "lib/x/libc.so.6": b"library"}
+    with tarfile.open(fileobj=io.BytesIO(archive(RECIPE, b"program", files))) as tar:
+        names = tar.getnames()
+        assert names.count("bin/sh") == 1
+        assert {"lib", "lib/x", "lib/x/libc.so.6"} <= set(names)
+        shell = tar.extractfile("bin/sh")
+        assert shell is not None
+        assert shell.read() == b"shell"
+    told = RECIPE.digest(b"program", files)
+    assert told != RECIPE.digest(b"program")
+    assert told != RECIPE.digest(b"program", {**files, "bin/sh": b"another"})
+
+
+def test_libraries_are_read_as_ldd_tells_them() -> None:
+    text = (
+        "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f2a)\n"
+        "\tlibgone.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f2b)\n"
+    )
+    assert linked(text) == ["/lib/x86_64-linux-gnu/libz.so.1", "/lib64/ld-linux-x86-64.so.2"]
 
 
 def test_the_same_recipe_gives_the_same_bytes() -> None:

@@ -1,6 +1,7 @@
 """Builds small images from one static program, with no registry: a tar archive for Docker's import.
 
-Most images are busybox; the pause image is a program of ours where one could be built (label PROBER says so).
+Most images are busybox; the pause image is a program of ours where one could be built (label PROBER says so). One for
+debugging has programs of the machine besides, with the libraries that they are linked to.
 An image carries the digest of its recipe and of the program's bytes as label ``minik8s.io/content``. Whether it must be
 built again is decided by that label alone, so a new busybox from Debian gives new images and nothing else does.
 The archive holds no times and no names of users: the same recipe gives the same layer on every machine.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -27,6 +29,12 @@ _TEXTS = {
 }
 
 
+_LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+Files = Mapping[str, bytes]
+"""What an image holds besides its one program: content by path, without the leading slash."""
+NO_FILES: Files = {}
+
+
 class Recipe(NamedTuple):
     """An image: its name with tag, the applets it offers, its command and its environment."""
 
@@ -38,10 +46,13 @@ class Recipe(NamedTuple):
     """Where the program stands when it is none of busybox; such an image offers no applets."""
     labels: tuple[tuple[str, str], ...] = ()
 
-    def digest(self, program: bytes) -> str:
-        """Return what label ``minik8s.io/content`` must say for this recipe with ``program``."""
+    def digest(self, program: bytes, files: Files = NO_FILES) -> str:
+        """Return what label ``minik8s.io/content`` must say for this recipe with ``program`` and ``files``."""
         text = json.dumps([*self, _TEXTS], sort_keys=True).encode()
-        return hashlib.sha256(text + b"\0" + program).hexdigest()
+        found = hashlib.sha256(text + b"\0" + program)
+        for path, data in sorted(files.items()):
+            found.update(f"\0{path}\0{len(data)}\0".encode() + data)
+        return found.hexdigest()
 
 
 def plan_images(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
@@ -49,8 +60,13 @@ def plan_images(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> l
     return [name for name, digest in wanted.items() if found.get(name) != digest]
 
 
-def archive(recipe: Recipe, program: bytes) -> bytes:
-    """Return the image's file system as a tar archive."""
+def linked(text: str) -> list[str]:
+    """Return the paths of the libraries, and of their loader, that ``ldd`` told of a program."""
+    return _LINKED.findall(text)
+
+
+def archive(recipe: Recipe, program: bytes, files: Files = NO_FILES) -> bytes:
+    """Return the image's file system as a tar archive; a file takes the place of the applet of its name."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path, mode in {**_DIRECTORIES, "tmp": 0o1777}.items():
@@ -58,9 +74,19 @@ def archive(recipe: Recipe, program: bytes) -> bytes:
         for path, text in _TEXTS.items():
             _add(tar, path, 0o644, text.encode())
         _add(tar, recipe.path or "bin/busybox", 0o755, program)
-        for applet in recipe.applets:
+        for folder in sorted({folder for path in files for folder in _above(path)} - _DIRECTORIES.keys()):
+            _add(tar, folder, 0o755, kind=tarfile.DIRTYPE)
+        for path, data in sorted(files.items()):
+            _add(tar, path, 0o755, data)
+        for applet in sorted(set(recipe.applets) - {path[len("bin/") :] for path in files if path.startswith("bin/")}):
             _add(tar, f"bin/{applet}", 0o777, kind=tarfile.SYMTYPE, target="busybox")
     return stream.getvalue()
+
+
+def _above(path: str) -> list[str]:
+    """Return the directories that a path stands in, the outermost first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
 def _add(
