@@ -43,11 +43,11 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 test: lint suites ## Lint, then all tests but the long ones: unit, integration (root, Docker), end-to-end, machines, molecule
 
 .PHONY: suites
-suites: $(VENV)/dev.lock ## The tests of `make test`, five at a time; the slowest are told at the end
+suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowest are told at the end
 	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
 	@# a short folder: sockets below it may have 107 characters
 	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
-		$(PYTEST) tests --ignore tests/machines/long -m 'not nightly' --numprocesses 5 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
+		$(PYTEST) tests --ignore tests/machines/long -m 'not nightly' --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
 		--max-suite-reruns 6 -rR --durations 30 --junitxml=.cache/junit-all.xml
 
 .PHONY: check

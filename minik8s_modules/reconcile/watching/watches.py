@@ -3,7 +3,8 @@
 The gateway tells the way to a node (its ssh master, which is there anyway; none for this very machine), and the one
 sudoers command makes the programs root's, as it does the modules. Nothing of ours runs on the node: Python becomes the
 shell that starts them. They end by themselves after ``LIFE_S``, so that a lost connection leaves none behind for long,
-and are started again; what happens in between the next full observation sees.
+and are started again; what happens in between the next full observation sees. A reset of the node ends them at once,
+by the mark in their environment.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK
 from minik8s_modules.reconcile.watching.reading import FILE, NO_INOTIFYWAIT, Places, gone_link, sections_of
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ Alive = Callable[[str], bool | None]
 def script(places: Places) -> str:
     """Return what the interpreter is given; it is none any more when the programs run."""
     argv = ["sh", "-c", _PROGRAMS, "sh", places.state_dir.decode(), places.run_dir.decode()]
-    return f"import os\nos.execv('/bin/sh', {argv!r})\n"
+    return f"import os\nos.environ[{WATCH_MARK!r}] = '1'\nos.execv('/bin/sh', {argv!r})\n"
 
 
 class Watches:

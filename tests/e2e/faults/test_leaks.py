@@ -14,7 +14,7 @@ def come_and_go(cluster: Installed, namespace: str) -> None:
     """Start some pods at once and remove them."""
     for number in range(PODS):
         cluster.pod(f"pod-{number}", namespace)
-    cluster.until(lambda: all(is_ready(pod) for pod in cluster.pods(namespace).values()), 40)
+    cluster.until(lambda: all(is_ready(pod) for pod in cluster.pods(namespace).values()), 120)
     for name in cluster.pods(namespace):
         cluster.admin.delete(POD, name, namespace, grace_s=0)
     cluster.until(lambda: not any(f"_{namespace}_" in name for name in cluster.containers()))

@@ -68,7 +68,7 @@ def test_without_the_live_run_nothing_changes_and_with_it_every_change_is_told(
         finally:
             cluster.service("start", "reconciler")
         began = time.time()
-        cluster.until(lambda: cluster.ready("web", namespace), 40)
+        cluster.until(lambda: cluster.ready("web", namespace), 120)
         cluster.admin.delete(POD, "web", namespace, grace_s=0)
         cluster.until(lambda: not cluster.containers(uid))
         time.sleep(1)

@@ -11,7 +11,7 @@ from tests.integration.reconcile.conftest import Cluster
 def test_a_daemon_killed_while_pods_start(cluster: Cluster, room: str):
     names = [f"{room}-{number}" for number in range(4)]
     cluster.create(f"{room}-before")
-    cluster.until(lambda: cluster.ready(f"{room}-before"), 40)
+    cluster.until(lambda: cluster.ready(f"{room}-before"), 120)
     before = cluster.container(f"{room}-before")["containerID"]
     for name in names:
         cluster.create(name)
@@ -33,25 +33,25 @@ def test_an_api_server_that_restarts_loses_no_status(cluster: Cluster):
     cluster.until(cluster.node.ids)
     cluster.server.stop()
     cluster.server.start()
-    cluster.until(lambda: cluster.ready("status"), 40)
+    cluster.until(lambda: cluster.ready("status"), 120)
     cluster.server.stop()
     app = next(one for one in cluster.node.ids() if one not in cluster.node.ids("sandbox"))
     cluster.node.docker.kill(app, "SIGKILL")
     cluster.server.start()
-    cluster.until(lambda: cluster.container("status")["restartCount"] >= 1 and cluster.ready("status"), 40)
+    cluster.until(lambda: cluster.container("status")["restartCount"] >= 1 and cluster.ready("status"), 120)
     cluster.delete("status", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
 
 
 def test_a_reconciler_stops_cleanly_and_containers_stay(cluster: Cluster):
     cluster.create("stays")
-    cluster.until(lambda: cluster.ready("stays"), 40)
+    cluster.until(lambda: cluster.ready("stays"), 120)
     before = cluster.node.ids()
     assert cluster.daemons["reconcile"].stop() == 0
     assert cluster.node.ids() == before
     cluster.daemons["reconcile"].start()
     cluster.create("after")
-    cluster.until(lambda: cluster.ready("after"), 40)
+    cluster.until(lambda: cluster.ready("after"), 120)
     for name in ("stays", "after"):
         cluster.delete(name, grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])

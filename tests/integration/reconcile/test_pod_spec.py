@@ -170,7 +170,7 @@ def test_a_resource_that_people_declare_on_a_node_is_counted(cluster: Cluster) -
     cluster.admin.patch(NODE, cluster.node.name, "", declared, subresource="status")
     asked: dict[str, Any] = {"resources": {"limits": {"example.com/dongle": "2"}}}
     cluster.create("first", containers=[one(**asked)])
-    cluster.until(lambda: cluster.ready("first"), 30)
+    cluster.until(lambda: cluster.ready("first"), 120)
     cluster.create("second", containers=[one(**asked)])
     cluster.until(lambda: any("Insufficient example.com/dongle" in event for event in cluster.events("second")))
     cluster.delete("first", 0)

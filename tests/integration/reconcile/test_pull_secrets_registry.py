@@ -110,7 +110,7 @@ def waiting(cluster: Cluster, name: str) -> dict[str, str]:
 
 def waits(cluster: Cluster, name: str, reason: str) -> None:
     """Wait until the pod's container waits for ``reason``, and an Event says so."""
-    cluster.until(lambda: waiting(cluster, name).get("reason") == reason, 30)
+    cluster.until(lambda: waiting(cluster, name).get("reason") == reason, 120)
     cluster.until(lambda: f"Failed: Error: {reason}" in cluster.events(name))
 
 
@@ -146,7 +146,7 @@ def test_a_private_image_waits_for_its_secret_and_is_had_with_it(cluster: Cluste
     # a refused credential, a missing secret, then the right one
     names = [{"name": "wrong"}, {"name": "lost"}, {"name": "right"}]
     cluster.create("somebody", containers=[asking(private.image)], imagePullSecrets=names)
-    cluster.until(lambda: cluster.ready("somebody"), 30)
+    cluster.until(lambda: cluster.ready("somebody"), 120)
     told = "(lost); attempting to pull the image may not succeed."
     assert any(told in event for event in cluster.events("somebody"))
     for word in (PASSWORD, entry(PASSWORD)["auth"]):
@@ -161,7 +161,7 @@ def test_secrets_of_an_account_are_those_of_its_pods(cluster: Cluster, private: 
     account = {"metadata": {"name": "builder", "namespace": "default"}, "imagePullSecrets": [{"name": "old"}]}
     cluster.admin.create(SERVICE_ACCOUNT, account)
     cluster.create("by-account", containers=[asking(private.image)], serviceAccountName="builder")
-    cluster.until(lambda: cluster.ready("by-account"), 30)
+    cluster.until(lambda: cluster.ready("by-account"), 120)
     assert cluster.pod("by-account")["spec"]["imagePullSecrets"] == [{"name": "old"}]
     end(cluster, "by-account")
 

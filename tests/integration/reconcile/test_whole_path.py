@@ -116,7 +116,7 @@ def test_a_killed_reconciler_comes_back_and_adopts(cluster: Cluster):
     cluster.daemons["reconcile"].kill()
     cluster.create("later")
     cluster.daemons["reconcile"].start()
-    cluster.until(lambda: cluster.ready("later"), 40)
+    cluster.until(lambda: cluster.ready("later"), 120)
     assert set(before) <= set(cluster.node.ids())
     assert cluster.container("stays")["restartCount"] == 0
     for name in ("stays", "later"):
@@ -130,7 +130,7 @@ def test_a_removed_sandbox_brings_the_pod_back_on_its_address(cluster: Cluster):
     before = cluster.pod("box")["status"]["podIP"]
     for container in cluster.node.ids("sandbox"):
         cluster.node.docker.remove(container)
-    cluster.until(lambda: cluster.container("box")["restartCount"] >= 1 and cluster.ready("box"), 30)
+    cluster.until(lambda: cluster.container("box")["restartCount"] >= 1 and cluster.ready("box"), 120)
     assert cluster.pod("box")["status"]["podIP"] == before
     cluster.delete("box", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])

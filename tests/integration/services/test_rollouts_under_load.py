@@ -86,6 +86,6 @@ def test_killed_controllers_and_api_server_in_the_middle_of_a_rollout_fail_no_re
         cluster.server.kill9()
         cluster.server.start()
         cluster.until(lambda: replaced(cluster), 90)
-        cluster.until(lambda: set(answers(address, 5)) == {"two"}, 30)
+        cluster.until(lambda: set(answers(address, 5)) == {"two"}, 120)
     assert set(seen) == {"one", "two"}, seen
     cluster.admin.delete(DEPLOYMENT, "shop", "default")

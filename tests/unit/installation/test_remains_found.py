@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
+from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK
 from minik8s_modules.module_utils.minik8s.install.remains import (
     Remain,
     links,
@@ -60,6 +62,13 @@ def test_recorded_daemons_are_found_but_docker_which_removes_the_containers(tmp_
     assert Remain("process", str(parent), "minik8s-scheduler") in processes(str(tmp_path), "/nowhere/")
     (tmp_path / "minik8s-scheduler.pid").unlink()
     assert not [item for item in processes(str(tmp_path), "/nowhere/") if item.id == str(parent)]
+
+
+def test_programs_that_tell_of_changes_are_found_by_their_mark(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, WATCH_MARK: "1"}) as watch:
+        found = processes(str(tmp_path), "/nowhere/")
+        watch.kill()
+    assert Remain("process", str(watch.pid), "watch of changes") in found
 
 
 def test_what_cannot_be_removed_yet_is_tried_again_and_keeps_nothing_else_from_it() -> None:

@@ -21,6 +21,7 @@ STATE_DIR: dict[str, Any] = {"state_dir": {"type": "path", "default": "/var/lib/
 RUN_DIR: dict[str, Any] = {"run_dir": {"type": "path", "default": "/run/minik8s"}}
 DOCKER_SOCKET: dict[str, Any] = {"docker_socket": {"type": "path", "default": "/var/run/docker.sock"}}
 PLACES: dict[str, Any] = {**STATE_DIR, **RUN_DIR, **DOCKER_SOCKET}
+WATCH_MARK = "MINIK8S_WATCH"  # in the environment of the programs that tell of changes; a reset ends those
 NAME_LIMIT = 253  # a DNS subdomain, the longest name Kubernetes allows
 SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
 TMPFS_KINDS = frozenset({SECRET_KIND, "projected"})  # kubelet keeps both in memory

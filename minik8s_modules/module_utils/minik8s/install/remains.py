@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..core.docker import DockerError
 from ..core.faults import KeyFault
+from ..core.paths import WATCH_MARK
 from ..pods.pod_cgroup import left_over, slices_above
 from ..volumes.mounts import parse_mountinfo, under
 
@@ -67,7 +68,7 @@ def _depth(item: Remain) -> int:
 
 
 def processes(records: str, sockets: str) -> list[Remain]:
-    """Return processes of our users, those that ``launch`` recorded (but Docker's), and their warm interpreters.
+    """Return processes of our users, those that ``launch`` recorded (but Docker's), warm interpreters, and watches.
 
     Args:
         records: directory of the files ``<name>.pid`` that ``launch`` writes.
@@ -84,6 +85,7 @@ def processes(records: str, sockets: str) -> list[Remain]:
     table = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
     for uid in filter(None, map(_uid, USERS)):
         found.update(dict.fromkeys(_holders(_listening(table, f"{sockets}{uid}/")), "warm interpreter"))
+    found.update(dict.fromkeys(_marked(f"{WATCH_MARK}=".encode()), "watch of changes"))
     return [Remain("process", pid, detail) for pid, detail in found.items() if pid != str(os.getpid())]
 
 
@@ -122,6 +124,16 @@ def _holders(inodes: set[str]) -> list[str]:
     for process in Path("/proc").glob("[0-9]*") if wanted else ():
         with contextlib.suppress(OSError):
             if any(os.readlink(entry) in wanted for entry in (process / "fd").iterdir()):
+                found.append(process.name)
+    return found
+
+
+def _marked(mark: bytes) -> list[str]:
+    """Return the processes that have a variable whose line begins with ``mark`` in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(line.startswith(mark) for line in (process / "environ").read_bytes().split(b"\0")):
                 found.append(process.name)
     return found
 
