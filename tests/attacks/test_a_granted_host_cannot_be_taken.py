@@ -87,6 +87,13 @@ def refused(answer: Answer, *words: str) -> None:
         assert word in answer.json["message"]
 
 
+def without_effect(answer: Answer, *words: str) -> None:
+    """Look whether an Ingress was kept that has no effect, as in Kubernetes, and its owner told why."""
+    assert answer.code == 201, answer.json
+    for word in (*words, "this Ingress has no effect there"):
+        assert word in answer.headers.get("warning", "")
+
+
 def test_whoever_was_granted_a_host_gets_it_from_whoever_came_first(bank: Team, mallory: Team, domain: str) -> None:
     host = f"login.{domain}"
     assert mallory.dns("first", host).code == 201  # nobody has it yet: it answers in mallory's own pods
@@ -112,7 +119,7 @@ def test_no_name_of_a_granted_wildcard_goes_to_another_namespace(bank: Team, mal
 def test_a_host_nobody_was_granted_is_one_namespaces_whole(bank: Team, mallory: Team) -> None:
     host = f"{uuid.uuid4().hex[:8]}.example"
     assert bank.ingress("first", host, "/").code == 201
-    refused(mallory.ingress("path", host, "/login"), f"Ingress {bank.name}/first", "HostGrant")
+    without_effect(mallory.ingress("path", host, "/login"), f"Ingress {bank.name}/first", "HostGrant")
     assert bank.ingress("beside", host, "/login").code == 201
 
 
@@ -123,7 +130,7 @@ def test_namespaces_that_were_both_granted_a_host_share_it_path_by_path(
     assert server.request("POST", GRANTS, {"metadata": {"name": mallory.name}, "spec": spec}).code == 201
     assert bank.ingress("first", f"shared.{domain}", "/").code == 201
     assert mallory.ingress("path", f"shared.{domain}", "/mallory").code == 201
-    refused(mallory.ingress("same", f"shared.{domain}", "/"), f"Ingress {bank.name}/first")
+    without_effect(mallory.ingress("same", f"shared.{domain}", "/"), f"Ingress {bank.name}/first")
     refused(mallory.dns("whole", f"shared.{domain}"), f"Ingress {bank.name}/first")
     server.request("DELETE", f"{GRANTS}/{mallory.name}")
 

@@ -175,7 +175,7 @@ class _Claims:
     def _ingress(self, obj: JsonObject) -> Iterator[_Claim]:
         owner, spec = owner_of("Ingress", obj), objects.spec(obj)
         self._owners.add(owner)
-        hosts = _hosts_of(spec)
+        hosts = hosts_of(spec)
         for host, rule in zip(hosts, spec.get("rules") or [], strict=True):
             routes = []
             for path in (rule.get("http") or {}).get("paths") or []:
@@ -309,7 +309,7 @@ class _Claims:
             if not tls.get("secretName"):
                 self._refuse(owner, NO_CERTIFICATE, "spec.tls has no secretName, so no certificate is served")
                 continue
-            for host in [str(host).lower() for host in tls.get("hosts") or [] or _hosts_of(spec)]:
+            for host in [str(host).lower() for host in tls.get("hosts") or [] or hosts_of(spec)]:
                 if host == ANY_HOST:
                     self._refuse(owner, NO_CERTIFICATE, "certificates are served only for named hosts")
                 else:
@@ -333,7 +333,7 @@ def _is_installed_nginx(ingress_class: JsonObject) -> bool:
     return controller == NGINX_CONTROLLER and objects.labels(ingress_class).get(label) == value
 
 
-def _hosts_of(spec: JsonObject) -> list[str]:
+def hosts_of(spec: JsonObject) -> list[str]:
     """Return the hosts of an Ingress' rules."""
     return [str(rule.get("host") or ANY_HOST).lower() for rule in spec.get("rules") or []]
 

@@ -2,8 +2,8 @@
 
 A new Ingress that asks for a place of another Ingress is kept, as in Kubernetes: it has no effect there, and a Warning
 says so; it waits for the place to become free. Where the setting ``refuse_taken_hosts`` says so, it is refused unless
-the other one is of its own namespace. Places of DNS objects are refused to it, and all that it cannot have by a grant
-or at all. An update is refused: the older object would take the place from the one that has it. A DNS object is
+the other one is of its own namespace. Places of DNS objects are refused to it, hosts that others were granted, and what
+nobody may have. An update is refused: the older object would take the place from the one that has it. A DNS object is
 refused, as by the original, while a Service that it names does not exist or lacks the port.
 
 The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
@@ -20,12 +20,14 @@ from collections.abc import Iterable, Iterator
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SERVICE, Kind
+from minik8s_modules.api.network.host_grants import HostGrants
 from minik8s_modules.api.network.ingress_routes import (
     CONFLICT,
     INVALID_HOST,
     NOT_GRANTED,
     Cluster,
     decide_routes,
+    hosts_of,
     owner_of,
     port_of,
 )
@@ -89,14 +91,21 @@ def _conflicts(write: Write, obj: JsonObject, *, lasting: bool = False) -> list[
     newest = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "~"}, "status": {}}
     mine = objects.key(obj)
     every = {each: [*_others(write, each, mine if each == kind else None)] for each in (DNS, INGRESS)}
+    classes, grants = _others(write, INGRESS_CLASS, None), [*_others(write, HOST_GRANT, None)]
     if lasting:
         strict, own = write.backend.refuse_taken_hosts, objects.namespace(obj)
-        every[INGRESS] = [one for one in every[INGRESS] if strict and objects.namespace(one) != own]
+        others = [one for one in every[INGRESS] if objects.namespace(one) != own]
+        every[INGRESS] = [one for one in others if strict or _outranks(HostGrants(grants), one, own)]
     every[kind].append(newest)
-    classes, grants = _others(write, INGRESS_CLASS, None), _others(write, HOST_GRANT, None)
     routes = decide_routes(Cluster(every[DNS], every[INGRESS], classes, {}, grants))
     refusals = routes.refused.get(owner_of(kind.kind, obj), ())
     return [one.message for one in refusals if one.reason in _REFUSED]
+
+
+def _outranks(grants: HostGrants, ingress: JsonObject, namespace: str) -> bool:
+    """Return whether an Ingress has a host by a HostGrant that ``namespace`` does not have."""
+    hosts = hosts_of(objects.spec(ingress))
+    return any(grants.of(objects.namespace(ingress), host) and not grants.of(namespace, host) for host in hosts)
 
 
 def _others(write: Write, kind: Kind, but: objects.Key | None) -> Iterable[JsonObject]:

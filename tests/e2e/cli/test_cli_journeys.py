@@ -83,7 +83,7 @@ def test_the_originals_jobs_are_found_by_their_name(cli: Cli):
 def test_the_originals_pods_mean_what_they_meant(cli: Cli):
     cli("apply", "-f", "-", stdin=cli.pod("web"))
     assert 'pod "web"' in cli("delete", "pods", "-p", cli.namespace, "--name", "web").out
-    assert "no name was specified" in cli("delete", "pod", "-n", "web", code=1).err
+    assert 'pods "web" not found' in cli("delete", "pod", "-n", "web", code=1).err
     old = cli.pod("old").replace("apiVersion: v1\n", "") + "    command: [sleep, '9']\n"
     assert cli("apply", "--dialect", "original", "-f", "-", stdin=old).out == "pod/old created\n"
     assert yaml.safe_load(cli("get", "pod", "old", "-o", "yaml").out)["spec"]["containers"][0]["args"] == ["sleep", "9"]
