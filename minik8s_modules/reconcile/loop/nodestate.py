@@ -18,9 +18,9 @@ from minik8s_modules.reconcile.loop import section_changes as changes
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, Holds
 from minik8s_modules.reconcile.loop.drifts import Difference, Realized, without_network
 from minik8s_modules.reconcile.loop.probe_state import Checking
+from minik8s_modules.reconcile.loop.retries import made_again, with_what_it_needs
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.pods.observed import NodeObservations, ObservedContainer, ObservedPod, observation
-from minik8s_modules.reconcile.pods.pod_context import SANDBOX_MISSING, VOLUME_MISSING
 from minik8s_modules.reconcile.values.images import normalized
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, PullState
@@ -286,27 +286,15 @@ class NodeState:
                 self.images -= _names(str(request.entries.get(key, {}).get("image") or ""))
             if error.get("reason") in _ANSWERED_BY_DECISION:
                 continue
-            if (at_s := self._with_what_it_needs(key, str(error.get("reason")))) is not None:
+            reason = str(error.get("reason"))
+            if (at_s := with_what_it_needs(self._again_at_s, key, reason)) is not None:
                 self._again_at_s[section, key] = at_s
                 continue
             failures = self._failures[section, key] = self._failures.get((section, key), 0) + 1
             at_s = self._again_at_s[section, key] = now_s + KEY_RETRY.delay_s(failures)
-            if error.get("reason") == VOLUME_MISSING and (confirmed := self._confirmed["volumes"]):
-                # it was made and is gone: who removed it by hand is not waited for
-                gone = [each for each in confirmed.entries if each.partition("/")[0] == key.partition("/")[0]]
-                self._again_at_s |= {("volumes", each): at_s for each in gone}
+            if (confirmed := self._confirmed["volumes"]) is not None:
+                self._again_at_s |= made_again(confirmed.entries, key, reason, at_s)
         return {key.partition("/")[0] for key in errors} if section in _OF_PODS else set()
-
-    def _with_what_it_needs(self, key: str, reason: str) -> float | None:
-        """Return when a container is tried again whose sandbox or volume the pass did not get to: together with it."""
-        uid = key.partition("/")[0]
-        needs = {SANDBOX_MISSING: "sandboxes", VOLUME_MISSING: "volumes"}.get(reason)
-        moments = [
-            at_s
-            for (section, one), at_s in self._again_at_s.items()
-            if section == needs and one.partition("/")[0] == uid
-        ]
-        return min(moments, default=None)
 
     def _on_status(
         self,
