@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
@@ -49,10 +50,10 @@ _MARKUP = re.compile(r"\b[BCIEMOPRV]+\(([^()]*)\)")
 
 def cli() -> str:
     """Return every command of ``minik8s`` and ``minik8s-store`` with its help."""
-    os.environ["COLUMNS"] = "110"
     parts: list[str] = []
-    for parser in (build_parser(), build_store_parser()):
-        parts += [f"## {name}\n\n```\n{text.rstrip()}\n```\n" for name, text in _helps(parser, parser.prog)]
+    with mock.patch.dict(os.environ, COLUMNS="110"):
+        for parser in (build_parser(), build_store_parser()):
+            parts += [f"## {name}\n\n```\n{text.rstrip()}\n```\n" for name, text in _helps(parser, parser.prog)]
     return "\n".join(parts)
 
 

@@ -30,7 +30,7 @@ docker images -q 'minik8s/*'
 getent passwd minik8s-node
 ls -d /etc/systemd/system/minik8s* /etc/cron.d/minik8s /etc/sudoers.d/minik8s %s 2>/dev/null
 mount | grep -E ' on /(run|var/lib)/minik8s'
-ps -eo user:20,args | grep -E '^minik8s|[/]minik8s|[m]inik8s-warm'
+ps -eww -o user:20,args | grep -E '^minik8s|[/]minik8s|[m]inik8s-warm'
 true
 """
 

@@ -16,7 +16,7 @@ from tests.support.wholeness import assert_whole, containers, look
 HERE, THERE = "worker1", "worker2"
 CHANGED_S = 240.0
 # the sessions of the daemons on a node: what sshd has forked for their user
-SESSIONS = "ps -eo pid=,args= | awk '/sshd: minik8s-node/ && !/awk/ {print $1}'"
+SESSIONS = "ps -eww -o pid=,args= | awk '/sshd: minik8s-node/ && !/awk/ {print $1}'"
 
 
 def begin(cluster: LabCluster, replicas: int = 4) -> None:

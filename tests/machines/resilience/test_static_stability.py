@@ -257,7 +257,7 @@ SFTP = "sh -c /usr/lib/openssh/sftp-server"  # sshd starts it by a shell
 LOOK = """
 import json, os, subprocess, sys, time
 rows = []
-listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
 for line in listed.splitlines():
     pid, parent, args = line.split(None, 2)
     try:
