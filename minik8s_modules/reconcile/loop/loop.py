@@ -20,6 +20,7 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.loop import requests as requesting
 from minik8s_modules.reconcile.loop.address_claims import Claimer
 from minik8s_modules.reconcile.loop.basis import Basis
+from minik8s_modules.reconcile.loop.changed_pods import ChangedPods
 from minik8s_modules.reconcile.loop.gateway_events import Hearing
 from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
@@ -62,12 +63,9 @@ class Reconciler:
         self._on_fenced = on_fenced
         self._full_every_s = full_every_s
         self._lock = threading.RLock()
-        # Handlers run inside informers' locks, and deciding reads informers: handlers take only this lock, which nobody
-        # holds while calling anything.
-        self._noting = threading.Lock()
-        # both are replaced as a whole when nodes come and go, so that readers need no lock
+        # replaced as a whole when nodes come and go, so that readers need no lock
         self._nodes = {name: NodeState(name, full_every_s) for name in names}
-        self._noted: dict[str, set[str]] = {name: set() for name in self._nodes}
+        self._changed = ChangedPods()
         self._node_of: dict[str, str] = {}
         self._fenced = False
         self._queue: WorkQueue[str] = WorkQueue(clock)
@@ -96,11 +94,10 @@ class Reconciler:
         """Run exactly the nodes ``names`` from now on; those that go on notice nothing."""
         with self._lock:
             before = self._nodes
-            with self._noting:
-                self._nodes = {name: before.get(name) or NodeState(name, self._full_every_s) for name in names}
-                self._noted = {name: self._noted.get(name, set()) for name in self._nodes}
+            self._nodes = {name: before.get(name) or NodeState(name, self._full_every_s) for name in names}
             for name in before.keys() - self._nodes.keys():
                 self._shard.registrar.forget(name)
+                self._changed.take(name)
                 for uid in [*before[name].decisions]:
                     self._forget(before[name], uid)
         for name in self._nodes.keys() - before.keys():
@@ -221,9 +218,9 @@ class Reconciler:
             self._queue.add_after(state.name, _FACTS_RETRY_S)
 
     def _touch(self, name: str, uids: Iterable[str]) -> None:
-        with self._noting:
-            self._noted.get(name, set()).update(uids)
-        self._queue.add(name)
+        if name in self._nodes:
+            self._changed.add(name, uids)
+            self._queue.add(name)
 
     # deciding
 
@@ -254,9 +251,7 @@ class Reconciler:
         with self._lock:
             if node is None or not self._is_ready(state):
                 return []
-            with self._noting:
-                state.dirty |= self._noted.get(state.name, set())
-                self._noted[state.name] = set()
+            state.dirty |= self._changed.take(state.name)
             dirty, state.dirty = state.dirty | state.awake(self._clock.now()), set()
             if not state.decisions:
                 dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}

@@ -1,7 +1,7 @@
 """Everything remembered of one node between two moments; what is lost with it is observed again.
 
 Holds what was observed (``NodeObservations``), what the node confirmed to have (``changes.Confirmed`` per
-section), the pods' last decisions and the moments at which something must be looked at again. No input or
+section), the pods' last decisions and, in ``Agenda``, when something must be looked at again. No input or
 output, no thread, no clock of its own: ``loop.py`` calls it under its lock and carries out what it answers.
 """
 
@@ -12,13 +12,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from minik8s_modules.reconcile.loop import section_changes as changes
+from minik8s_modules.reconcile.loop.agenda import Agenda
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, Holds
 from minik8s_modules.reconcile.loop.drifts import Difference, Realized, without_network
 from minik8s_modules.reconcile.loop.probe_state import Checking
-from minik8s_modules.reconcile.loop.retries import made_again, with_what_it_needs
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.pods.observed import NodeObservations, ObservedContainer, ObservedPod, observation
 from minik8s_modules.reconcile.values.images import normalized
@@ -28,24 +27,10 @@ from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, P
 Happened = Callable[[str, ObservedPod, ObservedPod], None]
 """Called with a pod's UID and its observations before and after a change."""
 
-ITEM_RETRY = Backoff(initial_s=0.5, maximum_s=30.0)
-KEY_RETRY = Backoff(initial_s=0.5, maximum_s=30.0)
-SETTLE_S = 30.0
-"""A node that is back is observed once more after this: what starts there later than sshd, as Docker, changes rules."""
 FRESH_S = 3.0
 """A list of the gateway may be this much older than what a module just told."""
-GATHER_S = 1.0
-"""Changes come in bursts; one look serves all that are told within this time."""
-LOOK_EVERY_S = 15.0
-"""Between two looks for what the kernel told: a pod can take its own link up and down all day."""
-OWN_S = 0.5
-"""What is told this soon after an item that changed something is its own echo (a line is here after 0.1 s).
-
-An echo that is later costs one look, which changes nothing and so has no echo.
-"""
 LATE_S = 3.0
 """What is told this soon after such an item makes no pod unready: it may be of a sandbox that the item replaced."""
-_ANSWERED_BY_DECISION = frozenset({"RunContainerError", "ImageMissing"})
 _OBSERVING = frozenset({"sandboxes", "containers"})
 _OF_PODS = ("secrets", "volumes", "sandboxes", "containers")
 """Sections whose keys tell a pod; of these, errors and changes are looked at pod by pod."""
@@ -57,6 +42,11 @@ class Sent(NamedTuple):
     id: str
     requests: Mapping[str, Request]
     facts: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the item observes the whole node."""
+        return len(self.requests) == len(SECTIONS) and all(one.keys is None for one in self.requests.values())
 
 
 class NodeState:
@@ -81,20 +71,11 @@ class NodeState:
         """UIDs of the pods that are known to have no network, though their sandboxes run."""
         self.healing = False
         """Whether somebody asked that what is only reported is put right."""
-        self._asked_meanwhile = False
-        self._was_observed = self._back = False
         self.relist_wanted = False
         self.facts_wanted = True
         self.facts_at_s = 0.0
-        self._full_every_s = full_every_s
-        self._full_at_s = 0.0
+        self._agenda = Agenda(full_every_s)
         self._confirmed: dict[str, Confirmed | None] = dict.fromkeys(SECTIONS)
-        self._again_at_s: dict[tuple[str, str], float] = {}
-        self._failures: dict[tuple[str, str], int] = {}
-        self._item_failures = 0
-        self._look_at_s: dict[str, float] = {}
-        self._looked_at_s = self._quiet_until_s = 0.0
-        self._retry_at_s = 0.0
 
     def has_taken(self, uid: str) -> bool:
         """Return whether the node has a decision about a pod that is not to end it."""
@@ -104,33 +85,24 @@ class NodeState:
 
     def next_item(self, wanted: NodeDocument, now_s: float) -> dict[str, Request]:
         """Return the sections to send now, {} for none; ``sent`` must be None."""
-        if now_s < self._retry_at_s:
+        agenda = self._agenda
+        if not agenda.may_send(now_s):
             return {}
-        if now_s >= self._full_at_s:
+        if agenda.full_due(now_s):
             return {section: changes.full(wanted[section]) for section in SECTIONS}
-        due = {key for key, at_s in self._again_at_s.items() if at_s <= now_s}
         found = {}
         for section in SECTIONS:
             confirmed = self._confirmed[section]
-            again = frozenset(key for where, key in due if where == section)
-            whole = confirmed is None or self._look_at_s.get(section, now_s + 1) <= now_s
-            request = changes.full(wanted[section]) if whole else None
-            if confirmed is not None and not whole:
-                request = changes.delta(wanted[section], confirmed, again)
-            if request is not None:
+            if confirmed is None or agenda.look_due(section, now_s):
+                found[section] = changes.full(wanted[section])
+            elif request := changes.delta(wanted[section], confirmed, agenda.keys_due(section, now_s)):
                 found[section] = request
         return found
 
     def next_moment_s(self, now: datetime, now_s: float) -> float:
         """Return in how many seconds something is due without any event."""
-        moments = [self._full_at_s - now_s, *(at_s - now_s for at_s in self._again_at_s.values())]
-        moments += [at_s - now_s for at_s in self._look_at_s.values()]
-        if self._retry_at_s > now_s:
-            # nothing can be sent before
-            moments = [max(moment, self._retry_at_s - now_s) for moment in moments] + [self._retry_at_s - now_s]
         wakes = (decision.wake_at for decision in self.decisions.values() if decision.wake_at is not None)
-        moments += [(wake_at - now).total_seconds() for wake_at in wakes]
-        return max(0.0, min(moments))
+        return max(0.0, min([self._agenda.next_s(now_s), *((wake_at - now).total_seconds() for wake_at in wakes)]))
 
     def awake(self, now: datetime) -> set[str]:
         """Return the UIDs of pods whose decision time alone has changed."""
@@ -140,8 +112,7 @@ class NodeState:
 
     def observe_fully(self) -> None:
         """Have the next item observe the whole node; one that is at work may have looked already."""
-        self._full_at_s = 0.0
-        self._asked_meanwhile = self.sent is not None
+        self._agenda.observe_fully(at_work=self.sent is not None)
 
     def heal(self) -> None:
         """Have the whole node observed, and put right what a policy has reported only."""
@@ -152,7 +123,7 @@ class NodeState:
         """Have the sections looked at in which something is held no more that is known to differ."""
         for section, found in self.realized.held.items():
             if found.keys() - holds.get(section, NO_HOLD).keys:
-                self._look_at_s.setdefault(section, now_s)
+                self._agenda.look(section, now_s)
 
     def on_changed(self, sections: Iterable[str], now_s: float, link: str = "") -> bool:
         """The kernel tells of a change; return whether it is somebody else's and will be looked at.
@@ -160,22 +131,20 @@ class NodeState:
         What is told while an item is at work, or shortly after one that changed something, is taken for ours. If it
         was not, the next full observation sees it. The pod of a ``link`` that is gone cannot be reached until then.
         """
-        if (self.sent is not None and not self.sent.facts) or now_s < self._quiet_until_s:
+        if (self.sent is not None and not self.sent.facts) or self._agenda.may_be_own(now_s):
             return False
-        at_s = max(now_s + GATHER_S, self._looked_at_s + LOOK_EVERY_S)
-        new = [section for section in sections if section not in self._look_at_s]
-        self._look_at_s |= dict.fromkeys(new, at_s)
+        new = self._agenda.look_for_changes(sections, now_s)
         cut = {uid for uid in self.decisions if link and link_name(uid) == link} - self.detached
-        if now_s < self._quiet_until_s + LATE_S:
+        if self._agenda.may_be_own(now_s, LATE_S):
             cut = set()
         self.detached |= cut
         self.dirty |= cut
-        return bool(new or cut)
+        return new or bool(cut)
 
     def on_return(self) -> None:
         """The node answers again: what failed meanwhile is no reason to wait, and what ran before may run no more."""
         self.known = False
-        self._item_failures, self._retry_at_s, self._back = 0, 0.0, self._was_observed
+        self._agenda.on_return()
         self.observe_fully()
 
     def taken_drift(self) -> list[Difference]:
@@ -220,32 +189,23 @@ class NodeState:
     def on_outcome(self, outcome: Outcome, now: datetime, now_s: float, happened: Happened) -> set[str]:
         """Take over what became of the item; return the UIDs of pods it tells something about."""
         sent, self.sent = self.sent, None
-        asked, self._asked_meanwhile = self._asked_meanwhile, False
         if sent is None:
             return set()
         touched: set[str] = set()
-        if any(result.get("changed") for result in outcome.sections.values()):
-            self._quiet_until_s = now_s + OWN_S
         for section, request in sent.requests.items():
             result = outcome.sections.get(section)
-            if request.keys is None and self._look_at_s.pop(section, None) is not None:
-                self._looked_at_s = now_s
+            if request.keys is None:
+                self._agenda.on_looked(section, now_s)
             if result is None or result.get("failed") or result["base_mismatch"] or result["fenced"]:
                 self._confirmed[section] = None
                 continue
             self._confirmed[section] = Confirmed(result["digest"], request.entries)
             self.drift += self.realized.take(section, request, result, now)
             touched |= self._on_result(section, request, result, now, now_s, happened)
-        failed = outcome.status != "ok"
-        self._item_failures = self._item_failures + 1 if failed else 0
-        self._retry_at_s = now_s + ITEM_RETRY.delay_s(self._item_failures) if failed else 0.0
-        if (
-            not failed
-            and len(sent.requests) == len(SECTIONS)
-            and all(one.keys is None for one in sent.requests.values())
-        ):
-            self._full_at_s = 0.0 if asked else now_s + (SETTLE_S if self._back else self._full_every_s())
-            self._back, self._was_observed = asked and self._back, True
+        failed, whole = outcome.status != "ok", sent.whole
+        changed = any(result.get("changed") for result in outcome.sections.values())
+        asked = self._agenda.on_end(now_s, failed=failed, changed=changed, whole=whole)
+        if whole and not failed:
             self.healing = self.healing and asked
             self.relist_wanted = True
         return touched
@@ -261,39 +221,24 @@ class NodeState:
         if section in _OBSERVING:
             # every pod looked at is looked at again here: what waited for this outcome has it now
             touched |= {key.partition("/")[0] for key in (request.entries if request.keys is None else request.keys)}
-        for key in [one for one in self._again_at_s if one[0] == section and _covers(request, one[1])]:
-            del self._again_at_s[key]
-        postponed = {str(due["key"]) for due in result["due"]}
-        for due in result["due"]:
-            self._again_at_s[section, str(due["key"])] = now_s + max(0.0, float(due["after_s"]))
-        touched |= self._on_errors(section, request, result["errors"], now_s)
+        volumes = self._confirmed["volumes"]
+        self._agenda.on_result(section, request, result, volumes.entries if volumes is not None else (), now_s)
+        touched |= self._on_errors(section, request, result["errors"])
         if section == "sandboxes":
             looked = self.detached if request.keys is None else request.keys
             self.detached = (self.detached - looked) | without_network(result)
         if section in _OBSERVING:
+            postponed = {str(due["key"]) for due in result["due"]}
             told = {key: seen for key, seen in result["status"].items() if seen or key not in postponed}
             told = {key: seen for key, seen in told.items() if seen or key not in result["errors"]}
             touched |= self._on_status(section, request, told, now, now_s, happened)
         return touched
 
-    def _on_errors(self, section: str, request: Request, errors: Mapping[str, JsonObject], now_s: float) -> set[str]:
-        for failed in [one for one in self._failures if one[0] == section and _covers(request, one[1])]:
-            if failed[1] not in errors:
-                del self._failures[failed]
+    def _on_errors(self, section: str, request: Request, errors: Mapping[str, JsonObject]) -> set[str]:
         for key, error in errors.items():
             self.errors[f"{section}/{key}"] = error
             if error.get("reason") == "ImageMissing":
                 self.images -= _names(str(request.entries.get(key, {}).get("image") or ""))
-            if error.get("reason") in _ANSWERED_BY_DECISION:
-                continue
-            reason = str(error.get("reason"))
-            if (at_s := with_what_it_needs(self._again_at_s, key, reason)) is not None:
-                self._again_at_s[section, key] = at_s
-                continue
-            failures = self._failures[section, key] = self._failures.get((section, key), 0) + 1
-            at_s = self._again_at_s[section, key] = now_s + KEY_RETRY.delay_s(failures)
-            if (confirmed := self._confirmed["volumes"]) is not None:
-                self._again_at_s |= made_again(confirmed.entries, key, reason, at_s)
         return {key.partition("/")[0] for key in errors} if section in _OF_PODS else set()
 
     def _on_status(
@@ -329,7 +274,7 @@ class NodeState:
         changed = self.observed.replace(listed, now_s, float("inf") if self.sent is not None else FRESH_S)
         if self.sent is None and not self.observed.ids() <= {one.id for one in listed}:
             # it was kept for being fresh, but its end may be what a dying dockerd never told: looked at once more
-            self._full_at_s = min(self._full_at_s, now_s + FRESH_S)
+            self._agenda.observe_fully_by(now_s + FRESH_S)
         first, self.known = not self.known, True
         if self.on_images(images) or first:
             changed |= set(self.decisions)
@@ -389,10 +334,6 @@ def retained_volumes(
         for key, entry in (confirmed.entries.items() if confirmed else ())
         if key not in document["volumes"] and any(one.alive for one in observed(key.partition("/")[0]).attempts())
     }
-
-
-def _covers(request: Request, key: str) -> bool:
-    return request.keys is None or key in request.keys
 
 
 def _names(image: str) -> frozenset[str]:

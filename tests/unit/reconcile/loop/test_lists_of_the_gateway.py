@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from minik8s_modules.reconcile.loop.nodestate import FRESH_S, SETTLE_S, NodeState, Sent
+from minik8s_modules.reconcile.loop.agenda import SETTLE_S
+from minik8s_modules.reconcile.loop.nodestate import FRESH_S, NodeState, Sent
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.values.values import NodeDocument

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.reconcile.loop.nodestate import KEY_RETRY, NodeState, Sent
+from minik8s_modules.reconcile.loop.agenda import KEY_RETRY
+from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.loop.section_changes import full
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from tests.unit.reconcile.worlds import UID
