@@ -27,6 +27,11 @@ options:
       name: {description: Name of the unit or program., type: str, required: true}
       description: {description: One line for people., type: str, required: true}
       command: {description: Absolute path and arguments., type: list, elements: str, required: true}
+      prepare:
+        description: What root runs before each start. Unless it succeeds, the program is not started.
+        type: list
+        elements: str
+        default: []
       user: {description: User that runs it; its groups apply., type: str, default: root}
       after: {description: Names of units that start before it (systemd)., type: list, elements: str, default: []}
       watch:
@@ -119,6 +124,7 @@ SPEC = {
     "name": {"type": "str", "required": True},
     "description": {"type": "str", "required": True},
     "command": {"type": "list", "elements": "str", "required": True},
+    "prepare": {"type": "list", "elements": "str", "default": []},
     "user": {"type": "str", "default": "root"},
     "after": {"type": "list", "elements": "str", "default": []},
     "watch": {"type": "list", "elements": "path", "default": []},
@@ -142,7 +148,7 @@ SPEC = {
 def declared(entry: dict[str, Any]) -> Daemon:
     """Return one entry of the options as a value."""
     environment = tuple((str(name), str(value)) for name, value in sorted(entry["environment"].items()))
-    lists = {key: tuple(entry[key]) for key in ("command", "after", "watch", "reread")}
+    lists = {key: tuple(entry[key]) for key in ("command", "prepare", "after", "watch", "reread")}
     given = entry["confinement"]
     exceptions = {str(name): str(why) for name, why in (given.get("exceptions") or {}).items()}
     confinement = Confinement(**{**given, "exceptions": exceptions})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -26,13 +27,17 @@ def started(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def launch(
-    started: list[subprocess.Popen[bytes]], tmp_path: Path, user: str = "root", program: list[str] = PROGRAM
+    started: list[subprocess.Popen[bytes]],
+    tmp_path: Path,
+    user: str = "root",
+    program: list[str] = PROGRAM,
+    options: tuple[str, ...] = (),
 ) -> subprocess.Popen[bytes]:
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
     environment = {**os.environ, "MINIK8S_RUN_DIR": str(tmp_path), "LEAK": "from-supervisor"}
-    argv = [str(LAUNCH), "test-daemon", user, "2", "group", f"OUT={tmp_path}/out", *program]
+    argv = [str(LAUNCH), "test-daemon", user, "2", "group", *options, f"OUT={tmp_path}/out", *program]
     process = subprocess.Popen(argv, env=environment, process_group=0)
     started.append(process)
     return process
@@ -103,6 +108,22 @@ def test_the_program_runs_as_its_user_and_sees_a_clean_environment(
     text = wait_for(tmp_path / "out", "\nnobody\n")
     assert "LEAK" not in text
     assert "USER=nobody" in text
+
+
+def test_root_prepares_the_start_of_a_program_without_rights(
+    started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    prepare = shlex.join(["sh", "-c", 'id -un >"$0"', f"{tmp_path}/a file"])
+    launch(started, tmp_path, user="nobody", options=(f"--prepare={prepare}",))
+    wait_for(tmp_path / "out", "\nnobody\n")
+    assert (tmp_path / "a file").read_text() == "root\n"
+
+
+def test_a_program_whose_preparation_fails_is_not_started(
+    started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    assert launch(started, tmp_path, options=("--prepare=exit 3",)).wait(timeout=10) == 3
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_program_that_ends_at_once_is_started_once_a_second(

@@ -12,6 +12,7 @@ AWKWARD = Daemon(
     "about 100% of it",
     ("/bin/echo", "a b", "100%", 'say "hi"', "it's", "$HOME", "back\\slash"),
     after=("minik8s-etcd",),
+    prepare=("/bin/sh", "-c", 'test "$0" = "50%"', "50%"),
     environment=(("A", 'b "c" %d'),),
 )
 

@@ -64,6 +64,19 @@ def test_supervisor_reads_back_the_very_arguments() -> None:
     assert command[:9] == ["/usr/local/lib/minik8s/launch", "d", "u", "20", "group", *confined]
 
 
+def test_what_prepares_a_start_keeps_its_words() -> None:
+    daemon = Daemon("d", "about", ("/bin/x",), prepare=AWKWARD)
+    parser = configparser.RawConfigParser(delimiters="=", comment_prefixes=";")
+    parser.read_string(render("supervisor", daemon, "key"))
+    option = shlex.split(parser["program:d"]["command"].replace("%%", "%"))[5]
+    assert option.startswith("--prepare=")
+    assert tuple(shlex.split(option.partition("=")[2])) == AWKWARD
+    lines = render("systemd", daemon, "key").splitlines()
+    command = render("systemd", Daemon("d", "about", AWKWARD), "key").splitlines()
+    (escaped,) = (line.partition("=")[2] for line in command if line.startswith("ExecStart="))
+    assert [line for line in lines if line.startswith("Exec")] == [f"ExecStartPre=+{escaped}", 'ExecStart="/bin/x"']
+
+
 def test_systemd_words_are_escaped() -> None:
     text = render("systemd", Daemon("d", "about", AWKWARD), "key")
     line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
@@ -85,6 +98,7 @@ def test_an_exception_opens_what_it_names_and_nothing_else() -> None:
         Daemon("d", "two\nlines", ("/bin/x",)),
         Daemon("d", "about", ("/bin/x", "a\nExecStart=/bin/y")),
         Daemon("d", "about", ("/bin/x", "nul\0")),
+        Daemon("d", "about", ("/bin/x",), prepare=("/bin/y", "a\nExecStart=/bin/z")),
         Daemon("d", "about", ("/bin/x",), environment=(("A", "b\nc"),)),
         Daemon("d]\n[program:e", "about", ("/bin/x",)),
         Daemon("../d", "about", ("/bin/x",)),

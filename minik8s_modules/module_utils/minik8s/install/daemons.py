@@ -35,6 +35,8 @@ class Daemon(NamedTuple):
     name: str
     description: str
     command: tuple[str, ...]
+    prepare: tuple[str, ...] = ()
+    """What root runs before each start, () for nothing; unless it succeeds, the program is not started."""
     user: str = "root"
     after: tuple[str, ...] = ()
     watch: tuple[str, ...] = ()
@@ -117,7 +119,7 @@ def render(manager: str, daemon: Daemon, key: str, reload_key: str = "") -> str:
     if not _NAME.match(daemon.name):
         raise ValueError(f"daemon name {daemon.name!r} must be lower-case letters, digits and '-'")
     confinement = daemon.confinement
-    texts = [daemon.description, *daemon.command, *(text for pair in daemon.environment for text in pair)]
+    texts = [daemon.description, *daemon.prepare, *daemon.command, *(text for pair in daemon.environment for text in pair)]
     if any(ord(char) < 32 for text in [*texts, *confinement.exceptions.values()] for char in text):  # noqa: PLR2004 - ASCII
         raise ValueError(f"daemon {daemon.name}: arguments, environment and reasons must hold no control characters")
     check(daemon.name, confinement)
@@ -137,7 +139,8 @@ def _systemd(daemon: Daemon, key: str) -> str:
         "",
         "[Service]",
         f"User={daemon.user}",
-        f"ExecStart={' '.join(_systemd_quoted(text) for text in daemon.command)}",
+        *([f"ExecStartPre=+{_systemd_words(daemon.prepare)}"] if daemon.prepare else []),
+        f"ExecStart={_systemd_words(daemon.command)}",
         *(f"Environment={_systemd_quoted(f'{name}={value}')}" for name, value in daemon.environment),
         "Restart=always",
         "RestartSec=1",
@@ -153,6 +156,10 @@ def _systemd(daemon: Daemon, key: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _systemd_words(command: Sequence[str]) -> str:
+    return " ".join(_systemd_quoted(text) for text in command)
+
+
 def _systemd_quoted(text: str) -> str:
     """Return ``text`` as one word of a unit file (systemd.service(5), "Command lines" and "Specifiers")."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
@@ -162,8 +169,9 @@ def _systemd_quoted(text: str) -> str:
 def _supervisor(daemon: Daemon, key: str) -> str:
     environment = [f"{name}={value}" for name, value in daemon.environment]
     scope = "group" if daemon.kill_children else "process"
-    options = [daemon.name, daemon.user, str(daemon.stop_timeout_s), scope, *launcher_options(daemon.confinement)]
-    argv = [LAUNCHER, *options, *environment, *daemon.command]
+    prepare = [f"--prepare={shlex.join(daemon.prepare)}"] if daemon.prepare else []
+    options = [daemon.name, daemon.user, str(daemon.stop_timeout_s), scope, *prepare]
+    argv = [LAUNCHER, *options, *launcher_options(daemon.confinement), *environment, *daemon.command]
     lines = [
         f"; Written by minik8s. Restart key: {key}",
         f"[program:{daemon.name}]",
