@@ -227,7 +227,8 @@ class _Claims:
         else:
             for route in claim.routes:
                 if refusal := self._foreign(claim.host, claim.namespace, claim.grant, claim.owner):
-                    detail = f"{_shown(claim.host)} path {route.path} is in use by {refusal.message}"
+                    path = f" path {route.path}" if _place_of(route) in self._places.get(claim.host, {}) else ""
+                    detail = f"{_shown(claim.host)}{path} is in use by {refusal.message}"
                     self._refuse(claim.owner, refusal.reason, detail)
                 else:
                     self._place(claim, route)
@@ -276,7 +277,7 @@ class _Claims:
             self._refuse(claim.owner, INVALID_PATH, f"path {route.path!r} of {claim.host} holds control characters")
             return
         places = self._places.setdefault(claim.host, {})
-        place = (route.kind, route.path.rstrip("/") or "/") if route.kind == "Prefix" else (route.kind, route.path)
+        place = _place_of(route)
         if place in places:
             detail = f"{_shown(claim.host)} path {route.path} is in use by {places[place].owner}"
             self._refuse(claim.owner, CONFLICT, detail)
@@ -325,6 +326,11 @@ class _Claims:
             self._refuse(owner, NO_CERTIFICATE, detail)
         elif self._tls.setdefault(host, (secret, owner)) != (secret, owner):
             self._refuse(owner, NO_CERTIFICATE, f"host {host} has its certificate from {self._tls[host][1]}")
+
+
+def _place_of(route: Route) -> tuple[str, str]:
+    """Return what a route has of its host: the kind and the path, as nginx tells them apart."""
+    return (route.kind, route.path.rstrip("/") or "/") if route.kind == "Prefix" else (route.kind, route.path)
 
 
 def _is_installed_nginx(ingress_class: JsonObject) -> bool:

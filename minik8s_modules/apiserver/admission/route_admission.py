@@ -3,7 +3,7 @@
 A new Ingress that asks for a place of another Ingress is kept, as in Kubernetes: it has no effect there, and a Warning
 says so; it waits for the place to become free. Where the setting ``refuse_taken_hosts`` says so, it is refused unless
 the other one is of its own namespace. Places of DNS objects are refused to it, hosts that others were granted, and what
-nobody may have. An update is refused: the older object would take the place from the one that has it. A DNS object is
+nobody may have. An update is refused if it would take the place from a younger object that has it. A DNS object is
 refused, as by the original, while a Service that it names does not exist or lacks the port.
 
 The claims are weighed by the one decision there is (``api/network/ingress_routes.py``), with the written object as the
@@ -49,7 +49,8 @@ def refuse_taken_places(write: Write) -> None:
     taken = [why for why in _conflicts(write, write.new) if why not in known]
     if not taken:
         return
-    if write.target.kind != INGRESS or write.old is not None or _conflicts(write, write.new, lasting=True):
+    lasting = set(_conflicts(write, write.new, lasting=True)) - known
+    if write.target.kind != INGRESS or lasting or _would_take(write, taken):
         raise BadRequest("; ".join(taken))
     for why in taken:
         write.options.warn(f"{why}; this Ingress has no effect there")
@@ -85,8 +86,16 @@ def _require(write: Write, service: str, port: int) -> None:
         raise BadRequest(f"service {service} does not have port {port}")
 
 
-def _conflicts(write: Write, obj: JsonObject, *, lasting: bool = False) -> list[str]:
-    """Return why ``obj`` would not get its places if it came now; ``lasting``: but for what it may wait for."""
+def _would_take(write: Write, taken: Iterable[str]) -> bool:
+    """Return whether an object that is older than those that have its new places would get one of these by its age."""
+    return write.old is not None and not set(taken) <= set(_conflicts(write, write.new, aged=True))
+
+
+def _conflicts(write: Write, obj: JsonObject, *, lasting: bool = False, aged: bool = False) -> list[str]:
+    """Return why ``obj`` would not get its places if it came now, or, ``aged``, when it came.
+
+    ``lasting``: but for what it may wait for.
+    """
     kind = write.target.kind
     newest = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "~"}, "status": {}}
     mine = objects.key(obj)
@@ -96,7 +105,7 @@ def _conflicts(write: Write, obj: JsonObject, *, lasting: bool = False) -> list[
         strict, own = write.backend.refuse_taken_hosts, objects.namespace(obj)
         others = [one for one in every[INGRESS] if objects.namespace(one) != own]
         every[INGRESS] = [one for one in others if strict or _outranks(HostGrants(grants), one, own)]
-    every[kind].append(newest)
+    every[kind].append(obj if aged else newest)
     routes = decide_routes(Cluster(every[DNS], every[INGRESS], classes, {}, grants))
     refusals = routes.refused.get(owner_of(kind.kind, obj), ())
     return [one.message for one in refusals if one.reason in _REFUSED]

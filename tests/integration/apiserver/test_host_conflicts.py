@@ -107,6 +107,17 @@ def test_an_ingress_of_another_namespace_is_kept_and_told_and_a_dns_objects_plac
     assert _post(other, _ingress("fifth", taken, "/")).code == 400
 
 
+def test_an_ingress_that_waits_for_its_place_may_be_changed_to_wait_for_another(namespace: Namespace) -> None:
+    host, other = _host(), _another(namespace)
+    assert _post(namespace, _ingress("first", host, "/")).code == 201
+    assert _post(other, _ingress("second", host, "/")).code == 201
+    moved = {"spec": _ingress("second", host, "/else")["spec"]}
+    answer = other.server.request("PATCH", f"{INGRESSES.format(other.name)}/second", moved, headers=MERGE)
+    assert answer.code == 200, answer.json
+    # the first has no such path: it is the host that is not shared
+    assert f"host {host} is in use by Ingress {namespace.name}/first; namespaces share" in answer.headers["warning"]
+
+
 def test_a_cluster_may_refuse_ingresses_for_places_of_other_namespaces(tmp_path: Path) -> None:
     with own_server(tmp_path, refuse_taken_hosts=True) as server:
         assert server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}}).code == 201

@@ -119,7 +119,12 @@ def render(manager: str, daemon: Daemon, key: str, reload_key: str = "") -> str:
     if not _NAME.match(daemon.name):
         raise ValueError(f"daemon name {daemon.name!r} must be lower-case letters, digits and '-'")
     confinement = daemon.confinement
-    texts = [daemon.description, *daemon.prepare, *daemon.command, *(text for pair in daemon.environment for text in pair)]
+    texts = [
+        daemon.description,
+        *daemon.prepare,
+        *daemon.command,
+        *(text for pair in daemon.environment for text in pair),
+    ]
     if any(ord(char) < 32 for text in [*texts, *confinement.exceptions.values()] for char in text):  # noqa: PLR2004 - ASCII
         raise ValueError(f"daemon {daemon.name}: arguments, environment and reasons must hold no control characters")
     check(daemon.name, confinement)
