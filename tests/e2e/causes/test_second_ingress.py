@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.kinds import INGRESS, NAMESPACE, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from tests.e2e.conftest import Installed
+from tests.support.installed import Installed
 
 
 @pytest.fixture
@@ -40,8 +40,9 @@ def test_the_second_ingress_is_told_whose_its_place_is(cluster: Installed, names
     def why() -> str:
         return cluster.minik8s("why", "-n", other, "ingress", "site").stdout
 
-    cluster.until(lambda: "HostConflict" in cluster.kubectl("-n", other, "describe", "ingress", "site"), 60)
-    events = cluster.kubectl("-n", other, "get", "events", "-o", "custom-columns=R:.reason,M:.message", "--no-headers")
+    cluster.until(lambda: "HostConflict" in cluster.kubectl("-n", other, "describe", "ingress", "site").stdout, 60)
+    columns = ("-o", "custom-columns=R:.reason,M:.message", "--no-headers")
+    events = cluster.kubectl("-n", other, "get", "events", *columns).stdout
     assert told in ": ".join(events.split(maxsplit=1))
     assert told in why()
     assert told in cluster.minik8s("get", "ingress", "-n", other, "--why").stdout
