@@ -17,7 +17,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.reconcile.housekeeping.housekeeping import Housekeeper
+from minik8s_modules.reconcile.housekeeping.housekeeper import Housekeeper
 from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors
 from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policies
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static

@@ -1,4 +1,6 @@
 """What a kubelet does beside running pods: garbage of containers and images, pressure and eviction, static pods.
 
-``housekeeping`` observes each node now and then and calls the others, which decide without input or output.
+``housekeeper`` looks which ``job`` of which node is due: ``static_files``, ``local_storage`` and ``collection`` ask the
+node for a section each; what the gateway tells lies in ``node_figures``, and ``relief`` judges it. ``static_pods``,
+``garbage``, ``image_gc``, ``pressure`` and ``eviction`` decide without input or output.
 """

@@ -1,4 +1,4 @@
-"""What housekeeping reads and writes in a running shard (``housekeeping.World``)."""
+"""What housekeeping reads and writes in a running shard (``job.World``)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.reconcile.housekeeping import pressure
 from minik8s_modules.reconcile.housekeeping.eviction import Eviction
 from minik8s_modules.reconcile.housekeeping.garbage import ContainerPolicy
-from minik8s_modules.reconcile.housekeeping.housekeeping import Housekeeper
+from minik8s_modules.reconcile.housekeeping.housekeeper import Housekeeper
 from minik8s_modules.reconcile.housekeeping.image_gc import Image, ImagePolicy
 from minik8s_modules.reconcile.housekeeping.policies import Policies
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, observation
@@ -24,7 +24,7 @@ MACHINE = {"memory_bytes": 1000, "memory_available_bytes": 900, "processes": 1, 
 
 
 class _World:
-    """See ``housekeeping.World``; also the runner."""
+    """See ``job.World``; also the runner."""
 
     def __init__(self) -> None:
         self.synced = True

@@ -1,0 +1,40 @@
+"""Reads a node's folder of static pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.housekeeping.job import Job, World
+from minik8s_modules.reconcile.housekeeping.static_pods import parse_manifests
+
+
+class StaticFiles(Job):
+    """``every_s()`` is how long after one reading the next is due."""
+
+    section = "static_pods"
+
+    def __init__(self, node: str, world: World, folder: str, every_s: Callable[[], float]) -> None:
+        super().__init__()
+        self._node = node
+        self._world = world
+        self._folder = folder
+        self._every_s = every_s
+        self._told = ""
+
+    def begin(self, _now_s: float) -> JsonObject | None:
+        """Ask for the folder's files."""
+        return {"path": self._folder} if self._folder else None
+
+    def end(self, result: Mapping[str, Any], now_s: float) -> None:
+        """Take over the pods; what cannot be read is an Event, once."""
+        self.due_s = now_s + self._every_s()
+        files = [one for one in result.get("files") or [] if isinstance(one, dict)]
+        parsed = parse_manifests(self._node, files)
+        errors = {**{str(name): str(why) for name, why in (result.get("errors") or {}).items()}, **parsed.errors}
+        told = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
+        if told and told != self._told:
+            self._world.tell(self._node, "Warning", "FailedStaticPod", f"static pods in {self._folder}: {told}")
+        self._told = told
+        self._world.static(self._node, parsed.pods)
