@@ -178,6 +178,7 @@ HARMS = {
     "ip addr flush dev mk8t-vx": "end",
     "ip addr add 10.99.0.1/32 dev mk8t-vx": "end",
     "ip route del 10.77.2.0/24": "routes",
+    "ip route del unreachable 10.77.0.0/16": "routes",
     "ip addr flush dev mk8t-br": "address",
 }
 
@@ -192,6 +193,22 @@ def test_drift_of_the_overlay_is_seen_and_healed(machines: list[Machine]) -> Non
         assert healed["steps"][0]["detail"].startswith(f"{aspect}: "), harm
         assert (healed["errors"], healed["status"]) == ({}, {"pod-network": {"state": "present"}}), harm
     assert not one.run(one.entries(two))["changed"]
+
+
+def test_an_address_that_is_no_peers_is_unreachable_where_nobody_routes_it(machines: list[Machine]) -> None:
+    one, two = machines
+    one.inside("ip", "route", "add", "default", "via", "192.0.2.2")
+    one.run(one.entries(two))
+    one.start_pod()
+    assert "10.77.2.0 dev mk8t-vx" in one.inside("ip", "route", "get", "10.77.2.7")
+    with pytest.raises(AssertionError, match="No route to host"):
+        one.inside("ip", "route", "get", "10.77.9.7")
+    assert "100% packet loss" in one.reaches("10.77.9.7")
+    # a way that the machine's owner has made stays, and goes first
+    one.inside("ip", "route", "add", "10.77.0.0/16", "via", "192.0.2.2")
+    assert not one.run(one.entries(two))["changed"]
+    assert "via 192.0.2.2 dev eth0" in one.inside("ip", "route", "get", "10.77.9.7")
+    assert "10.77.2.0 dev mk8t-vx" in one.inside("ip", "route", "get", "10.77.2.7")
 
 
 def test_what_does_not_fit_is_told(machines: list[Machine]) -> None:

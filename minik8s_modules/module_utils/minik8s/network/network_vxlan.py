@@ -5,7 +5,9 @@ neighbour gives it a MAC that is computed from the peer's name, and the FDB entr
 each side knows all it needs from the declaration alone. With ``direct``, a peer in the same network as this machine is
 routed to without a tunnel. Routes leave from the gateway's address: it is one that the peer can route back to. The
 device has it as well, for masquerading takes an address of the device that a packet leaves by: of a device without one
-it takes any of the machine's, and the answer to that would not come back through the tunnel.
+it takes any of the machine's, and the answer to that would not come back through the tunnel. An address of the
+cluster's range that is no peer's (a node that has left, or is not known yet) is unreachable: it would leave by the
+default route, for whoever answers there.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ..core.section import Context, Facets
 from ..entries.network import Overlay, Peer
 from .netlink import Address
 from .network_bridge import BridgeDriver, Observed, alias_of, check_range
-from .overlay_links import PROTOCOL, OverlayNetlink, OverlayRoute, Tunnel
+from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
 
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
 MOST_VNI, MOST_PORT = 2**24 - 1, 2**16 - 1
@@ -89,7 +91,9 @@ class VxlanDriver(BridgeDriver):
             "end": f"{entry['gateway']}/32",
             "forwarding": _lines(f"{way.mac} at {way.machine}" for way in hops),
             "neighbours": _lines(f"{way.hop} is {way.mac}" for way in hops),
-            "routes": _lines(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found),
+            "routes": _lines(
+                [_end_told(_end(entry)), *(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found)]
+            ),
         }
 
     def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
@@ -112,9 +116,12 @@ class VxlanDriver(BridgeDriver):
             "forwarding": _lines(f"{mac} at {machine}" for mac, machine in overlay.forwarding),
             "neighbours": _lines(f"{hop} is {mac}" for hop, mac in overlay.neighbours),
             "routes": _lines(
-                f"{route.destination} via {route.gateway} from {route.source}"
+                _end_told(route)
+                if route == _end(entry)
+                else f"{route.destination} via {route.gateway} from {route.source}"
                 for route in overlay.routes
-                if _is_ours(route, entry) and route.ifindex in {underlay.ifindex, link.ifindex if link else 0}
+                if _is_ours(route, entry)
+                and (route == _end(entry) or route.ifindex in {underlay.ifindex, link.ifindex if link else 0})
             ),
         }
 
@@ -202,6 +209,15 @@ def _is_ours(route: OverlayRoute, entry: Mapping[str, Any]) -> bool:
     return route.protocol == PROTOCOL and route.source == entry["gateway"]
 
 
+def _end(entry: Mapping[str, Any]) -> OverlayRoute:
+    """Return where the way to addresses ends that are no peer's; another route to the same range goes before it."""
+    return OverlayRoute(entry["cluster_cidr"], "", 0, entry["gateway"], PROTOCOL, UNREACHABLE)
+
+
+def _end_told(route: OverlayRoute) -> str:
+    return f"{route.destination} else unreachable"
+
+
 def _refuse_underlay(_context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
     address, mtu = entry["overlay"]["address"], entry["mtu"]
     devices = {link.ifindex: link for link in netlink.links().values()}
@@ -284,9 +300,12 @@ def _mend_routes(context: Context, entry: Mapping[str, Any], netlink: OverlayNet
         way.cidr: OverlayRoute(way.cidr, way.hop, index if way.mac else underlay.ifindex, entry["gateway"], PROTOCOL)
         for way in found
     }
+    missing_end = {_end(entry)}
     for route in netlink.overlay_routes():
         if route == wanted.get(route.destination):
             del wanted[route.destination]
+        elif route in missing_end:
+            missing_end.remove(route)
         elif _is_ours(route, entry):
             context.checkpoint("delete route")
             netlink.delete_overlay_route(route)
@@ -294,6 +313,6 @@ def _mend_routes(context: Context, entry: Mapping[str, Any], netlink: OverlayNet
             raise KeyFault(
                 "NetworkNotReady", f"a route to {route.destination} exists that minik8s did not make; remove it"
             )
-    for route in wanted.values():
+    for route in [*wanted.values(), *missing_end]:
         context.checkpoint("add route")
         netlink.set_overlay_route(route)

@@ -14,6 +14,8 @@ from .netlink import MAIN_TABLE, Link, Netlink
 PROTOCOL = 78  # nobody's in /etc/iproute2/rt_protos
 PERMANENT = 0x80  # NUD_PERMANENT of linux/neighbour.h
 SELF = 0x02  # NTF_SELF: the device's own FDB, not that of a bridge it is in
+UNICAST, UNREACHABLE = 1, 7  # RTN_* of linux/rtnetlink.h
+LAST = 2**32 - 1  # the metric of what is to be tried after everything else
 ZERO_MAC = "00:00:00:00:00:00"
 
 
@@ -28,13 +30,14 @@ class Tunnel(NamedTuple):
 
 
 class OverlayRoute(NamedTuple):
-    """A route to another node's pods; ``protocol`` tells whether it is ours."""
+    """A route to another node's pods, or the end of the way to pods of nobody; ``protocol`` says whether it is ours."""
 
     destination: str
     gateway: str
     ifindex: int
     source: str
     protocol: int
+    kind: int = UNICAST
 
 
 class Overlay(NamedTuple):
@@ -126,11 +129,15 @@ class OverlayNetlink(Netlink):
             if each["table"] == MAIN_TABLE and to:
                 gateway, source = each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_PREFSRC") or ""
                 index, protocol = each.get_attr("RTA_OIF") or 0, each["proto"]
-                found.append(OverlayRoute(f"{to}/{each['dst_len']}", gateway, index, source, protocol))
+                found.append(OverlayRoute(f"{to}/{each['dst_len']}", gateway, index, source, protocol, each["type"]))
         return found
 
     def set_overlay_route(self, route: OverlayRoute) -> None:
         """Make a route of ours; the next hop need not be in a network of the device."""
+        if route.kind == UNREACHABLE:
+            about = {"dst": route.destination, "type": route.kind, "priority": LAST}
+            self._ask("route", "replace", prefsrc=route.source, proto=PROTOCOL, **about)
+            return
         self._ask(
             "route", "replace", dst=route.destination, gateway=route.gateway, oif=route.ifindex,
             prefsrc=route.source, proto=PROTOCOL, flags=["onlink"],
@@ -138,4 +145,5 @@ class OverlayNetlink(Netlink):
 
     def delete_overlay_route(self, route: OverlayRoute) -> None:
         """Take a route of ours away."""
-        self._ask("route", "del", dst=route.destination, oif=route.ifindex, proto=PROTOCOL)
+        device = {"oif": route.ifindex} if route.ifindex else {}
+        self._ask("route", "del", dst=route.destination, type=route.kind, proto=PROTOCOL, **device)
