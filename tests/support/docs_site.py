@@ -30,6 +30,7 @@ PACKAGE = REPOSITORY / "minik8s_modules"
 # what ansible-doc is asked for: (type of plugin, folder)
 PLUGINS = (
     ("module", "library"),
+    ("callback", "minik8s_modules/plugins/callback"),
     ("connection", "minik8s_modules/plugins/connection"),
     ("inventory", "minik8s_modules/plugins/inventory"),
     ("strategy", "minik8s_modules/plugins/strategy"),

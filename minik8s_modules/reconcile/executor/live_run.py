@@ -65,6 +65,9 @@ class Layout(NamedTuple):
             "ANSIBLE_STRATEGY": "reconcile",
             "ANSIBLE_STRATEGY_PLUGINS": str(self.project / "minik8s_modules/plugins/strategy"),
             "ANSIBLE_CONNECTION_PLUGINS": str(self.project / "minik8s_modules/plugins/connection"),
+            "ANSIBLE_CALLBACK_PLUGINS": str(
+                self.project / "minik8s_modules/plugins/callback"
+            ),  # the runner adds its own
             "ANSIBLE_HOME": str(self.private / "ansible"),
             "ANSIBLE_LOCAL_TEMP": str(self.private / "ansible/tmp"),
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.private / "ssh"),
