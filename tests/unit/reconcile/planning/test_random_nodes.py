@@ -1,0 +1,362 @@
+"""Random plans down to the node: its document as a plan foretells it is the one that the reconciler then compiles.
+
+Rules, names, paths, files and containers alike, with everything random that a node is told of; the reconciler is the
+real one, and so are the deciders of slices; the API and the node are in memory. ``MINIK8S_PLAN_SCENARIOS`` says how
+many scenarios.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    DNS,
+    ENDPOINT_SLICE,
+    ENDPOINTS,
+    HOST_GRANT,
+    INGRESS,
+    INGRESS_CLASS,
+    KINDS,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_ADDRESS,
+    SECRET,
+    SERVICE,
+    Kind,
+)
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
+from minik8s_modules.controllers.network.endpointslices import (
+    MANAGED_BY,
+    MIRRORED,
+    SELECTED,
+    decide_mirrors,
+    decide_slices,
+    is_mirrored,
+)
+from minik8s_modules.controllers.simulation.deciders import DECIDERS
+from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.network.services import SERVICE_NAME
+from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS, parse_question
+from minik8s_modules.reconcile.pods.service_links import link_variables
+from minik8s_modules.reconcile.values.items import SECTIONS
+from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, Settings
+from tests.integration.reconcile.conftest import ROOT
+from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
+from tests.unit.reconcile.worlds import IMAGE
+
+SCENARIOS = int(os.environ.get("MINIK8S_PLAN_SCENARIOS", "40"))
+GENERATED = (SERVICE, ENDPOINTS, INGRESS_CLASS, HOST_GRANT, DNS, INGRESS, CONFIG_MAP, SECRET, POD)
+"""In the order in which they are written: a pod has the variables of the Services that are there before it."""
+FOLLOWED = {
+    ENDPOINT_SLICE: "made of Endpoints and pods here, as the controllers do",
+    NAMESPACE: "tests of its own",
+    NODE: "its policies for drift have tests of their own",
+}
+SPACE, HOSTS = "default", ("shop.test", "api.test")
+QUIET, PATIENCE_S = 15, 60.0
+ADDRESS = re.compile(r"\b10\.244\.0\.\d+\b")
+Document = dict[str, dict[str, Any]]
+SETTINGS = Settings(
+    hmac_key=b"test key",
+    dns=DnsSettings(listen="10.96.0.10"),
+    ingress=IngressSettings(80, 443, str(ROOT / "templates")),
+)
+
+
+def test_every_kind_that_a_node_is_told_of_is_generated():
+    told = {"Pod", "ConfigMap", "Secret", "Namespace", "Node", *NETWORK_KINDS}
+    assert {kind.kind for kind in (*GENERATED, *FOLLOWED)} == told
+    assert not {kind.kind for kind in DECIDERS} & told, "workloads: test_random_rollouts.py"
+    assert told <= {kind.kind for kind in KINDS.all()}
+
+
+class Dice:
+    """Random objects of one seed, each complete as the API stores it."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+
+    def some(self, kind: Kind) -> dict[str, JsonObject]:
+        """Return a few objects of a kind, by name."""
+        makers = {
+            POD: (self._pod, ("a", "b", "c")), SERVICE: (self._service, ("web", "api", "outside")),
+            ENDPOINTS: (self._endpoints, ("outside",)), CONFIG_MAP: (self._data, ("settings",)),
+            SECRET: (self._data, ("keys",)), DNS: (self._dns, ("names",)), INGRESS: (self._ingress, ("paths",)),
+            INGRESS_CLASS: (self._class, ("mine",)), HOST_GRANT: (self._grant, ("api.test",)),
+        }  # fmt: skip
+        make, names = makers[kind]
+        return {name: self._whole(kind, name, make(name)) for name in names if self._dice.random() < 0.6}
+
+    def kept(self, found: dict[str, JsonObject]) -> dict[str, JsonObject]:
+        """Return what is left of objects, as they are."""
+        return {name: obj for name, obj in found.items() if self._dice.random() < 0.6}
+
+    def _whole(self, kind: Kind, name: str, body: JsonObject) -> JsonObject:
+        metadata = {"name": name, **({"namespace": SPACE} if kind.namespaced else {}), **body.pop("metadata", {})}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body}
+
+    def _pod(self, _name: str) -> JsonObject:
+        pick = self._dice.choice
+        app: JsonObject = {"name": "app", "image": IMAGE, "ports": [{"containerPort": 8080, "name": "http"}]}
+        if pick([0, 1]):
+            app["env"] = [{"name": "K", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "k"}}}]
+        volumes = pick([[], [{"name": "v", "secret": {"secretName": "keys"}}], [{"name": "v", "emptyDir": {}}]])
+        app["volumeMounts"] = [{"name": one["name"], "mountPath": "/v"} for one in volumes]
+        spec = {"restartPolicy": "Always", "containers": [app], "volumes": volumes, "nodeName": NAME}
+        labels = {"labels": {"app": pick(["web", "api", "none"])}}
+        return {"metadata": labels, "spec": spec | {"terminationGracePeriodSeconds": 0}}
+
+    def _service(self, name: str) -> JsonObject:
+        pick = self._dice.choice
+        ports = [{"name": "p", "port": pick([80, 81]), "targetPort": pick(["http", 8080]), "protocol": "TCP"}]
+        spec: JsonObject = {"type": "ClusterIP", "clusterIP": f"100.0.0.{len(name)}", "ports": ports}
+        if name != "outside":
+            spec |= {"selector": {"app": pick(["web", "api"])}} | pick([{}, {"clusterIP": "None"}])
+        spec |= pick([{}, {"sessionAffinity": "ClientIP"}])
+        return {"spec": spec}
+
+    def _endpoints(self, _name: str) -> JsonObject:
+        addresses = [{"ip": f"203.0.113.{number}"} for number in range(1, self._dice.randint(2, 4))]
+        ports = [{"name": "p", "port": 9000, "protocol": "TCP"}]
+        return {"subsets": [{"addresses": addresses, "ports": ports}]}
+
+    def _data(self, _name: str) -> JsonObject:
+        return {"data": {"k": self._dice.choice(["YQ==", "Yg=="])}}
+
+    def _dns(self, _name: str) -> JsonObject:
+        backend = {
+            "service": {"name": self._dice.choice(["web", "api", "nobody"]), "port": self._dice.choice([80, 81])}
+        }
+        return {"spec": {"rules": [{"host": self._dice.choice(HOSTS), "paths": [{"path": "/d", "backend": backend}]}]}}
+
+    def _ingress(self, _name: str) -> JsonObject:
+        pick = self._dice.choice
+        backend = {"service": {"name": pick(["web", "api", "nobody"]), "port": pick([{"number": 80}, {"name": "p"}])}}
+        paths = [{"path": pick(["/", "/i"]), "pathType": pick(["Prefix", "Exact"]), "backend": backend}]
+        classed = pick([{}, {"ingressClassName": "mine"}])
+        return {"spec": {"rules": [{"host": pick(HOSTS), "http": {"paths": paths}}], **classed}}
+
+    def _class(self, _name: str) -> JsonObject:
+        return {"spec": {"controller": self._dice.choice(["minik8s.io/ingress", "example.com/other"])}}
+
+    def _grant(self, name: str) -> JsonObject:
+        return {"spec": {"hosts": [name], "namespaces": self._dice.choice([[SPACE], ["other"]])}}
+
+
+class Applied:
+    """A reconciler with one node, on which objects come and go."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.cluster.settings = SETTINGS
+        self.cluster.start()
+        until(lambda: self.cluster.service is not None and self.cluster.service.loop.basis(NAME) is not None)
+        until(lambda: set(self.cluster.node.documents) >= set(SECTIONS))
+        self.standing: dict[Kind, dict[str, JsonObject]] = {kind: {} for kind in GENERATED}
+        self._age = 0
+
+    def plan(self, wanted: dict[Kind, dict[str, JsonObject]]) -> JsonObject:
+        """Return what a plan says of the way to other objects."""
+        body = [{"operation": verb, "object": obj} for verb, _, obj in self._ways(wanted)]
+        assert self.cluster.service is not None
+        return self.cluster.service.plan(parse_question({"objects": body, "nodes": []}))
+
+    def _ways(self, wanted: dict[Kind, dict[str, JsonObject]]) -> Iterator[tuple[str, Kind, JsonObject]]:
+        # what goes first: a pod that came while its Secret was still there would run
+        for kind in GENERATED:
+            for name, obj in self.standing[kind].items():
+                if name not in wanted[kind]:
+                    yield "delete", kind, self.cluster.api.get(kind, name, objects.namespace(obj))
+        for kind in GENERATED:
+            for name, obj in wanted[kind].items():
+                before = self.standing[kind].get(name)
+                if before is None:
+                    # who is older has a host: what comes is younger, as a plan by the API server says, too
+                    aged = {**obj["metadata"], "creationTimestamp": f"2026-01-01T00:0{self._age}:00Z"}
+                    yield "create", kind, obj | {"metadata": aged}
+                elif kind is not POD and before != obj:
+                    live = self.cluster.api.get(kind, name, objects.namespace(obj))
+                    yield "update", kind, obj | {"metadata": {**live["metadata"], **obj["metadata"]}}
+
+    def apply(self, wanted: dict[Kind, dict[str, JsonObject]]) -> None:
+        """Take the way."""
+        api = self.cluster.api
+        for verb, kind, given in [*self._ways(wanted)]:
+            obj = copy.deepcopy(given)
+            name, space = objects.name(obj), objects.namespace(obj)
+            if verb == "create":
+                api.create(kind, obj | ({"status": {"phase": "Pending"}} if kind is POD else {}))
+                self.standing[kind][name] = wanted[kind][name]
+            elif verb == "update":
+                api.update(kind, obj)
+                self.standing[kind][name] = wanted[kind][name]
+            else:
+                api.delete(kind, name, space, grace_s=0 if kind is POD else None)
+                del self.standing[kind][name]
+            if verb == "delete" and kind is POD:
+                until(self._has_freed_addresses)
+            if kind is SERVICE:
+                self.play()
+                until(self._hears_services)
+        self.play()
+        self._age += 1
+
+    def _has_freed_addresses(self) -> bool:
+        """Return whether pods that are gone have no address any more: else those that come get others."""
+        api = self.cluster.api
+        there = {objects.uid(pod) for pod in api.list(POD, SPACE).items}
+        return {objects.spec(claim)["podUID"] for claim in api.list(POD_ADDRESS).items} <= there
+
+    def _hears_services(self) -> bool:
+        """Return whether the reconciler has heard of all Services: what starts now has their variables."""
+        assert self.cluster.service is not None
+        known = self.cluster.service.shard.objects.links(SPACE, {})
+        return known == link_variables(self.cluster.api.list(SERVICE, SPACE).items)
+
+    def play(self) -> None:
+        """Play the controllers of endpoints."""
+        api = self.cluster.api
+        pods = [pod for pod in api.list(POD, SPACE).items if not objects.is_deleting(pod)]
+        slices = api.list(ENDPOINT_SLICE, SPACE).items
+        services = {objects.name(one): one for one in api.list(SERVICE, SPACE).items}
+        endpoints = {objects.name(one): one for one in api.list(ENDPOINTS, SPACE).items}
+        for name in {objects.labels(one)[SERVICE_NAME] for one in slices} | services.keys() | endpoints.keys():
+            own = [one for one in slices if objects.labels(one)[SERVICE_NAME] == name]
+            selected = [one for one in own if objects.labels(one)[MANAGED_BY] == SELECTED]
+            mirrored = [one for one in own if objects.labels(one)[MANAGED_BY] == MIRRORED]
+            service = services.get(name)
+            if service is not None and has_endpoints(service):
+                wanted = objects.spec(service)["selector"].items()
+                behind = [pod for pod in pods if wanted <= objects.labels(pod).items()]
+                self._take(decide_slices(service, offers(service, behind), selected))
+            else:
+                for one in selected:
+                    api.delete(ENDPOINT_SLICE, objects.name(one), SPACE)
+            told = endpoints.get(name)
+            self._take(decide_mirrors(told if is_mirrored(service, told) else None, mirrored))
+
+    def _take(self, steps: Iterable[Any]) -> None:
+        api = self.cluster.api
+        for step in steps:
+            if step.action == "create":
+                api.create(ENDPOINT_SLICE, step.obj)
+            elif step.action == "update":
+                api.update(ENDPOINT_SLICE, step.obj)
+            else:
+                api.delete(ENDPOINT_SLICE, objects.name(step.obj), SPACE)
+
+    def calm(self) -> None:
+        """Wait until all pods run, or cannot, and the node has what follows from that."""
+        end = time.monotonic() + PATIENCE_S
+        quiet, last = 0, ""
+        while quiet < QUIET:
+            assert time.monotonic() < end, "the cluster does not come to rest"
+            self.play()
+            now = json.dumps(self.document(), sort_keys=True) + str(len(self.cluster.node.calls))
+            quiet, last = (quiet + 1 if now == last and self._settled() else 0), now
+            time.sleep(0.02)
+
+    def comes_to(self, foretold: Document, standing: Iterable[str]) -> tuple[Document, Document]:
+        """Return what the node is told, once it is what was foretold and nothing is under way, or after a minute.
+
+        The second one is what was foretold; both are ``comparable``.
+        """
+        end, pair = time.monotonic() + PATIENCE_S, self._beside(foretold, standing)
+        while (pair[0] != pair[1] or not self._settled()) and time.monotonic() < end:
+            self.play()
+            time.sleep(0.02)
+            pair = self._beside(foretold, standing)
+        return pair
+
+    def _beside(self, foretold: Document, standing: Iterable[str]) -> tuple[Document, Document]:
+        found = self.document()
+        # one that is seen before the node has answered is told to be left as it is, else it is not told of again
+        kept = {key for key, one in found.get("containers", {}).items() if one["state"] == "kept"}
+        return comparable(found, kept | {*standing}), comparable(foretold, kept | {*standing})
+
+    def _settled(self) -> bool:
+        pods = self.cluster.api.list(POD, SPACE).items
+        return all(running(self.cluster, objects.name(pod)) or self.waits(pod) for pod in pods)
+
+    def waits(self, pod: JsonObject) -> bool:
+        """Return whether something keeps a pod from running."""
+        statuses = objects.status(pod).get("containerStatuses") or []
+        said = [(one["state"].get("waiting") or {}).get("message") for one in statuses]
+        return any(said)
+
+    def document(self) -> Document:
+        """Return what the node was told, pods called by their names."""
+        names = {objects.uid(pod): f"<{objects.name(pod)}>" for pod in self.cluster.api.list(POD, SPACE).items}
+        found: Document = called(self.cluster.node.documents, names)
+        return found
+
+
+def comparable(found: Document, standing: Iterable[str]) -> Document:
+    """Return a node's document as far as it makes a difference there.
+
+    A container is made once: of one that is ``standing`` already, variables and mounts are told again as they come to
+    be known, and change nothing. A Service port that nobody is behind has no rules, whether it has an entry or not.
+    Which of several new pods asks first for an address is not promised: addresses are called by their pods.
+    """
+    addresses = {one["ip"]: f"address of {key}" for key, one in found.get("sandboxes", {}).items() if one.get("ip")}
+    found = json.loads(ADDRESS.sub(lambda match: addresses.get(match[0], match[0]), json.dumps(found)))
+    own = ("pod", "name", "type", "attempt", "image")
+    containers = found.get("containers", {}).items()
+    told = {key: {name: one.get(name) for name in own} if key in standing else one for key, one in containers}
+    services = {key: one for key, one in found.get("services", {}).items() if one.get("endpoints") != []}
+    whole = {section: dict(found.get(section, {})) for section in SECTIONS} | {"containers": told, "services": services}
+    return whole | {section: in_order(whole[section]) for section in ("services", "dns")}
+
+
+def in_order(value: Any) -> Any:
+    """Return the value with each list in it sorted, as those are whose items begin with addresses."""
+    if isinstance(value, dict):
+        return {key: in_order(one) for key, one in value.items()}
+    return sorted(map(in_order, value), key=json.dumps) if isinstance(value, list) else value
+
+
+def called(value: Any, names: dict[str, str]) -> Any:
+    """Return the value with uids replaced by names."""
+    text = json.dumps(value)
+    for uid, name in names.items():
+        text = text.replace(uid, name)
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("seed", range(SCENARIOS))
+def test_a_node_is_told_what_a_plan_foretells(seed: int):
+    dice, applied = Dice(seed), Applied()
+    try:
+        applied.apply({kind: dice.some(kind) for kind in GENERATED})
+        applied.calm()
+        wanted = {kind: dice.kept(applied.standing[kind]) | dice.some(kind) for kind in GENERATED}
+        wanted[POD] |= {name: pod for name, pod in applied.standing[POD].items() if name in wanted[POD]}
+        names = {objects.uid(pod): f"<{objects.name(pod)}>" for pod in applied.cluster.api.list(POD, SPACE).items}
+        names |= {placeholder_uid(SPACE, name): f"<{name}>" for name in "abc"}
+        before = applied.document()
+        answer = applied.plan(wanted)
+        assert NAME in answer["nodes"], answer["messages"]
+        foretold = {section: dict(before.get(section, {})) for section in SECTIONS}
+        for section, diff in called(answer["nodes"][NAME]["diff"], names).items():
+            assert {key: before[section].get(key) for key in diff["before"]} == diff["before"]
+            foretold[section] |= diff["after"]
+            foretold[section] = {key: entry for key, entry in foretold[section].items() if entry is not None}
+        applied.apply(wanted)
+        found, expected = applied.comes_to(foretold, before["containers"])
+        for section in SECTIONS:
+            assert found[section] == expected[section], f"{section}; {answer['messages']}"
+    finally:
+        applied.cluster.stop()
