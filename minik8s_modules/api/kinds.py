@@ -203,6 +203,18 @@ CERTIFICATE_SIGNING_REQUEST = Kind(
     short_names=("csr",), namespaced=False, subresources=("approval", "status"), has_spec=False,
 )  # fmt: skip
 
+_ADMISSION, _ADMISSION_TYPES = "admissionregistration.k8s.io", "io.k8s.api.admissionregistration.v1."
+MUTATING_WEBHOOK_CONFIGURATION = Kind(
+    _ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+    f"{_ADMISSION_TYPES}MutatingWebhookConfiguration",
+    namespaced=False, categories=("api-extensions",), has_spec=False,
+)  # fmt: skip
+VALIDATING_WEBHOOK_CONFIGURATION = Kind(
+    _ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
+    f"{_ADMISSION_TYPES}ValidatingWebhookConfiguration",
+    namespaced=False, categories=("api-extensions",), has_spec=False,
+)  # fmt: skip
+
 # --- kinds of the original MiniK8s; those whose names Kubernetes uses elsewhere have plurals of their own ------------
 
 _ORIGINAL = "io.minik8s.original.v1."
@@ -280,6 +292,8 @@ KINDS = Registry(
         PRIORITY_CLASS,
         RUNTIME_CLASS,
         CERTIFICATE_SIGNING_REQUEST,
+        MUTATING_WEBHOOK_CONFIGURATION,
+        VALIDATING_WEBHOOK_CONFIGURATION,
         DNS,
         VIRTUAL_SERVICE,
         SUBSET,

@@ -37,6 +37,7 @@ from minik8s_modules.apiserver.serving.resources import Services
 from minik8s_modules.apiserver.serving.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
+from minik8s_modules.apiserver.webhooks.calls import Webhooks
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
@@ -71,6 +72,7 @@ class Application:
             metrics,
             configured.service_cidr,
             refuse_taken_hosts=configured.refuse_taken_hosts,
+            webhooks=Webhooks(metrics),
         )
         self._hub = Hub(clock, self._cache, self.admission)
         self._tunnels = Tunnels(clock, self.admission)
@@ -120,6 +122,7 @@ class Application:
         self._hub.stop()
         self._tunnels.stop()
         self._startup.stop()
+        self._backend.webhooks.close()
         self._cache.stop()
         self._store.close()
         if self._audit is not None:

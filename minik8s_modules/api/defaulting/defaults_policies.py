@@ -1,6 +1,6 @@
-"""Defaults of autoscalers, limits, volumes, networking and classes.
+"""Defaults of autoscalers, limits, volumes, networking, classes and webhooks.
 
-Source: kubernetes ``pkg/apis/{autoscaling,core,networking,storage,scheduling}/.../defaults.go``.
+Source: kubernetes ``pkg/apis/{autoscaling,core,networking,storage,scheduling,admissionregistration}/.../defaults.go``.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minik8s_modules.api.defaulting.defaults_pod import canonical_amounts, set_missing, set_nonempty
+from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION
 from minik8s_modules.api.objects import JsonObject
 
 DEFAULT_UTILIZATION = 80  # percent of the CPU requested
@@ -91,6 +92,19 @@ def _priority_class(priority_class: JsonObject) -> None:
     set_missing(priority_class, value=0)
 
 
+def _webhooks(configuration: JsonObject) -> None:
+    for hook in configuration.get("webhooks") or []:
+        set_missing(hook, failurePolicy="Fail", matchPolicy="Equivalent", timeoutSeconds=10)
+        set_missing(hook, namespaceSelector={}, objectSelector={})
+        if configuration["kind"] == MUTATING_WEBHOOK_CONFIGURATION.kind:
+            set_missing(hook, reinvocationPolicy="Never")
+        for rule in hook.get("rules") or []:
+            set_missing(rule, scope="*")
+        service = (hook.get("clientConfig") or {}).get("service")
+        if service is not None:
+            set_missing(service, port=443)
+
+
 def _only_spec(obj: JsonObject) -> None:
     obj.setdefault("spec", {})
 
@@ -110,6 +124,8 @@ BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("networking.k8s.io", "IngressClass"): _only_spec,
     ("storage.k8s.io", "StorageClass"): _storage_class,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    MUTATING_WEBHOOK_CONFIGURATION.id: _webhooks,
+    VALIDATING_WEBHOOK_CONFIGURATION.id: _webhooks,
     ("policy", "PodDisruptionBudget"): _only_spec,
     ("certificates.k8s.io", "CertificateSigningRequest"): _only_spec,
 }

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from minik8s_modules.api.defaulting.defaults_workloads import generate_job_selector
 from minik8s_modules.api.errors import BadRequest, Conflict
-from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION, Kind
 from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.lifecycle.service_strategy import prepare_service, prepare_service_update
 from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, metadata, name, spec, status
@@ -32,6 +32,8 @@ _OWN_LABELS = frozenset({("apps", "Deployment")})
 _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
+# kinds without a spec whose changes are counted, and the field that counts
+_COUNTED = {MUTATING_WEBHOOK_CONFIGURATION.id: "webhooks", VALIDATING_WEBHOOK_CONFIGURATION.id: "webhooks"}
 # what Kubernetes shows of the status of a new object: the fields it never leaves out
 _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("apps", "Deployment"): {},
@@ -83,7 +85,7 @@ def prepare_create(kind: Kind, obj: JsonObject, *, namespace: str, now: datetime
         meta["name"] = f"{meta['generateName'][:_LONGEST_BASE]}{name_suffix}"
     meta["uid"] = uid
     meta["creationTimestamp"] = rfc3339(now)
-    if kind.has_spec:
+    if kind.has_spec or kind.id in _COUNTED:
         meta["generation"] = 1
     _reset_on_create(kind, obj)
 
@@ -133,7 +135,8 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
     if kind.id == ("", "Service"):
         prepare_service_update(new.setdefault("spec", {}), spec(old))
-    if kind.has_spec and new.get("spec") != old.get("spec"):
+    counted = _COUNTED.get(kind.id, "spec" if kind.has_spec else "")
+    if counted and new.get(counted) != old.get(counted):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
 
 

@@ -15,7 +15,7 @@ from minik8s_modules.api import selectors
 from minik8s_modules.api.defaulting import conversion
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
-from minik8s_modules.api.tables import pods, workloads
+from minik8s_modules.api.tables import extensions, pods, workloads
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 
 _SHOWN = 3  # endpoints and ports before "+ n more..."
@@ -41,7 +41,7 @@ def table_row(kind: Kind, obj: JsonObject, now: datetime) -> list[Any]:
 def _table(kind: Kind) -> _Table:
     if kind.id == ("", "Pod"):
         return _Table(pods.COLUMNS, pods.cells)
-    more = workloads.TABLES.get(kind.id)
+    more = workloads.TABLES.get(kind.id) or extensions.TABLES.get(kind.id)
     if more is not None:
         return _Table(*more)
     return _TABLES.get(kind.id, _DEFAULT)

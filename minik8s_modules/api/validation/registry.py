@@ -21,6 +21,7 @@ from minik8s_modules.api.validation import (
     rbac,
     services,
     storage,
+    webhooks,
     workloads,
 )
 
@@ -70,6 +71,8 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("networking.k8s.io", "Ingress"): networking.validate_ingress,
     ("networking.k8s.io", "IngressClass"): networking.validate_ingress_class,
     ("networking.k8s.io", "NetworkPolicy"): networking.validate_network_policy,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): webhooks.validate_configuration,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): webhooks.validate_configuration,
     ("", "DNS"): originals.validate_dns,
     ("", "VirtualService"): originals.validate_virtual_service,
     ("", "Subset"): originals.validate_subset,

@@ -1,9 +1,9 @@
 """Admission: what is done to a write, and asked of it, besides its own kind's rules. ``PLUGINS`` is the order.
 
 A plugin changes the new object (``mutate``, before validation) or refuses it (``validate``, after). Writes the server
-makes for itself carry no asker and pass no plugin. What comes before all of them is NamespaceLifecycle (admission.py),
-which holds for the server's own writes, too. Order and meaning follow kube-apiserver's
-``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugins.go).
+makes for itself carry no asker and pass no plugin. Webhooks come after the plugins of their phase. What comes before
+all of them is NamespaceLifecycle (admission.py), which holds for the server's own writes, too. Order and meaning follow
+kube-apiserver's ``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugins.go).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from minik8s_modules.apiserver.admission import (
     route_admission,
     runtime_classes,
     steering_admission,
+    webhook_admission,
 )
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -132,10 +133,18 @@ def run(
     old: JsonObject | None,
     options: Options,
 ) -> None:
-    """Let the plugins of ``phase`` see a write; whatever they raise is the client's answer."""
+    """Let the plugins of ``phase``, then its webhooks, see a write; whatever they raise is the client's answer."""
     if options.asker is None:
         return
     write = Write(backend, operation, target, obj, old, options, options.asker)
-    for plugin in PLUGINS:
-        if plugin.sees(phase, operation, target):
-            plugin.act(write)
+    acts = [plugin.act for plugin in PLUGINS if plugin.sees(phase, operation, target)]
+
+    def act() -> None:
+        for one in acts:
+            one(write)
+
+    act()
+    if phase == "mutate":
+        webhook_admission.mutate(write, act)
+    else:
+        webhook_admission.validate(write)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.webhooks.calls import Webhooks
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.ids import random_uid, random_word
 from minik8s_modules.base.metrics import Registry
@@ -54,6 +55,7 @@ class Backend:
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     quotas: QuotaLedger = field(default_factory=QuotaLedger)
+    webhooks: Webhooks = field(default_factory=Webhooks)
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
 

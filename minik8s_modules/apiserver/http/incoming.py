@@ -32,7 +32,8 @@ class Options(NamedTuple):
 
     ``asker`` is None for what the server writes for itself. ``manager`` is the field manager of managedFields;
     ``force`` lets a server-side apply take over what other managers own; ``applied`` says that the object comes from
-    one, with its managedFields.
+    one, with its managedFields. ``deletion`` are the DeleteOptions of a DELETE. ``reviewed``: webhooks have seen the
+    request as what the client asked for (an eviction, a binding), and are not shown what it comes to.
     """
 
     dry_run: bool
@@ -42,6 +43,8 @@ class Options(NamedTuple):
     manager: str = ""
     force: bool = False
     applied: bool = False
+    deletion: JsonObject | None = None
+    reviewed: bool = False
 
     def warn(self, text: str) -> None:
         """Tell the client ``text``, once, if it has not been told MOST_TOLD others."""

@@ -22,6 +22,7 @@ from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging.apply import annotated, next_object
 from minik8s_modules.api.merging.shown import pair_shown
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.admission import chain
 from minik8s_modules.apiserver.http import incoming
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -85,6 +86,11 @@ class PlannedObjects:
             item = self._backend.get(target)
         except NotFound as error:  # who may delete it is told so by deleting, too
             return Step(message={"text": error.message, "about": []})
+        try:
+            chain.run("mutate", self._backend, "delete", target, None, item.object, self._options)
+            chain.run("validate", self._backend, "delete", target, None, item.object, self._options)
+        except StatusError as error:
+            return _refused(target, self._cache.stored(item.key), error)
         decision = strategy.graceful_deletion(stored_kind(target.kind), item.object, {}, self._backend.clock.now())
         operation = "delete" if decision.action == "remove" else "update"
         found = from_storage(target.kind, decision.obj)

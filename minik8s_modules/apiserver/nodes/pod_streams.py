@@ -51,7 +51,7 @@ def log_request(pod: JsonObject, arguments: Arguments, now: datetime) -> Wanted 
     container = _container(pod, arguments)
     if not spec(pod).get("nodeName"):
         return None
-    found = _log_container(pod, container, previous=_flag(arguments, "previous"))
+    found = _log_container(pod, container, previous=flag(arguments, "previous"))
     return _wanted(pod, "log", [("container", container), ("id", found), *options])
 
 
@@ -63,7 +63,7 @@ def command_request(pod: JsonObject, what: str, arguments: Arguments) -> Wanted:
     """
     container = _container(pod, arguments)
     _require_node(pod)
-    streams = [each for each in ("stdin", "stdout", "stderr", "tty") if _flag(arguments, each)]
+    streams = [each for each in ("stdin", "stdout", "stderr", "tty") if flag(arguments, each)]
     if not set(streams) - {"tty"}:
         raise BadRequest("you must specify at least 1 of stdin, stdout, stderr")
     commands = [("command", word) for word in arguments.getlist("command")] if what == "exec" else []
@@ -159,7 +159,7 @@ def _id(told: Mapping[str, str]) -> str:
 
 
 def _log_options(arguments: Arguments, now: datetime) -> list[tuple[str, str]]:
-    if _flag(arguments, "insecureSkipTLSVerifyBackend"):
+    if flag(arguments, "insecureSkipTLSVerifyBackend"):
         raise BadRequest("insecureSkipTLSVerifyBackend is not supported: the gateway's certificate is always verified")
     causes: list[Cause] = []
     tail = _number(arguments, "tailLines", 0, causes)
@@ -172,7 +172,7 @@ def _log_options(arguments: Arguments, now: datetime) -> list[tuple[str, str]]:
         causes.append(Cause("FieldValueNotSupported", told, "stream"))
     if causes:
         raise Invalid(Named("", "PodLogOptions", "pods"), "", causes)
-    flags = [(each, "true") for each in ("follow", "timestamps") if _flag(arguments, each)]
+    flags = [(each, "true") for each in ("follow", "timestamps") if flag(arguments, each)]
     values = {"tailLines": tail, "limitBytes": limit}
     numbers = [(key, str(value)) for key, value in values.items() if value is not None]
     return [*flags, *numbers, ("stream", stream), *([("since", since)] if since else [])]
@@ -205,7 +205,7 @@ def _number(arguments: Arguments, key: str, least: int, causes: list[Cause]) -> 
     return number
 
 
-def _flag(arguments: Arguments, key: str) -> bool:
+def flag(arguments: Arguments, key: str) -> bool:
     """Return a boolean parameter as apimachinery's conversion reads it: there, and neither "false" nor "0"."""
     value = arguments.get(key)
     return value is not None and value.lower() not in {"false", "0"}

@@ -24,7 +24,8 @@ import orjson
 
 PACKAGES = {
     **{f"{group}/v1": f"api/{group}/v1" for group in (
-        "apps", "authentication", "authorization", "autoscaling", "batch", "certificates", "coordination", "core",
+        "admissionregistration", "apps", "authentication", "authorization", "autoscaling", "batch", "certificates",
+        "coordination", "core",
         "discovery", "events", "networking", "node", "policy", "rbac", "scheduling", "storage",
     )},
     "autoscaling/v2": "api/autoscaling/v2",

@@ -26,7 +26,8 @@ from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver.access import reviews
 from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TOKEN_REQUEST, Tokens
-from minik8s_modules.apiserver.admission import chain
+from minik8s_modules.apiserver.admission import chain, webhook_admission
+from minik8s_modules.apiserver.admission.scales import scale_of
 from minik8s_modules.apiserver.audit.auditing import NOTES, ORIGINAL
 from minik8s_modules.apiserver.authorization.authorization import Access, Asker
 from minik8s_modules.apiserver.authorization.identity import User
@@ -35,7 +36,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.negotiation import Form, form
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder, account_of
-from minik8s_modules.apiserver.nodes import metrics_api, plans, streams
+from minik8s_modules.apiserver.nodes import connecting, metrics_api, plans, streams
 from minik8s_modules.apiserver.nodes.gateways import Gateways
 from minik8s_modules.apiserver.nodes.pod_streams import STREAMED
 from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers
@@ -138,7 +139,7 @@ def get(call: Call) -> Response:
         return call.show(metrics_api.one(call.backend, _gateways(call), call.target))
     item = reading.get(call.backend, call.target, call.arguments)
     if call.target.subresource == "scale":
-        return responses.json(scaling.scale_of(item.object))
+        return responses.json(scale_of(item.object))
     return call.show(item)
 
 
@@ -197,7 +198,8 @@ def _token(call: Call) -> Response:
     incoming.check_place(call.target, wanted)
     wanted["apiVersion"], wanted["kind"] = TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind
     wanted["metadata"] = {**metadata(wanted), "name": call.target.name, "namespace": call.target.namespace}
-    chain.run("validate", call.backend, "create", call.target, wanted, None, options)
+    wanted = webhook_admission.request(call.backend, "create", call.target, TOKEN_REQUEST, wanted, options)
+    chain.run("validate", call.backend, "create", call.target, wanted, None, options._replace(reviewed=True))
     made = tokens.request(call.target, wanted, dry_run=options.dry_run, warn=options.warn)
     return responses.json(made, 201, options.warnings)
 
@@ -313,8 +315,17 @@ def stream(call: Call) -> Response:
     """Begin a stream to a pod, or from it."""
     if call.services.streams is None:
         raise ServiceUnavailable("this API server serves no streams")
+    _connect(call)
     begin = streams.proxied if call.target.subresource == PROXY else streams.answer
     return begin(call.services.streams, call.backend, call.target, call.request, call.holder)
+
+
+def _connect(call: Call) -> None:
+    """Have webhooks see who connects to what runs; of an argument that cannot be read the stream's own check tells."""
+    asked = connecting.options_of(call.target, call.request.path, call.request.args)
+    if asked is not None:
+        options = incoming.Options(dry_run=False, validation="Ignore", warnings=[], asker=call.asker)
+        webhook_admission.request(call.backend, "connect", call.target, asked.kind, asked.obj, options)
 
 
 def answer(verb: str, call: Call) -> Response:

@@ -89,6 +89,7 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
         Forbidden: it is one of the namespaces that stay.
     """
     admission.check_deletion(target)
+    options = options._replace(dry_run=options.dry_run or asks_dry_run(wanted), deletion=wanted)
     kind = stored_kind(target.kind)
     item = backend.get(target)
     for attempt in range(CHANGE_ATTEMPTS):
@@ -101,9 +102,10 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
             item = backend.latest(target)  # the cache may not have seen the version the client names
             strategy.check_preconditions(kind, orjson.loads(item.data), wanted)
             continue
+        chain.run("mutate", backend, "delete", target, None, obj, options)
         chain.run("validate", backend, "delete", target, None, obj, options)
         decision = strategy.graceful_deletion(kind, obj, wanted, backend.clock.now())
-        if options.dry_run or asks_dry_run(wanted) or decision.action == "wait":
+        if options.dry_run or decision.action == "wait":
             return Deleted(made(item.key, decision.obj, item.revision), gone=decision.action == "remove")
         try:
             return _carry_out(backend, kind, item, decision)

@@ -24,6 +24,7 @@ from minik8s_modules.api.objects import (
     status,
     uid,
 )
+from minik8s_modules.apiserver.admission import webhook_admission
 from minik8s_modules.apiserver.http import incoming
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -49,6 +50,8 @@ def evict(backend: Backend, target: Target, eviction: JsonObject, options: Optio
     pod = target._replace(subresource="")
     wanted = deleting.delete_options(eviction.get("deleteOptions") or {}, {})
     options = options._replace(dry_run=options.dry_run or deleting.asks_dry_run(wanted))
+    eviction = webhook_admission.request(backend, "create", target, EVICTION, eviction, options)
+    wanted, options = deleting.delete_options(eviction.get("deleteOptions") or {}, {}), options._replace(reviewed=True)
     obj = backend.get(pod).object
     strategy.check_preconditions(pod.kind, obj, wanted)
     if not is_deleting(obj) and status(obj).get("phase") not in {"Succeeded", "Failed", "Pending"}:

@@ -17,33 +17,15 @@ from minik8s_modules.api.errors import BadRequest, Invalid, UnsupportedMediaType
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging import patch, server_side_apply
-from minik8s_modules.api.objects import JsonObject, metadata, name, spec, status, uid
-from minik8s_modules.api.tables.workloads import selector_text
+from minik8s_modules.api.objects import JsonObject, metadata, name, spec, uid
+from minik8s_modules.apiserver.admission.scales import SCALE, scale_of
 from minik8s_modules.apiserver.http import bodies, incoming
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.verbs import applying, patching, writing
 
-SCALE = Kind("autoscaling", "v1", "Scale", "scales", "io.k8s.api.autoscaling.v1.Scale")
-_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _PATCHES = (patching.JSON_PATCH, patching.MERGE_PATCH, patching.STRATEGIC_MERGE_PATCH)
-
-
-def scale_of(obj: JsonObject) -> JsonObject:
-    """Return the Scale of a workload."""
-    meta = {field: value for field, value in metadata(obj).items() if field in _SHOWN}
-    selector = spec(obj).get("selector")
-    shown: JsonObject = {"replicas": status(obj).get("replicas") or 0}
-    if selector is not None:
-        shown["selector"] = selector_text(selector)
-    return {
-        "kind": SCALE.kind,
-        "apiVersion": SCALE.api_version,
-        "metadata": meta,
-        "spec": {"replicas": spec(obj).get("replicas") or 0},
-        "status": shown,
-    }
 
 
 def update(backend: Backend, target: Target, scale: JsonObject, options: Options) -> JsonObject:

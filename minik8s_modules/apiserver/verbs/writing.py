@@ -31,7 +31,7 @@ from minik8s_modules.api.merging import managed_fields
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
 from minik8s_modules.api.schema.structural import prune
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
-from minik8s_modules.apiserver.admission import admission, chain, quotas
+from minik8s_modules.apiserver.admission import admission, chain, quotas, webhook_admission
 from minik8s_modules.apiserver.http import incoming
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -218,14 +218,18 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     new = to_storage(target.kind, new)
     strategy.prepare_update(kind, new, old, target.subresource)
     metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
-    if new == old:
+    hooked = webhook_admission.concerned(backend, target, "update", options)
+    if new == old and not hooked:
         return old
     _record(backend, target, new, old, options)
     chain.run("mutate", backend, "update", target, new, old, options)
-    if managed_fields.same(new, old):
+    same = managed_fields.same(new, old)
+    if same and not hooked:
         return old
     _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
     chain.run("validate", backend, "update", target, new, old, options)
+    if same:
+        return old
     if not target.subresource:
         for told in warnings(kind, new):
             options.warn(told)
@@ -256,7 +260,8 @@ def bind(backend: Backend, target: Target, binding: JsonObject, options: Options
     """Assign a pod to the node a v1 Binding names."""
     binding = incoming.readable(incoming.BINDING, binding, options)
     incoming.check_place(target, binding)
-    pod_kind = target.kind
+    binding = webhook_admission.request(backend, "create", target, incoming.BINDING, binding, options)
+    pod_kind, options = target.kind, options._replace(reviewed=True)
     # not through prepare_update: binding changes spec and status at once, and spec.nodeName is nobody else's
     item = backend.get(target)
     for _ in range(CHANGE_ATTEMPTS):

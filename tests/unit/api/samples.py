@@ -106,6 +106,13 @@ def _signing_request() -> str:
 
 
 _REQUEST = _signing_request()
+_WEBHOOK: JsonObject = {
+    "name": "check.example.com",
+    "clientConfig": {"url": "https://hooks.example.com/check"},
+    "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
 _PARTS: dict[tuple[str, str], JsonObject] = {
     ("", "Pod"): {"spec": {"containers": [{"name": "app", "image": "minik8s/busybox:1"}]}},
     ("", "Service"): {"spec": {"ports": [{"port": 80}]}},
@@ -169,6 +176,8 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("storage.k8s.io", "StorageClass"): {"provisioner": "example.com/disks"},
     ("scheduling.k8s.io", "PriorityClass"): {"value": 10},
     ("node.k8s.io", "RuntimeClass"): {"handler": "runsc"},
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): {"webhooks": [_WEBHOOK]},
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): {"webhooks": [_WEBHOOK]},
     ("certificates.k8s.io", "CertificateSigningRequest"): {
         "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },

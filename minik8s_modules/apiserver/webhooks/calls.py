@@ -1,0 +1,252 @@
+"""Asking webhooks about a write, and what comes of it: an object changed, a refusal, warnings, annotations, figures.
+
+Configurations are compiled when one of them has changed (the watch cache counts changes, so unchanged ones cost two
+look-ups), and swapped at once for all threads. A cache that is not loaded yet answers nothing, so no write passes
+before the configurations are known. Source: apiserver ``webhook/{mutating,validating}/dispatcher.go``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from minik8s_modules.api.errors import BadRequest, InternalError, NotFound, StatusError
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import (
+    MUTATING_WEBHOOK_CONFIGURATION,
+    NAMESPACE,
+    VALIDATING_WEBHOOK_CONFIGURATION,
+)
+from minik8s_modules.api.objects import JsonObject, labels
+from minik8s_modules.apiserver.webhooks import reviews
+from minik8s_modules.apiserver.webhooks.figures import Figures
+from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addresses_of, context_of
+from minik8s_modules.apiserver.webhooks.reviews import Asked, BadAnswer, Verdict
+from minik8s_modules.apiserver.webhooks.rules import Hook, Match, Operation, compiled, concerned, selected
+from minik8s_modules.apiserver.webhooks.transport import Place, Transport
+from minik8s_modules.base.ids import random_uid
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.store.cache import WatchCache
+
+log = logging.getLogger(__name__)
+Type = Literal["admit", "validating"]
+Form = Callable[[Kind], tuple[JsonObject | None, JsonObject | None]]
+"""Returns the new and the present object in the form of a kind."""
+_KINDS: Mapping[Type, Kind] = {
+    "admit": MUTATING_WEBHOOK_CONFIGURATION,
+    "validating": VALIDATING_WEBHOOK_CONFIGURATION,
+}
+
+
+class Failed(Exception):
+    """A webhook could not be asked, or its answer does not count; ``str`` says why."""
+
+    def __init__(self, hook: Hook, why: str, code: int = 400) -> None:
+        super().__init__(f'failed calling webhook "{hook.name}": {why}')
+        self.code = code
+
+
+class _Compiled:
+    """The webhooks of one type, and which may see which kind of write."""
+
+    def __init__(self, cache: WatchCache, stamp: int, hooks: tuple[Hook, ...]) -> None:
+        self.cache, self.stamp, self.hooks = cache, stamp, hooks
+        self._concerned: dict[tuple[Kind, str, Operation], tuple[Match, ...]] = {}
+
+    def concerned(self, kind: Kind, subresource: str, operation: Operation) -> tuple[Match, ...]:
+        if not self.hooks:
+            return ()
+        key = (kind, subresource, operation)
+        found = self._concerned.get(key)
+        if found is None:
+            found = self._concerned[key] = concerned(self.hooks, kind, subresource, operation)
+        return found
+
+
+class Outcome(NamedTuple):
+    """What was said of one call: the answer, or (where failures are passed over) None."""
+
+    verdict: Verdict | None
+    annotations: Mapping[str, str]
+
+
+class Webhooks:
+    """See the top of this file."""
+
+    def __init__(self, metrics: Registry | None = None, transport: Transport | None = None) -> None:
+        self._transport = transport or Transport()
+        self._figures = Figures(metrics or Registry())
+        self._made: dict[Type, _Compiled] = {}
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._transport.close()
+
+    def matching(
+        self, kind_of_hook: Type, cache: WatchCache, kind: Kind, subresource: str, operation: Operation
+    ) -> tuple[Match, ...]:
+        """Return the webhooks whose rules speak of such a write, in the order in which they are asked."""
+        return self._compiled(kind_of_hook, cache).concerned(kind, subresource, operation)
+
+    def _compiled(self, kind_of_hook: Type, cache: WatchCache) -> _Compiled:
+        prefix = _KINDS[kind_of_hook].prefix
+        stamp = cache.changes(prefix)
+        made = self._made.get(kind_of_hook)
+        if made is not None and made.cache is cache and made.stamp == stamp:
+            return made
+        # the count was read before the objects: what changes meanwhile is compiled again by the next write
+        made = _Compiled(cache, stamp, compiled(item.object for item in cache.list(prefix).items))
+        self._made[kind_of_hook] = made
+        return made
+
+    def call(self, client: Client, body: bytes, timeout_s: float, cache: WatchCache) -> bytes:
+        """Return what the program at ``client`` answers to a review, within ``timeout_s``.
+
+        Raises:
+            Unreachable: it does not answer, or not with 200; the message says why in Go's words.
+        """
+        query = f"timeout={int(timeout_s)}s"
+        place = Place(
+            key=client,
+            server=client.server,
+            host=client.server if client.port == 443 else f"{client.server}:{client.port}",  # noqa: PLR2004 - HTTPS
+            target=f"{quote(client.path, safe='/%:@!$&()*+,;=~-._')}?{query}",
+            context=context_of(client.authority),
+            addresses=lambda: addresses_of(cache, client),
+        )
+        try:
+            return self._transport.post(place, body, time.monotonic() + timeout_s)
+        except Unreachable as error:
+            raise Unreachable(f'Post "{client.shown}?{query}": {error}') from error
+
+    def ask(self, kind_of_hook: Type, match: Match, asked: Asked, form: Form, cache: WatchCache, place: str) -> Outcome:
+        """Return what one webhook says of a write.
+
+        Args:
+            kind_of_hook: whether it may change the object.
+            match: the webhook.
+            asked: the write.
+            form: gives the object.
+            cache: where Services are found.
+            place: ``round_0_index_1``, for the audit log.
+
+        Raises:
+            StatusError: it refuses the write, or it cannot be asked and has the failurePolicy Fail.
+        """
+        hook, began = match.hook, time.monotonic()
+        outcome = _Seen(self._figures, kind_of_hook, hook, asked.operation, began)
+        try:
+            verdict = self._verdict(kind_of_hook, match, asked, form, cache)
+        except Failed as error:
+            outcome.failed(error)
+            if hook.fail:
+                raise InternalError(str(error)) from error
+            log.warning("failing open: %s", error)
+            prefix = "mutation" if kind_of_hook == "admit" else "validating"
+            return Outcome(None, {f"failed-open.{prefix}.webhook.admission.k8s.io/{place}": hook.name})
+        except StatusError:
+            outcome.defect()
+            raise
+        outcome.answered(verdict.refusal)
+        return Outcome(verdict, {f"{hook.name}/{key}": text for key, text in verdict.annotations.items()})
+
+    def _verdict(self, kind_of_hook: Type, match: Match, asked: Asked, form: Form, cache: WatchCache) -> Verdict:
+        hook, uid = match.hook, random_uid()
+        if asked.dry_run and not hook.quiet:
+            raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
+        try:
+            version = reviews.version_of(hook.versions)
+        except BadAnswer as error:
+            raise Failed(hook, f"could not create admission objects: {error}") from error
+        obj, old = form(match.kind)
+        body = orjson.dumps(reviews.review(asked, match.kind, version, uid, obj, old))
+        try:
+            answer = self.call(hook.client, body, hook.timeout_s, cache)
+        except Unreachable as error:
+            raise Failed(hook, f"failed to call webhook: {error}") from error
+        try:
+            return reviews.verdict(answer, hook.name, version, uid, mutating=kind_of_hook == "admit")
+        except BadAnswer as error:
+            raise Failed(hook, f"received invalid webhook response: {error}", 503) from error
+
+
+class _Seen:
+    """Counts one call."""
+
+    def __init__(self, figures: Figures, type_: Type, hook: Hook, operation: str, began: float) -> None:
+        self._figures, self._type, self._hook = figures, type_, hook
+        self._operation, self._began = operation, began
+
+    def answered(self, refusal: StatusError | None) -> None:
+        if refusal is not None:
+            self._figures.refused(self._hook.name, self._type, self._operation, "no_error", refusal.code)
+        self._called(200 if refusal is None else refusal.code, rejected=refusal is not None)
+
+    def failed(self, error: Failed) -> None:
+        if self._hook.fail:
+            self._figures.refused(self._hook.name, self._type, self._operation, "calling_webhook_error", error.code)
+        else:
+            self._figures.failed_open(self._hook.name, self._type)
+        self._called(error.code, rejected=self._hook.fail)
+
+    def defect(self) -> None:
+        self._figures.refused(self._hook.name, self._type, self._operation, "apiserver_internal_error", 0)
+        self._called(0, rejected=True)
+
+    def _called(self, code: int, *, rejected: bool) -> None:
+        took_s = time.monotonic() - self._began
+        self._figures.called(self._hook.name, self._type, self._operation, code, took_s, rejected=rejected)
+
+
+def namespace_labels(cache: WatchCache, asked: Asked, obj: JsonObject | None) -> Mapping[str, str] | None:
+    """Return the labels that namespace selectors look at; None at the cluster scope.
+
+    Raises:
+        NotFound: the namespace is not there.
+    """
+    if asked.kind is NAMESPACE and not asked.subresource and obj is not None:
+        return labels(obj)
+    if not asked.namespace:
+        return None
+    found = cache.get(NAMESPACE.key("", asked.namespace))
+    if found is None:
+        raise NotFound(NAMESPACE, asked.namespace)
+    return found.labels
+
+
+def chosen(
+    matches: tuple[Match, ...], asked: Asked, cache: WatchCache, obj: JsonObject | None, old: JsonObject | None
+) -> Iterator[tuple[int, Match]]:
+    """Yield the webhooks whose selectors choose the object, with their places in the order."""
+    space: Mapping[str, str] | None = None
+    if any(not match.hook.namespaces.empty for match in matches):
+        space = namespace_labels(cache, asked, obj)
+    for index, match in enumerate(matches):
+        if selected(match.hook, asked.kind, space, obj, old):
+            yield index, match
+
+
+def ask_all(questions: list[Callable[[], Outcome]]) -> Iterator[Outcome | BaseException]:
+    """Yield the outcomes of ``questions``, asked at the same time, in their order."""
+    found: list[Outcome | BaseException | None] = [None] * len(questions)
+
+    def answer(index: int) -> None:
+        try:
+            found[index] = questions[index]()
+        except BaseException as error:  # noqa: BLE001 - told to the thread that asks
+            found[index] = error
+
+    threads = [threading.Thread(target=answer, args=(index,), daemon=True) for index in range(1, len(questions))]
+    for thread in threads:
+        thread.start()
+    if questions:
+        answer(0)
+    for thread in threads:
+        thread.join()
+    yield from (each for each in found if each is not None)

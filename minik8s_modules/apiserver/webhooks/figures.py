@@ -1,0 +1,48 @@
+"""What is counted of webhooks, under Kubernetes' names (apiserver ``pkg/admission/metrics``)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from minik8s_modules.base.metrics import Registry
+
+_PREFIX = "apiserver_admission_webhook_"
+_MOST_CODE = 600
+
+
+class Figures:
+    """Counts calls, refusals and failures by webhook; a counter without ``_total`` in its name is shown as a gauge."""
+
+    def __init__(self, metrics: Registry) -> None:
+        labels = ("name", "type", "operation", "rejected")
+        self._seconds = metrics.histogram(f"{_PREFIX}admission_duration_seconds", "Time a webhook took.", labels)
+        more = ("name", "type", "operation", "code", "rejected")
+        self._calls = metrics.counter(f"{_PREFIX}request_total", "Calls of webhooks.", more)
+        self._lock = threading.Lock()
+        self._refusals: Counter[tuple[str, ...]] = Counter()
+        self._open: Counter[tuple[str, ...]] = Counter()
+        why = ("name", "type", "operation", "error_type", "rejection_code")
+        metrics.gauge(f"{_PREFIX}rejection_count", "Writes refused by webhooks.", why, lambda: _read(self._refusals))
+        told = "Writes that passed because a webhook could not be asked."
+        metrics.gauge(f"{_PREFIX}fail_open_count", told, ("name", "type"), lambda: _read(self._open))
+
+    def called(self, hook: str, type_: str, operation: str, code: int, took_s: float, *, rejected: bool) -> None:
+        """Count a call."""
+        shown = str(rejected).lower()
+        self._seconds.labels(hook, type_, operation, shown).observe(took_s)
+        self._calls.labels(hook, type_, operation, str(min(code, _MOST_CODE)), shown).inc()
+
+    def refused(self, hook: str, type_: str, operation: str, error: str, code: int) -> None:
+        """Count a refused write."""
+        with self._lock:
+            self._refusals[hook, type_, operation, error, str(min(code, _MOST_CODE))] += 1
+
+    def failed_open(self, hook: str, type_: str) -> None:
+        """Count a write that passed unseen."""
+        with self._lock:
+            self._open[hook, type_] += 1
+
+
+def _read(counts: Counter[tuple[str, ...]]) -> dict[tuple[str, ...], float]:
+    return {labels: float(count) for labels, count in list(counts.items())}
