@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
-
 from tests.attacks.people import editor_of
 from tests.integration.apiserver.conftest import Namespace, pod
 from tests.integration.apiserver.test_webhooks import EVERYTHING, GROUP, Hooks, add_label, allow, deny
