@@ -25,7 +25,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.serving import bootstrap
+from minik8s_modules.apiserver.serving import bootstrap, webhook_events
 from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.errors import TemporaryError
@@ -112,6 +112,7 @@ class Startup:
             ensure_once(self._backend, each)
         service_addresses.repair(self._backend)
         ensure_policy(self._backend)
+        webhook_events.record(self._backend)
 
 
 def ensure(backend: Backend, each: Wanted) -> None:

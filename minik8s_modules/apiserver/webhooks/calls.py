@@ -30,6 +30,7 @@ from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addre
 from minik8s_modules.apiserver.webhooks.reviews import Asked, BadAnswer, Verdict
 from minik8s_modules.apiserver.webhooks.rules import Hook, Match, Operation, compiled, concerned, selected
 from minik8s_modules.apiserver.webhooks.transport import Place, Transport
+from minik8s_modules.apiserver.webhooks.troubles import FAILED, SLOW, SLOW_S, Troubles
 from minik8s_modules.base.ids import random_uid
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cache import WatchCache
@@ -83,6 +84,7 @@ class Webhooks:
         self._transport = transport or Transport()
         self._figures = Figures(metrics or Registry())
         self._made: dict[Type, _Compiled] = {}
+        self.troubles = Troubles()
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -95,13 +97,13 @@ class Webhooks:
         return self._compiled(kind_of_hook, cache).concerned(kind, subresource, operation)
 
     def _compiled(self, kind_of_hook: Type, cache: WatchCache) -> _Compiled:
-        prefix = _KINDS[kind_of_hook].prefix
-        stamp = cache.changes(prefix)
+        kind = _KINDS[kind_of_hook]
+        stamp = cache.changes(kind.prefix)
         made = self._made.get(kind_of_hook)
         if made is not None and made.cache is cache and made.stamp == stamp:
             return made
         # the count was read before the objects: what changes meanwhile is compiled again by the next write
-        made = _Compiled(cache, stamp, compiled(item.object for item in cache.list(prefix).items))
+        made = _Compiled(cache, stamp, compiled(kind, (item.object for item in cache.list(kind.prefix).items)))
         self._made[kind_of_hook] = made
         return made
 
@@ -145,6 +147,7 @@ class Webhooks:
             verdict = self._verdict(kind_of_hook, match, asked, form, cache)
         except Failed as error:
             outcome.failed(error)
+            self.troubles.note(hook, FAILED, str(error))
             if hook.fail:
                 raise InternalError(str(error)) from error
             log.warning("failing open: %s", error)
@@ -153,7 +156,9 @@ class Webhooks:
         except StatusError:
             outcome.defect()
             raise
-        outcome.answered(verdict.refusal)
+        took_s = outcome.answered(verdict.refusal)
+        if took_s >= SLOW_S:
+            self.troubles.note(hook, SLOW, f'webhook "{hook.name}" took {took_s:.1f} s, for which the write waited')
         return Outcome(verdict, {f"{hook.name}/{key}": text for key, text in verdict.annotations.items()})
 
     def _verdict(self, kind_of_hook: Type, match: Match, asked: Asked, form: Form, cache: WatchCache) -> Verdict:
@@ -183,10 +188,10 @@ class _Seen:
         self._figures, self._type, self._hook = figures, type_, hook
         self._operation, self._began = operation, began
 
-    def answered(self, refusal: StatusError | None) -> None:
+    def answered(self, refusal: StatusError | None) -> float:
         if refusal is not None:
             self._figures.refused(self._hook.name, self._type, self._operation, "no_error", refusal.code)
-        self._called(200 if refusal is None else refusal.code, rejected=refusal is not None)
+        return self._called(200 if refusal is None else refusal.code, rejected=refusal is not None)
 
     def failed(self, error: Failed) -> None:
         if self._hook.fail:
@@ -199,9 +204,10 @@ class _Seen:
         self._figures.refused(self._hook.name, self._type, self._operation, "apiserver_internal_error", 0)
         self._called(0, rejected=True)
 
-    def _called(self, code: int, *, rejected: bool) -> None:
+    def _called(self, code: int, *, rejected: bool) -> float:
         took_s = time.monotonic() - self._began
         self._figures.called(self._hook.name, self._type, self._operation, code, took_s, rejected=rejected)
+        return took_s
 
 
 def namespace_labels(cache: WatchCache, asked: Asked, obj: JsonObject | None) -> Mapping[str, str] | None:

@@ -55,14 +55,14 @@ class Unreachable(Exception):
     """A webhook cannot be asked; the message says why."""
 
 
-def client_of(config: JsonObject) -> Client:
+def client_of(written: JsonObject) -> Client:
     """Return what a WebhookClientConfig says; it has been validated."""
-    authority, service = config.get("caBundle") or "", config.get("service")
+    authority, service = written.get("caBundle") or "", written.get("service")
     if service is not None:
         space, called = service["namespace"], service["name"]
         port = service.get("port") or _HTTPS
         return Client(f"{called}.{space}.svc", port, service.get("path") or "/", authority, space, called)
-    parts = urlsplit(config["url"])
+    parts = urlsplit(written["url"])
     return Client(parts.hostname or "", parts.port or _HTTPS, parts.path or "/", authority)
 
 

@@ -24,7 +24,8 @@ class Hook(NamedTuple):
     """One webhook of a configuration.
 
     Attributes:
-        key: configuration and webhook, alike in no two.
+        key: the configuration's uid and the webhook's name, alike in no two.
+        about: the kind of its configuration.
         equivalent: whether a rule for one version of an object speaks of all of them.
         fail: whether a write is refused when the webhook cannot be asked.
         quiet: whether it may be asked about dry runs.
@@ -32,6 +33,7 @@ class Hook(NamedTuple):
     """
 
     key: tuple[str, str]
+    about: Kind
     configuration: str
     name: str
     rules: tuple[JsonObject, ...]
@@ -53,17 +55,18 @@ class Match(NamedTuple):
     kind: Kind
 
 
-def compiled(configurations: Iterable[JsonObject]) -> tuple[Hook, ...]:
+def compiled(about: Kind, configurations: Iterable[JsonObject]) -> tuple[Hook, ...]:
     """Return the webhooks in the order they are asked: by the name of their configuration, then as written there."""
     ordered = sorted(configurations, key=name)
     return tuple(
-        _hook(configuration, hook) for configuration in ordered for hook in configuration.get("webhooks") or ()
+        _hook(about, configuration, hook) for configuration in ordered for hook in configuration.get("webhooks") or ()
     )
 
 
-def _hook(configuration: JsonObject, hook: JsonObject) -> Hook:
+def _hook(about: Kind, configuration: JsonObject, hook: JsonObject) -> Hook:
     return Hook(
         key=(uid(configuration), hook["name"]),
+        about=about,
         configuration=name(configuration),
         name=hook["name"],
         rules=tuple(hook.get("rules") or ()),

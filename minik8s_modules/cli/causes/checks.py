@@ -12,7 +12,7 @@ from typing import NamedTuple
 from minik8s_modules.api import kinds, objects
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes import access, claims, nodes, pods, route_causes, service_endpoints, workloads
+from minik8s_modules.cli.causes import access, claims, nodes, pods, route_causes, service_endpoints, webhooks, workloads
 from minik8s_modules.cli.causes.faults import Fault, deletion, kind_of
 from minik8s_modules.cli.causes.surroundings import Around
 
@@ -48,6 +48,8 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.INGRESS: route_causes.route_faults,
     kinds.DNS: route_causes.route_faults,
     kinds.INGRESS_CLASS: route_causes.class_faults,
+    kinds.MUTATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
+    kinds.VALIDATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
 }
 
 DATA = frozenset(
@@ -58,7 +60,12 @@ DATA = frozenset(
 )  # fmt: skip
 """Kinds that others read: alone nothing can be wrong with them, but that their deletion waits."""
 
-_SEVERAL = frozenset({kinds.INGRESS, kinds.DNS, kinds.HOST_GRANT, kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING})
+_SEVERAL = frozenset(
+    {
+        kinds.INGRESS, kinds.DNS, kinds.HOST_GRANT, kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING,
+        kinds.MUTATING_WEBHOOK_CONFIGURATION, kinds.VALIDATING_WEBHOOK_CONFIGURATION,
+    }
+)  # fmt: skip
 """Kinds whose parts fail one by one; of all others the nearest cause is told."""
 FINE = "as it should be"
 

@@ -13,6 +13,7 @@ from minik8s_modules.api.kinds import (
     HORIZONTAL_POD_AUTOSCALER_V1,
     KINDS,
     LEGACY_REPLICA_SET,
+    MUTATING_WEBHOOK_CONFIGURATION,
     NAMESPACE,
     NODE,
     POD,
@@ -31,7 +32,7 @@ def rule(**fields: Any) -> dict[str, Any]:
 
 def hooks(*rules: dict[str, Any], **fields: Any) -> tuple[Hook, ...]:
     hook = {"name": "a.b.c", "clientConfig": {"url": "https://example.com"}, "rules": list(rules), **fields}
-    return compiled([{"metadata": {"name": "x", "uid": "u"}, "webhooks": [hook]}])
+    return compiled(MUTATING_WEBHOOK_CONFIGURATION, [{"metadata": {"name": "x", "uid": "u"}, "webhooks": [hook]}])
 
 
 CASES: list[tuple[dict[str, Any], Kind, str, Operation, bool]] = [
@@ -116,5 +117,5 @@ def test_webhooks_stand_in_the_order_of_their_configurations_names() -> None:
         config = {"url": "https://example.com"}
         return {"metadata": {"name": name}, "webhooks": [{"name": each, "clientConfig": config} for each in called]}
 
-    found = compiled([configuration("b", "1"), configuration("a", "3", "2")])
+    found = compiled(MUTATING_WEBHOOK_CONFIGURATION, [configuration("b", "1"), configuration("a", "3", "2")])
     assert [hook.name for hook in found] == ["3", "2", "1"]
