@@ -28,6 +28,7 @@ from minik8s_modules.apiserver.nodes.gateways import TlsGateways
 from minik8s_modules.apiserver.nodes.reconcilers import HttpsReconcilers
 from minik8s_modules.apiserver.nodes.streams import Streams
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
+from minik8s_modules.apiserver.nodes.webhook_routes import Routes
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.health import Check
@@ -38,6 +39,7 @@ from minik8s_modules.apiserver.serving.server import ApiServer, raise_file_limit
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
 from minik8s_modules.apiserver.webhooks.calls import Webhooks
+from minik8s_modules.apiserver.webhooks.transport import Transport
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
@@ -65,6 +67,7 @@ class Application:
         self._store = MeteredStore(_encrypted(EtcdStore(configured.etcd_endpoints, tls), configured), metrics)
         self._cache = WatchCache(self._store)
         clock = SystemClock()
+        gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         self._backend = Backend(
             self._store,
             self._cache,
@@ -72,7 +75,7 @@ class Application:
             metrics,
             configured.service_cidr,
             refuse_taken_hosts=configured.refuse_taken_hosts,
-            webhooks=Webhooks(metrics),
+            webhooks=Webhooks(metrics, Transport(Routes(self._cache, gateways).connect)),
         )
         self._hub = Hub(clock, self._cache, self.admission)
         self._tunnels = Tunnels(clock, self.admission)
@@ -89,7 +92,6 @@ class Application:
             Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()]
         )
         tokens = _tokens(self._backend, configured)
-        gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways)
         priority = Priority(configured.threads, metrics)
         services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority)

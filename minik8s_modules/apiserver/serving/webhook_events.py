@@ -33,7 +33,7 @@ def _write(backend: Backend, trouble: Trouble) -> None:
     options = Options(dry_run=False, validation="Ignore", warnings=[])
 
     def counted(old: JsonObject) -> JsonObject:
-        count = int(old.get("count") or 0) + trouble.count
+        count = int(old.get("count") or 0) + trouble.times
         return {**old, "count": count, "lastTimestamp": now, "message": trouble.message[:_LONGEST]}
 
     try:
@@ -57,7 +57,7 @@ def _event(trouble: Trouble, called: str, now: str) -> JsonObject:
         "reason": trouble.reason,
         "message": trouble.message[:_LONGEST],
         "source": {"component": "minik8s-apiserver"},
-        "count": trouble.count,
+        "count": trouble.times,
         "firstTimestamp": now,
         "lastTimestamp": now,
     }

@@ -70,7 +70,7 @@ class Transport:
     """See the top of this file; from any thread."""
 
     def __init__(self, connect: Connect | None = None) -> None:
-        self._connect = connect or _direct
+        self._connect = connect or direct
         self._idle: dict[Hashable, deque[_Connection]] = {}
         self._lock = threading.Lock()
 
@@ -151,7 +151,9 @@ class Transport:
                 if isinstance(error, TimeoutError):
                     raise
                 why = error.strerror or str(error)
-                raise Unreachable(f"dial tcp {address.host}:{address.port}: connect: {why.lower()}") from error
+                raise Unreachable(
+                    f"dial tcp {address.host}:{address.port}: connect: {why[:1].lower()}{why[1:]}"
+                ) from error
             return _Connection(_secured(plain, place, deadline))
         raise Unreachable(f"{place.host} has no address")
 
@@ -177,7 +179,8 @@ def left_s(deadline: float) -> float:
     return left
 
 
-def _direct(address: Address, deadline: float) -> socket.socket:
+def direct(address: Address, deadline: float) -> socket.socket:
+    """Return a connection to an address, made before ``deadline``. Raises OSError."""
     host = _resolved(address.host, address.port, deadline)
     made = socket.create_connection((host, address.port), left_s(deadline))
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -17,7 +17,7 @@ class Trouble(NamedTuple):
     hook: Hook
     reason: str
     message: str
-    count: int
+    times: int
 
 
 class Troubles:
@@ -31,7 +31,7 @@ class Troubles:
         """Remember that it happened once more."""
         key = (hook.key, reason)
         with self._lock:
-            before = self._noted[key].count if key in self._noted else 0
+            before = self._noted[key].times if key in self._noted else 0
             self._noted[key] = Trouble(hook, reason, message, before + 1)
 
     def take(self) -> list[Trouble]:
