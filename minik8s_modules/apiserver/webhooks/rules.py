@@ -58,9 +58,7 @@ class Match(NamedTuple):
 def compiled(about: Kind, configurations: Iterable[JsonObject]) -> tuple[Hook, ...]:
     """Return the webhooks in the order they are asked: by the name of their configuration, then as written there."""
     ordered = sorted(configurations, key=name)
-    return tuple(
-        _hook(about, configuration, hook) for configuration in ordered for hook in configuration.get("webhooks") or ()
-    )
+    return tuple(_hook(about, each, hook) for each in ordered for hook in each.get("webhooks") or ())
 
 
 def _hook(about: Kind, configuration: JsonObject, hook: JsonObject) -> Hook:
