@@ -1,0 +1,38 @@
+"""All implementations by the overload's name, and which values an overload takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minik8s_modules.cel.libraries import (
+    authorization,
+    comparisons,
+    formats,
+    lists,
+    network,
+    numbers,
+    quantities,
+    regex,
+    strings,
+    times,
+    urls,
+)
+from minik8s_modules.cel.types import Type
+from minik8s_modules.cel.values import type_of
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    name: function
+    for library in (
+        authorization, comparisons, formats, lists, network, numbers, quantities, regex, strings, times, urls,
+    )
+    for name, function in library.FUNCTIONS.items()
+}  # fmt: skip
+
+
+def takes(wanted: Type, value: Any) -> bool:
+    """Return whether a value may stand where an overload wants a type (what lists and maps hold is not looked at)."""
+    if wanted.kind in {"dyn", "param"}:
+        return True
+    kind = type_of(value)
+    return kind.kind == wanted.kind and (kind.name == wanted.name or kind.kind not in {"object", "opaque"})
