@@ -15,6 +15,7 @@ from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli import kubectl, output, translating
 from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
 from minik8s_modules.cli.causes.control_plane import Server, asked
+from minik8s_modules.cli.causes.membership import lock_faults
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import absentees, behind
 from minik8s_modules.cli.causes.surroundings import Around
@@ -61,7 +62,7 @@ def _warn(server: Server) -> None:
     """Say what concerns all objects alike."""
     if server.silence is not None:
         output.warn(f"{server.silence.cause}; what follows may be old. Next: {server.silence.next}")
-    for remark in server.remarks:
+    for remark in (*server.remarks, *lock_faults()):
         output.warn(f"{remark.cause}. Next: {remark.next}")
 
 
