@@ -1,15 +1,13 @@
 """The store in etcd: every write is one transaction that compares the key's revision first.
 
-Ranges, transactions and compaction go through etcd3's ``kvstub`` with our own requests, because etcd3 drops
-``limit`` and ``revision``; watches are in etcd_watch.py, connections and fail-over in connection.py.
+Requests are etcd's protobuf messages (stubs/); connections and fail-over are in connection.py, what goes over them in
+http2.py, watches in etcd_watch.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
-import grpc
 
 from minik8s_modules.store.connection import CALL_TIMEOUT_S, Connections, Tls
 from minik8s_modules.store.errors import (
@@ -21,12 +19,15 @@ from minik8s_modules.store.errors import (
     check_expected,
 )
 from minik8s_modules.store.etcd_watch import EtcdWatch
+from minik8s_modules.store.http2 import CallFailed
 from minik8s_modules.store.interface import Entry, Page, Put
 from minik8s_modules.store.stubs import rpc
 
 # how etcd words what is told apart only by text (api/v3rpc/rpctypes/error.go)
 COMPACTED = "required revision has been compacted"
 TOO_LARGE = ("request is too large", "message larger than max")
+OUT_OF_RANGE = 11  # gRPC's status
+RANGE, TXN, COMPACT = (f"/etcdserverpb.KV/{method}" for method in ("Range", "Txn", "Compact"))
 
 
 class EtcdStore:
@@ -96,8 +97,8 @@ class EtcdStore:
         """Forget what was overwritten or deleted before ``revision``."""
         request = rpc.CompactionRequest(revision=revision)
         try:
-            self._connections.read(lambda client, timeout_s: client.kvstub.Compact(request, timeout_s))
-        except grpc.RpcError as error:
+            self._connections.read(COMPACT, request.SerializeToString())
+        except CallFailed as error:
             refusal = _refusal(error)
             if not isinstance(refusal, Compacted):
                 raise refusal from error
@@ -108,8 +109,8 @@ class EtcdStore:
 
     def _range(self, request: Any) -> Any:
         try:
-            return self._connections.read(lambda client, timeout_s: client.kvstub.Range(request, timeout_s))
-        except grpc.RpcError as error:
+            return rpc.RangeResponse.FromString(self._connections.read(RANGE, request.SerializeToString()))
+        except CallFailed as error:
             raise _refusal(error) from error
 
     def _if_unchanged(self, expected: Sequence[tuple[str, int]], operations: Sequence[Any]) -> Any:
@@ -124,8 +125,8 @@ class EtcdStore:
             ],
         )
         try:
-            return self._connections.write(lambda client, timeout_s: client.kvstub.Txn(request, timeout_s))
-        except grpc.RpcError as error:
+            return rpc.TxnResponse.FromString(self._connections.write(TXN, request.SerializeToString()))
+        except CallFailed as error:
             raise _refusal(error) from error
 
 
@@ -142,13 +143,13 @@ def _entry(kv: Any) -> Entry:
     return Entry(kv.key.decode(), kv.value, kv.mod_revision)
 
 
-def _refusal(error: grpc.RpcError) -> StoreError:
+def _refusal(error: CallFailed) -> StoreError:
     """Return our error for an answer of etcd that is no result."""
-    text = error.details() or ""
+    text = error.details
     if COMPACTED in text:
         return Compacted(f"the revision asked for is compacted: {text}")
-    if error.code() is grpc.StatusCode.OUT_OF_RANGE:
+    if error.code == OUT_OF_RANGE:
         return FutureRevision(f"the store has not reached the revision asked for: {text}")
     if any(words in text for words in TOO_LARGE):
         return ValueTooLarge(f"the value is too large for etcd: {text}")
-    return StoreError(f"etcd refused the call: {error.code().name}: {text}")
+    return StoreError(f"etcd refused the call: status {error.code} of gRPC: {text}")

@@ -13,23 +13,22 @@ there).
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
-
 from minik8s_modules.base.backoff import RECONNECT
 from minik8s_modules.store.connection import UNREACHABLE, Connections
 from minik8s_modules.store.errors import Compacted, StoreError, StoreUnavailable
+from minik8s_modules.store.http2 import Broken, CallFailed, Channel
 from minik8s_modules.store.interface import Change
 from minik8s_modules.store.stubs import rpc
 
 log = logging.getLogger(__name__)
 
 # a member cut off from the others ends the stream instead of staying silent (clientv3.WithRequireLeader)
-REQUIRE_LEADER = (("hasleader", "true"),)
+REQUIRE_LEADER = {"hasleader": "true"}
+WATCH = "/etcdserverpb.Watch/Watch"
 
 
 class EtcdWatch:
@@ -49,67 +48,60 @@ class EtcdWatch:
         self._latest = latest
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
-        self._stream: Any = None
+        self._channel: Channel | None = None
         self._failures = 0
 
     def __iter__(self) -> Iterator[list[Change]]:
         """Yield batches of changes for ever; raises Compacted."""
         while not self._cancelled.is_set():
-            number = None
             try:
-                number, client = self._connections.client()
-                yield from self._batches(client)
-            except grpc.RpcError as error:
-                if number is not None:
-                    self._connections.failed(number)
-                self._after_failure(error)
-            except (StoreUnavailable, ValueError) as error:  # ValueError: the channel was closed under us
+                number, channel = self._connections.watching(REQUIRE_LEADER)
+            except StoreUnavailable as error:
                 if self._connections.closed:
                     return
                 self._after_failure(error)
+                continue
+            try:
+                yield from self._batches(channel)
+            except (Broken, CallFailed) as error:
+                if self._connections.closed:
+                    return
+                self._connections.failed(number)
+                self._after_failure(error)
+            except StoreUnavailable as error:
+                self._after_failure(error)
+            finally:
+                self._connections.end(channel)
 
     def cancel(self) -> None:
         """End the iteration; may be called again."""
         self._cancelled.set()
         with self._lock:
-            if self._stream is not None:
-                self._stream.cancel()
+            if self._channel is not None:
+                self._channel.cut()
 
-    def _batches(self, client: Any) -> Iterator[list[Change]]:
-        stream, close = self._open(client)
-        try:
-            for answer in stream:
-                if answer.canceled:
-                    raise self._refused(answer)
-                if answer.created:
-                    self._check_not_back(answer.header.revision)
-                self._failures = 0
-                if answer.events:
-                    batch = [_change(event) for event in answer.events]
-                    self._after = batch[-1].revision
-                    yield batch
-        finally:
-            close()
+    def _batches(self, channel: Channel) -> Iterator[list[Change]]:
+        for message in self._begin(channel):
+            answer = rpc.WatchResponse.FromString(message)
+            if answer.canceled:
+                raise self._refused(answer)
+            if answer.created:
+                self._check_not_back(answer.header.revision)
+            self._failures = 0
+            if answer.events:
+                batch = [_change(event) for event in answer.events]
+                self._after = batch[-1].revision
+                yield batch
 
-    def _open(self, client: Any) -> tuple[Any, Callable[[], None]]:
-        requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    def _begin(self, channel: Channel) -> Iterator[bytes]:
+        with self._lock:
+            self._channel = channel
+            if self._cancelled.is_set():
+                channel.cut()
         create = rpc.WatchCreateRequest(
             key=self._first, range_end=self._end, start_revision=self._after + 1, prev_kv=True
         )
-        requests.put(rpc.WatchRequest(create_request=create))
-        # gRPC reads the requests in a thread of its own; the sentinel ends it
-        stub: Any = rpc.WatchStub(client.channel)  # type: ignore[no-untyped-call] # generated code
-        stream = stub.Watch(iter(requests.get, None), metadata=REQUIRE_LEADER)
-        with self._lock:
-            self._stream = stream
-            if self._cancelled.is_set():
-                stream.cancel()
-
-        def close() -> None:
-            stream.cancel()
-            requests.put(None)
-
-        return stream, close
+        return channel.stream(WATCH, rpc.WatchRequest(create_request=create).SerializeToString())
 
     def _check_not_back(self, revision: int) -> None:
         # a lagging member may answer an older revision: only a read through the leader proves that etcd went
@@ -126,8 +118,8 @@ class EtcdWatch:
         if self._cancelled.is_set():
             return
         self._failures += 1
-        if isinstance(error, grpc.RpcError) and error.code() not in UNREACHABLE:
-            log.warning("watch of etcd failed: %s: %s", error.code().name, error.details())
+        if isinstance(error, CallFailed) and error.code not in UNREACHABLE:
+            log.warning("watch of etcd failed: %s", error)
         else:
             log.info("watch of etcd interrupted after revision %d; resuming: %s", self._after, error)
         self._cancelled.wait(RECONNECT.delay_s(self._failures))

@@ -48,7 +48,7 @@ def main(source: Path, root: Path) -> int:
         text = LICENCE.format(source=path) + clean((source / path).read_text(encoding="utf-8"))
         (root / name).write_text(text, encoding="utf-8")
         names.append(name)
-    outputs = [f"--{kind}_out={root}" for kind in ("python", "grpc_python", "pyi")]
+    outputs = [f"--{kind}_out={root}" for kind in ("python", "pyi")]
     return int(protoc.main(["protoc", f"-I{root}", *outputs, *names]))
 
 
