@@ -21,6 +21,10 @@ runs in parallel with another. A subscriber joins through the same queue, carryi
 missed; that is why it sees each event once and in order. Each resource has a ring of its latest events; older
 resumptions answer Expired.
 
+Who has written something need not wait until the watch brings it (``wrote``): what is next in the order of revisions
+is applied in the writer's own thread, what comes later than that as soon as everything before it is there. The watch
+brings it as well and is passed over then. While the reader loads, writers wait for it.
+
 The watch covers the whole store, not only the prefix: the cache's revision then follows every write, so a
 reader that waits for the store's latest revision never waits in vain. When the store has forgotten the
 position, the reader loads again and applies the difference as changes: subscribers lose nothing and see
@@ -73,6 +77,8 @@ class WatchCache:
         self._waiters = Waiters()
         self._resources: dict[str, Resource] = {}
         self._dispatcher = Dispatcher(prefix)
+        self._following = False  # the objects are those of the revision, not being loaded
+        self._ahead: dict[int, tuple[str, CachedObject | None]] = {}  # writers' own, of revisions to come
         self._floor = 0
         self._revision = 0
         self._stopping = threading.Event()
@@ -114,6 +120,27 @@ class WatchCache:
             if self._revision >= revision:
                 return True
             waiter = self._waiters.join(revision)
+        return self._waited(waiter, revision, timeout_s)
+
+    def wrote(self, key: str, item: CachedObject | None, revision: int, timeout_s: float) -> bool:
+        """Show the caller's own write; return whether the cache showed it within ``timeout_s`` seconds.
+
+        Args:
+            key: of the object that was written.
+            item: as the watch would make it of the stored bytes; None if the object was deleted.
+            revision: of the write, which changed nothing else.
+            timeout_s: how long to wait for what was written before.
+        """
+        with self._lock:
+            if self._following and revision > self._revision:
+                self._ahead[revision] = (key, item)
+                self._catch_up()
+            if self._revision >= revision:
+                return True
+            waiter = self._waiters.join(revision)
+        return self._waited(waiter, revision, timeout_s)
+
+    def _waited(self, waiter: threading.Lock, revision: int, timeout_s: float) -> bool:
         if waiter.acquire(timeout=timeout_s):
             return True
         with self._lock:
@@ -215,6 +242,9 @@ class WatchCache:
             self._stopping.wait(RECONNECT.delay_s(failures))
 
     def _load(self) -> None:
+        with self._lock:
+            self._following = False
+            self._ahead.clear()
         page = self._store.range(self._prefix, limit=LOAD_PAGE)
         entries, revision = page.entries, page.revision
         while page.remaining:
@@ -231,18 +261,38 @@ class WatchCache:
         if self._stopping.is_set():
             watch.cancel()
         for batch in watch:
-            self._apply([change for change in batch if change.revision > self._revision], batch[-1].revision)
+            self._apply(batch, batch[-1].revision)
 
     def _apply(self, changes: Sequence[Change], revision: int, *, loaded: bool = False) -> None:
-        pairs = [(change, made) for change in changes for made in self._made(change)]
+        shown = 0 if loaded else self._revision
+        pairs = [(change, made) for change in changes if change.revision > shown for made in self._made(change)]
         with self._lock:
-            went_back = revision < self._revision
-            events = [event for change, made in pairs for event in self._applied(change, made)]
-            if loaded:
-                self._forget_history(revision)
+            went_back = loaded and revision < self._revision
+            shown = 0 if loaded else self._revision  # writers may have been faster
+            if revision > shown:
+                new = [pair for pair in pairs if pair[0].revision > shown]
+                events = [event for change, made in new for event in self._applied(change.key, change.revision, made)]
+                if loaded:
+                    self._forget_history(revision)
+                    self._following = True
+                self._revision = revision
+                if went_back:
+                    self._dispatcher.end_all()
+                self._dispatcher.publish(events, revision)
+                self._ahead = {at: own for at, own in self._ahead.items() if at > revision}
+                self._catch_up()
+                self._waiters.reached(self._revision)
+
+    def _catch_up(self) -> None:
+        """Show the writers' own writes that are next; the caller holds the lock."""
+        events: list[CacheEvent] = []
+        revision = self._revision
+        while (own := self._ahead.pop(revision + 1, None)) is not None:
+            revision += 1
+            key, item = own
+            events += self._applied(key, revision, item)
+        if revision > self._revision:
             self._revision = revision
-            if went_back:
-                self._dispatcher.end_all()
             self._dispatcher.publish(events, revision)
             self._waiters.reached(revision)
 
@@ -259,12 +309,12 @@ class WatchCache:
             return []
         return [CachedObject(change.key, data, change.revision, parsed["metadata"].get("labels") or {})]
 
-    def _applied(self, change: Change, made: CachedObject | None) -> Sequence[CacheEvent]:
-        name = resource_of(self._prefix, change.key)
+    def _applied(self, key: str, revision: int, made: CachedObject | None) -> Sequence[CacheEvent]:
+        name = resource_of(self._prefix, key)
         resource = self._resources.get(name)
         if resource is None:
             resource = self._resources[name] = Resource(self._floor, self._ring_events)
-        event = resource.apply(change, made)
+        event = resource.apply(key, revision, made)
         if event is None:
             return []
         resource.remember(event)

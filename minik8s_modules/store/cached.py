@@ -95,24 +95,30 @@ class Resource:
             missed.append(event)
         return missed[::-1]
 
-    def apply(self, change: Change, made: CachedObject | None) -> CacheEvent | None:
-        """Change the objects; return the event, or None for the deletion of what was never known."""
-        previous = self.objects.get(change.key)
+    def apply(self, key: str, revision: int, made: CachedObject | None) -> CacheEvent | None:
+        """Change the objects; return the event, or None for the deletion of what was never known.
+
+        Args:
+            key: of the object.
+            revision: of the write.
+            made: the object after it, None once it is deleted.
+        """
+        previous = self.objects.get(key)
         if made is None and previous is None:
             return None
         self.changes += 1
         if made is None:
             assert previous is not None  # noqa: S101 - the case above; told to the type checker
-            del self.objects[change.key]
-            del self.keys[bisect_left(self.keys, change.key)]
-            data, _ = with_revision(previous.data, change.revision)
-            last = CachedObject(change.key, data, change.revision, previous.labels)
-            return CacheEvent("DELETED", change.key, change.revision, last, previous)
-        self.objects[change.key] = made
+            del self.objects[key]
+            del self.keys[bisect_left(self.keys, key)]
+            data, _ = with_revision(previous.data, revision)
+            last = CachedObject(key, data, revision, previous.labels)
+            return CacheEvent("DELETED", key, revision, last, previous)
+        self.objects[key] = made
         if previous is None:
-            insort(self.keys, change.key)
+            insort(self.keys, key)
         kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if previous else "ADDED"
-        return CacheEvent(kind, change.key, change.revision, made, previous)
+        return CacheEvent(kind, key, revision, made, previous)
 
     def remember(self, event: CacheEvent) -> None:
         """Put the event into the ring; the oldest leave one that holds too many, or too much."""

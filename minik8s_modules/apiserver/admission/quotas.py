@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import NamedTuple
 
 import orjson
 
@@ -27,8 +28,15 @@ from minik8s_modules.store.interface import Put
 _ATTEMPTS = 20
 
 
-def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObject | None = None) -> int:
-    """Store ``new`` as ``put`` says, and charge the quotas of its namespace; return the revision.
+class Stored(NamedTuple):
+    """A write's revision, and whether it changed the object ``alone``: quotas were charged with it otherwise."""
+
+    revision: int
+    alone: bool
+
+
+def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObject | None = None) -> Stored:
+    """Store ``new`` as ``put`` says, and charge the quotas of its namespace.
 
     Raises:
         Forbidden: it would exceed a quota, or a quota cannot tell yet.
@@ -36,7 +44,7 @@ def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObj
         StoreError: as ``Store.write`` has it, about the object's own key.
     """
     if not _concerned(backend, kind, new, old):
-        return _plainly(backend, put)
+        return Stored(_plainly(backend, put), alone=True)
     with backend.quotas.held(namespace(new)):
         fresh: list[CachedObject] | None = None
         for _ in range(_ATTEMPTS):
@@ -52,7 +60,7 @@ def stored(backend: Backend, kind: Kind, put: Put, new: JsonObject, old: JsonObj
                 continue
             for item, obj in charged:
                 backend.quotas.wrote(_cached(item.key, without_revision(obj), revision))
-            return revision
+            return Stored(revision, alone=not charged)
     raise Conflict(kind, name(new), "the quotas of its namespace are changed all the time; try again")
 
 

@@ -79,6 +79,11 @@ class Backend:
         if not self.cache.wait_for(revision, SETTLE_S):
             log.warning("the watch cache has not reached revision %d within %.0f s", revision, SETTLE_S)
 
+    def wrote(self, item: CachedObject, *, removed: bool = False) -> None:
+        """Have reads show a write that changed nothing but ``item`` (what it was, if ``removed``); as ``settle``."""
+        if not self.cache.wrote(item.key, None if removed else item, item.revision, SETTLE_S):
+            log.warning("the watch cache has not reached revision %d within %.0f s", item.revision, SETTLE_S)
+
     def freshen(self, revision: int) -> None:
         """Wait until the cache shows at least ``revision``.
 

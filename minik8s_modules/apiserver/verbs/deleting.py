@@ -22,7 +22,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import DELETE_OPTIONS, Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.reads.selection import Selection
-from minik8s_modules.apiserver.verbs.writing import CHANGE_ATTEMPTS, MAX_OBJECT_BYTES, made
+from minik8s_modules.apiserver.verbs.writing import CHANGE_ATTEMPTS, MAX_OBJECT_BYTES, made, shown
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import without_revision
 from minik8s_modules.store.errors import KeyMissing, StaleWrite, ValueTooLarge
@@ -118,15 +118,15 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
 
 def _carry_out(backend: Backend, kind: Kind, item: CachedObject, decision: strategy.Deletion) -> Deleted:
     if decision.action == "remove":
-        revision = backend.store.delete(item.key, item.revision)
+        gone = made(item.key, decision.obj, backend.store.delete(item.key, item.revision))
         admission.removed(backend, kind, decision.obj)
-    else:
-        try:
-            revision = backend.store.update(item.key, without_revision(decision.obj), item.revision)
-        except ValueTooLarge as error:
-            raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    backend.settle(revision)
-    return Deleted(made(item.key, decision.obj, revision), gone=decision.action == "remove")
+        backend.wrote(gone, removed=True)
+        return Deleted(gone, gone=True)
+    try:
+        revision = backend.store.update(item.key, without_revision(decision.obj), item.revision)
+    except ValueTooLarge as error:
+        raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
+    return Deleted(shown(backend, made(item.key, decision.obj, revision), alone=True), gone=False)
 
 
 def delete_collection(

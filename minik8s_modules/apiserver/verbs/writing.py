@@ -112,11 +112,19 @@ def _store_new(backend: Backend, kind: Kind, key: str, obj: JsonObject, options:
         quotas.check(backend, kind, obj)
         return made(key, obj, 0)
     try:
-        revision = quotas.stored(backend, kind, Put(key, value, 0), obj)
+        stored = quotas.stored(backend, kind, Put(key, value, 0), obj)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    backend.settle(revision)
-    return made(key, obj, revision)
+    return shown(backend, made(key, obj, stored.revision), alone=stored.alone)
+
+
+def shown(backend: Backend, item: CachedObject, *, alone: bool) -> CachedObject:
+    """Return what was written once reads show it; ``alone``: its revision changed nothing else."""
+    if alone:
+        backend.wrote(item)
+    else:
+        backend.settle(item.revision)
+    return item
 
 
 def _encoded(obj: JsonObject) -> bytes:
@@ -140,7 +148,7 @@ def made(key: str, obj: JsonObject, revision: int) -> CachedObject:
     meta = {field: value for field, value in metadata(obj).items() if field != "resourceVersion"}
     if revision:
         meta["resourceVersion"] = str(revision)
-    return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, labels(obj))
+    return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, dict(labels(obj)))
 
 
 def update(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
@@ -246,14 +254,14 @@ def _swap(
         return made(item.key, new, item.revision)
     try:
         if strategy.ready_to_remove(kind, new):
-            revision = backend.store.delete(item.key, item.revision)
+            gone = made(item.key, new, backend.store.delete(item.key, item.revision))
             admission.removed(backend, target.kind, new)
-        else:
-            revision = quotas.stored(backend, kind, Put(item.key, value, item.revision), new, old)
+            backend.wrote(gone, removed=True)
+            return gone
+        stored = quotas.stored(backend, kind, Put(item.key, value, item.revision), new, old)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    backend.settle(revision)
-    return made(item.key, new, revision)
+    return shown(backend, made(item.key, new, stored.revision), alone=stored.alone)
 
 
 def bind(backend: Backend, target: Target, binding: JsonObject, options: Options) -> None:

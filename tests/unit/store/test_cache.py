@@ -169,7 +169,8 @@ def _history(resource: Resource, names: Iterable[str]) -> list[CacheEvent]:
             revision += 1
             change = Change(PODS + name, value, None, revision, created=False)
             data = with_revision(value, revision)[0] if value else b""
-            event = resource.apply(change, CachedObject(change.key, data, revision, {}) if value else None)
+            made = CachedObject(change.key, data, revision, {}) if value else None
+            event = resource.apply(change.key, revision, made)
             assert event is not None
             resource.remember(event)
             found.append(event)
