@@ -55,6 +55,18 @@ def size(value: Any) -> int:
     return values
 
 
+def names(value: Any) -> int:
+    """Return how many names the objects in ``value`` have."""
+    found, level = 0, [value]
+    while level:
+        objects = [each for each in level if isinstance(each, dict)]
+        found += sum(map(len, objects))
+        level = [inner for each in objects for inner in each.values() if isinstance(inner, dict | list)] + [
+            inner for each in level if isinstance(each, list) for inner in each if isinstance(inner, dict | list)
+        ]
+    return found
+
+
 def too_deep(levels: str) -> BadRequest:
     """Return the 400 for what is nested ``levels`` deep."""
     return BadRequest(f"the object is nested {levels} levels deep; at most {MAX_DEPTH} are accepted")

@@ -9,6 +9,7 @@ kube-apiserver's ``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from minik8s_modules.api.defaulting.conversion import stored_kind
@@ -60,13 +61,12 @@ class Plugin(NamedTuple):
     subresources: tuple[str, ...] | None
     act: Callable[[Write], None]
 
-    def sees(self, phase: str, operation: Operation, target: Target) -> bool:
-        """Return whether a write is the plugin's business."""
+    def sees(self, phase: str, operation: Operation, kind: tuple[str, str], subresource: str) -> bool:
+        """Return whether a write is the plugin's business; ``kind`` is the (group, kind) of what is stored."""
         if phase != self.phase or operation not in self.operations:
             return False
-        kinds, subresources = self.kinds, self.subresources
-        return (kinds is None or stored_kind(target.kind).id in kinds) and (
-            subresources is None or target.subresource in subresources
+        return (self.kinds is None or kind in self.kinds) and (
+            self.subresources is None or subresource in self.subresources
         )
 
 
@@ -137,7 +137,7 @@ def run(
     if options.asker is None:
         return
     write = Write(backend, operation, target, obj, old, options, options.asker)
-    acts = [plugin.act for plugin in PLUGINS if plugin.sees(phase, operation, target)]
+    acts = _acts(phase, operation, stored_kind(target.kind).id, target.subresource)
 
     def act() -> None:
         for one in acts:
@@ -148,3 +148,10 @@ def run(
         webhook_admission.mutate(write, act)
     else:
         webhook_admission.validate(write)
+
+
+@lru_cache(maxsize=1024)
+def _acts(
+    phase: str, operation: Operation, kind: tuple[str, str], subresource: str
+) -> tuple[Callable[[Write], None], ...]:
+    return tuple(plugin.act for plugin in PLUGINS if plugin.sees(phase, operation, kind, subresource))

@@ -7,6 +7,7 @@ is ``yaml_bodies``' part.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -98,19 +99,24 @@ def parse_yaml(body: bytes) -> Any:
             value = parse_json(body)
         except BadRequest:
             return yaml_bodies.load(body)  # {a: b} is YAML, too
-        twice = duplicate_fields(body, JSON)
+        twice = duplicate_fields(body, JSON, value)
         if twice:
             raise BadRequest(f"the request's body is not valid YAML: {', '.join(twice)}")
         return value
     return yaml_bodies.load(body)
 
 
-def duplicate_fields(body: bytes, media: str) -> list[str]:
+# where a name of an object ends; strings may hold as much, and are counted, too
+_NAME_END = re.compile(rb'"[ \t\n\r]*:')
+
+
+def duplicate_fields(body: bytes, media: str, value: Any) -> list[str]:
     """Return ``duplicate field "name"`` for names that JSON objects of ``body`` have twice, MOST_TOLD at most.
 
-    ``body`` has been parsed: it is neither deep nor large. YAML refuses such names itself.
+    ``body`` has been parsed to ``value``: it is neither deep nor large. YAML refuses such names itself.
     """
-    if media != JSON:
+    # as many names came out as can have been in it: none stood for two
+    if media != JSON or len(_NAME_END.findall(body)) == size_limits.names(value):
         return []
     found: dict[str, None] = {}
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from flask import Request, Response
@@ -79,7 +80,7 @@ class Answering:
         self._authenticate = authenticate
         self._record = record
         self._others = others
-        self._counted = _counted(services.backend)
+        self._counted_as = _counted(services.backend)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
@@ -143,9 +144,10 @@ class Answering:
         """Count and record an answer, and give it the id that it has in the audit log."""
         environ = request.environ
         verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
-        self._counted.total.labels(verb, resource, str(response.status_code)).inc()
-        began = environ.get(BEGAN, time.perf_counter())
-        self._counted.seconds.labels(verb, resource).observe(time.perf_counter() - began)
+        counted = self._counted_as(verb, resource, response.status_code)
+        counted.total.inc()
+        now = time.perf_counter()
+        counted.seconds.observe(now - environ.get(BEGAN, now))
         response.headers["Audit-Id"] = environ.get(AUDIT_ID, "")
         if self._record is not None:
             self._record(request, response)
@@ -172,13 +174,19 @@ def _names_resource(path: str) -> bool:
     return path.startswith(_RESOURCES) and parse(path) is not None
 
 
-def _counted(backend: Backend) -> _Counted:
+def _counted(backend: Backend) -> Callable[[str, str, int], _Counted]:
+    """Return what tells where an answer is counted, by verb, resource and code."""
     labels = ("verb", "resource", "code")
     total = backend.metrics.counter("apiserver_request_total", "Requests answered.", labels)
     seconds = backend.metrics.histogram(
         "apiserver_request_duration_seconds", "Time to answer; of a watch, to begin it.", ("verb", "resource")
     )
-    return _Counted(total, seconds)
+
+    @cache  # there are no more of them than the metrics keep
+    def counted_as(verb: str, resource: str, code: int) -> _Counted:
+        return _Counted(total.labels(verb, resource, str(code)), seconds.labels(verb, resource))
+
+    return counted_as
 
 
 def _authorize(request: Request, access: Access, user: User, asked: Attributes, kind: Kind | None) -> None:

@@ -108,7 +108,7 @@ class Call(NamedTuple):
         together = self.target.kind is PLAN
         obj = bodies.parse_object(body, media, MAX_VALUES_TOGETHER if together else MAX_VALUES)
         if options.validation != "Ignore":
-            incoming.refuse_or_warn(self.target.kind, bodies.duplicate_fields(body, media), options)
+            incoming.refuse_or_warn(self.target.kind, bodies.duplicate_fields(body, media, obj), options)
         return obj
 
     def show(

@@ -44,8 +44,7 @@ class Target(NamedTuple):
 
 
 def _duplicates(body: bytes) -> object:
-    bodies.parse(body, bodies.JSON)
-    return bodies.duplicate_fields(body, bodies.JSON)
+    return bodies.duplicate_fields(body, bodies.JSON, bodies.parse(body, bodies.JSON))
 
 
 def _json_of(value: Callable[[int], Any]) -> Callable[[int], bytes]:

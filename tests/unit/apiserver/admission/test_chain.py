@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.kind import SUBRESOURCE_VERBS, Kind
 from minik8s_modules.api.kinds import KINDS, LEGACY_REPLICA_SET, POD, REPLICA_SET
 from minik8s_modules.apiserver.admission.chain import PLUGINS, Plugin
-from minik8s_modules.apiserver.http.target import Target
 
 WRITES = {"create", "update", "patch"}
 STREAMS = {"exec", "attach", "portforward", "proxy"}
@@ -55,8 +55,8 @@ def written(kind: Kind) -> Iterator[str]:
 
 
 def seen(plugin: Plugin, kind: Kind, subresource: str) -> bool:
-    target = Target(kind, "default", "x", subresource)
-    return any(plugin.sees(plugin.phase, operation, target) for operation in plugin.operations)
+    stored = stored_kind(kind).id
+    return any(plugin.sees(plugin.phase, operation, stored, subresource) for operation in plugin.operations)
 
 
 def cases() -> Iterator[tuple[str, Kind, str]]:
