@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from minik8s_modules.store.connection import LOOK_S, Connections, Tls
+from minik8s_modules.store.etcd import RANGE, EtcdStore
+from minik8s_modules.store.etcd_watch import WATCH
+from minik8s_modules.store.stubs import rpc
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.pki import Authority
@@ -76,12 +80,23 @@ def test_a_renewed_certificate_makes_a_new_connection_and_the_old_one_goes_on(
 ):
     monkeypatch.setattr("minik8s_modules.store.connection.LOOK_S", 0.0)
     connections = Connections([renewable.etcd.endpoint], renewable.tls)
-    _, former = connections.client()
-    assert connections.client()[1] is former
+    ask = partial(connections.read, RANGE, rpc.RangeRequest(key=b"nothing").SerializeToString())
+    _, watching = connections.watching({})
+    create = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=b"nothing"))
+    answers = watching.stream(WATCH, create.SerializeToString())
+    assert rpc.WatchResponse.FromString(next(answers)).created
+    ask()
+    (former,) = connections._open.keys() - {watching}
+    ask()
     renewable.authority.issue("client", "apiserver")
-    assert connections.client()[1] is former, "the pair may be half written"
-    _, fresh = connections.client()
+    ask()
+    assert connections._open.keys() == {watching, former}, "the pair may be half written"
+    ask()
+    (fresh,) = connections._open.keys() - {watching}
     assert fresh is not former
-    for client in (former, fresh):
-        assert client.get("nothing") == (None, None)
-    connections.close()
+    store = EtcdStore([renewable.etcd.endpoint], renewable.tls)
+    store.create("nothing", b"{}")
+    assert rpc.WatchResponse.FromString(next(answers)).events
+    connections.end(watching)
+    for each in (store, connections):
+        each.close()

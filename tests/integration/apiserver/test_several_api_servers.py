@@ -21,6 +21,7 @@ from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.kubeconfig import Access
 from minik8s_modules.runtime.leader import LeaderElector, Token
 from minik8s_modules.store.connection import Connections
+from minik8s_modules.store.stubs import rpc
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.pki import write_kubeconfig
@@ -51,9 +52,9 @@ class Several(NamedTuple):
         """Return the member that leads."""
         for member in self.members:
             connections = Connections([member.endpoint], None)
-            status = connections.read(lambda client, _timeout_s: client.status())
+            status = rpc.StatusResponse.FromString(connections.read("/etcdserverpb.Maintenance/Status", b""))
             connections.close()
-            if status.leader is not None and member.peer in status.leader.peer_urls:
+            if status.leader == status.header.member_id:
                 return member
         raise AssertionError("no member leads")
 
