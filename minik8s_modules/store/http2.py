@@ -97,11 +97,11 @@ class Channel:
         """
         deadline_s = time.monotonic() + timeout_s
         self._ask(method, message, END_STREAM)
-        while self._trailers is None:
-            self._receive()
-            if self._trailers is None and time.monotonic() > deadline_s:
+        while not self._ended():
+            if time.monotonic() > deadline_s:
                 raise Broken("the answer took too long", late=True)
-        _check(self._trailers)
+            self._receive()
+        self._check()
         body = b"".join(self._pieces)
         if len(body) < _MESSAGE.size or _MESSAGE.unpack_from(body) != (0, len(body) - _MESSAGE.size):
             raise Broken(f"the answer to {method} is no single message")
@@ -133,8 +133,8 @@ class Channel:
                 yield left[at + _MESSAGE.size : end]
                 at = end
             left = left[at:]
-            if self._trailers is not None:
-                _check(self._trailers)
+            if self._ended():
+                self._check()
                 raise Broken("the server ended the stream")
             self._flush()
 
@@ -181,7 +181,7 @@ class Channel:
             size = min(FRAME_BYTES, self._sendable, self._stream_sendable, len(body) - at)
             if size <= 0:
                 self._receive(unseen=True)
-                if self._trailers is not None:  # refused before it was told
+                if self._ended():  # refused before it was told
                     self._leaving = True
                     return
                 continue
@@ -189,6 +189,15 @@ class Channel:
             last = flags if at + size == len(body) else 0
             self._send(_frame(DATA, last, self._stream, body[at : at + size]))
             at += size
+
+    def _ended(self) -> bool:
+        return self._trailers is not None
+
+    def _check(self) -> None:
+        """Raise CallFailed unless the trailers say OK."""
+        code, details = _status(self._trailers or b"")
+        if code:
+            raise CallFailed(code, details)
 
     def _spend(self, size: int) -> None:
         self._sendable -= size
@@ -309,13 +318,6 @@ def _room(stream: int, size: int) -> bytes:
 
 def _is_timeout(error: OSError) -> bool:
     return isinstance(error, (BlockingIOError, TimeoutError, ssl.SSLWantReadError))
-
-
-def _check(trailers: bytes) -> None:
-    """Raise CallFailed unless the trailers say OK."""
-    code, details = _status(trailers)
-    if code:
-        raise CallFailed(code, details)
 
 
 @functools.lru_cache(maxsize=32)

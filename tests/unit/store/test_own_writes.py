@@ -70,6 +70,8 @@ def test_what_the_watch_brings_is_the_same(store, cache):
     other.start()
     assert other.wait_for(revision, WAIT_S)
     brought = other.get(KEY)
+    assert own is not None
+    assert brought is not None
     assert (own.data, own.labels, own.revision) == (brought.data, brought.labels, brought.revision)
     other.stop()
 
@@ -119,7 +121,7 @@ def test_writers_in_any_order_make_one_history(store, cache):
     def write(number: int) -> int:
         key = f"{PODS}default/{number:03}"
         with lock:
-            revision = store.create(key, stored(str(number)))
+            revision: int = store.create(key, stored(str(number)))
         for _ in range(random.randrange(2_000)):
             pass
         if number % 16:
