@@ -3,12 +3,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# compiled files stay, also of tests, which every process would compile again
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON := /usr/bin/python3
 VENV := .venv
 BIN := $(VENV)/bin
 KUBECTL := /opt/minik8s/bin/kubectl --kubeconfig /etc/minik8s/admin.kubeconfig
-PLAYBOOK := env -u PYTHONDONTWRITEBYTECODE ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i inventory/local
+PLAYBOOK := ANSIBLE_CONFIG=ansible.cfg $(BIN)/ansible-playbook -i inventory/local
 EXAMPLE := examples/hello.yml
 PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs minik8s_modules library roles playbooks inventory Makefile
 PYTEST := $(BIN)/pytest

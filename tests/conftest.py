@@ -4,6 +4,7 @@ Also says which tests one process runs in a row when processes share them (`make
 first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``).
 """
 
+import functools
 from pathlib import PurePosixPath
 
 import ansible.module_utils
@@ -107,23 +108,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         path = _path(item.nodeid)
         test = f"{path}::{item.nodeid.partition('::')[2].partition('[')[0]}"
-        if test in NIGHTLY or any(path.is_relative_to(place) for place in NIGHTLY):
+        if test in NIGHTLY or _is_below(path, tuple(NIGHTLY)):
             item.add_marker(pytest.mark.nightly)
-        if config.getoption("max_suite_reruns") and any(path.is_relative_to(place) for place in SECOND_TRY):
+        if config.getoption("max_suite_reruns") and _is_below(path, tuple(SECOND_TRY)):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def group_of(nodeid: str) -> str:
     """Return the group of a test: one of ``TOGETHER``, a scenario of molecule, or the test's module."""
-    path = _path(nodeid)
+    return _group(_path(nodeid))
+
+
+# what is asked for each of 11,900 tests, by each process, has some 500 answers
+
+
+@functools.cache
+def _group(path: PurePosixPath) -> str:
     if path.parts[0] == "molecule":
         return "installed" if path.name == "default" else str(path)
     for group, places in TOGETHER.items():
-        if any(path.is_relative_to(place) for place in places):
+        if _is_below(path, tuple(places)):
             return group
     return str(path.with_suffix(""))
 
 
+@functools.cache
+def _is_below(path: PurePosixPath, places: tuple[str, ...]) -> bool:
+    """Return whether a module is one of ``places`` or lies below one."""
+    return any(path.is_relative_to(place) for place in places)
+
+
+@functools.cache
 def _place(group: str) -> int:
     """Return the place of a group in ``ORDER``."""
     return next(place for place, folder in enumerate(ORDER) if PurePosixPath(group).is_relative_to(folder))
@@ -132,5 +147,10 @@ def _place(group: str) -> int:
 def _path(nodeid: str) -> PurePosixPath:
     """Return a test's module below ``tests``; of a scenario of molecule its folder."""
     file, _, test = nodeid.partition("::")
+    return _module(file, test.rpartition("[")[2].rstrip("]") if file.startswith("tests/molecule/") else "")
+
+
+@functools.cache
+def _module(file: str, scenario: str) -> PurePosixPath:
     path = PurePosixPath(file).relative_to("tests")
-    return path.with_name(test.rpartition("[")[2].rstrip("]")) if path.parts[0] == "molecule" else path
+    return path.with_name(scenario) if scenario else path
