@@ -48,7 +48,6 @@ from minik8s_modules.cel.libraries.authorization import (
     ResourceCheck,
 )
 from minik8s_modules.cel.program import (
-    PER_EXPRESSION,
     PER_MATCH_CONDITIONS,
     PER_OBJECT,
     Budget,
@@ -56,6 +55,7 @@ from minik8s_modules.cel.program import (
     Program,
     compile,  # noqa: A004 - what it does in every CEL library
 )
+from minik8s_modules.cel.running.builder import PER_EXPRESSION
 from minik8s_modules.cel.schema.compiling import CompiledSchema, compile_schema
 from minik8s_modules.cel.schema.rules import SchemaError
 from minik8s_modules.cel.schema.validating import RuleError, validate

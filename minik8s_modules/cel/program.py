@@ -24,6 +24,7 @@ from minik8s_modules.cel.running.code import FIRST_SLOT, SPENT, Frame, Run
 from minik8s_modules.cel.syntax.nodes import Node
 from minik8s_modules.cel.syntax.parser import MAX_DEPTH, parse
 from minik8s_modules.cel.types import Type
+from minik8s_modules.cel.values import allow_comparisons
 
 # cost units (apiserver, pkg/apis/cel/config.go)
 PER_OBJECT = 10_000_000
@@ -80,6 +81,7 @@ class Program:
         BudgetExhausted when the budget's owner has nothing left.
         """
         budget = budget or Budget()
+        allow_comparisons()
         frame: Frame = [self.cost, budget.per_expression, *([None] * (self.frame_size - FIRST_SLOT))]
         for name, slot in self.slots.items():
             try:

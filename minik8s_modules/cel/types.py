@@ -7,6 +7,7 @@ same only if they have the same name (a schema gives every object a name of its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -54,7 +55,7 @@ def _named(kind: Type) -> str:
     return f"{name}({', '.join(map(str, kind.params))})" if kind.params else name
 
 
-_STRINGS = {
+_STRINGS: dict[str, Callable[[Type], str]] = {
     "error": lambda _: "!error!",
     "null": lambda _: "null",
     "timestamp": lambda _: "timestamp",

@@ -7,6 +7,7 @@ one key to a dict). Types are values as well: ``Type`` objects.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +22,7 @@ UINT_MAX = 2**64 - 1
 SECOND = 1_000_000_000  # ns
 TIME_MIN = -62135596800 * SECOND  # 0001-01-01T00:00:00Z
 TIME_MAX = 253402300799 * SECOND + SECOND - 1  # 9999-12-31T23:59:59.999999999Z
-MOST_COMPARISONS = 1_000_000  # of one ==: values that share parts may be far larger than what they were made from
+MOST_COMPARISONS = 500_000  # within lists, maps and objects, by one expression: costs count only the outermost size
 
 
 class UInt(int):
@@ -104,28 +105,40 @@ NUMBERS = frozenset({int, UInt, float})
 _PLAIN = frozenset({str, int, bool, float, UInt, bytes, type(None), Timestamp, Duration})
 
 
+class _Allowance(threading.local):
+    left = MOST_COMPARISONS
+
+
+_ALLOWANCE = _Allowance()
+
+
+def allow_comparisons() -> None:
+    """Let an expression of this thread compare ``MOST_COMPARISONS`` inner values from now on."""
+    _ALLOWANCE.left = MOST_COMPARISONS
+
+
+def count_comparisons(count: int) -> None:
+    """Count inner values that are about to be compared; raises CostExceeded when they are too many."""
+    _ALLOWANCE.left -= count
+    if _ALLOWANCE.left < 0:
+        raise CostExceeded
+
+
 def equal(left: Any, right: Any) -> bool:
     """Return whether two values are equal: numbers by value, whatever their types; other types differ."""
-    if left.__class__ is right.__class__ and left.__class__ in _PLAIN:
-        return bool(left == right)
-    return _equal(left, right, [MOST_COMPARISONS])
-
-
-def _equal(left: Any, right: Any, steps: list[int]) -> bool:
-    steps[0] -= 1
-    if steps[0] < 0:
-        raise CostExceeded
     kind = left.__class__
+    if kind is right.__class__ and kind in _PLAIN:
+        return bool(left == right)
     if kind is not right.__class__:
         return bool(left == right) if kind in NUMBERS and right.__class__ in NUMBERS else False
     if kind is list:
-        return len(left) == len(right) and all(_equal(a, b, steps) for a, b in zip(left, right, strict=True))
+        count_comparisons(len(left) + 1)
+        return len(left) == len(right) and all(map(equal, left, right))
     if kind is dict:
-        return len(left) == len(right) and all(
-            key in right and _equal(value, right[key], steps) for key, value in left.items()
-        )
+        count_comparisons(len(left) + 1)
+        return len(left) == len(right) and all(key in right and equal(each, right[key]) for key, each in left.items())
     if kind is Optional:
-        return left.present == right.present and _equal(left.value, right.value, steps)
+        return left.present == right.present and equal(left.value, right.value)
     return bool(left == right)
 
 

@@ -6,7 +6,7 @@ one mistake is told once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -286,7 +286,7 @@ class _Checker:
         return types.optional_of(substitute(self.known, body))
 
 
-_CHECKS = {
+_CHECKS: dict[type[Node], Callable[..., Type]] = {
     Literal: _Checker.literal,
     Ident: _Checker.ident,
     Select: _Checker.select,

@@ -119,7 +119,11 @@ def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
 
 
 def _with(part: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
-    return lambda check, value: replace(check, question=replace(check.question, **{part: value}))
+    def narrowed(check: ResourceCheck, value: str) -> ResourceCheck:
+        changes: dict[str, Any] = {part: value}
+        return replace(check, question=replace(check.question, **changes))
+
+    return narrowed
 
 
 def _check(check: PathCheck | ResourceCheck, verb: str) -> Decision:

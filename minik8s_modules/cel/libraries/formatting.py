@@ -126,8 +126,8 @@ def _format(clause: str, precision: int, value: Any) -> str:
     if clause == "d":
         return str(int(value))
     if clause in "xX" and value.__class__ in {str, bytes}:
-        digits = (value.encode() if value.__class__ is str else value).hex()
-        return digits.upper() if clause == "X" else str(digits)
+        digits = value.hex() if isinstance(value, bytes) else str(value).encode().hex()
+        return digits.upper() if clause == "X" else digits
     return format(int(value), clause)
 
 

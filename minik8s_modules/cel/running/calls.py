@@ -28,7 +28,8 @@ def call(function: str, overloads: Sequence[str], args: Sequence[Code], given: S
     runs = [arg.run for arg in args]
     if isinstance(cost, int):
         return Code(_plain(body, runs), fixed + cost)
-    return Code(_measured(body, runs, cost), fixed)
+    measured = _measured_after if function == "join" else _measured
+    return Code(measured(body, runs, cost), fixed)
 
 
 def _plain(body: Function, runs: list[Run]) -> Run:
@@ -42,16 +43,29 @@ def _plain(body: Function, runs: list[Run]) -> Run:
 
 
 def _measured(body: Function, runs: list[Run], measure: costs.Measure) -> Run:
+    """Return a call whose cost depends on its arguments: they are charged before anything is done with them."""
+
     def run(frame: Frame) -> Any:
         try:
             args = [each(frame) for each in runs]
-            result = body(*args)
         except EvaluationError:
             frame[SPENT] += 1  # upstream counts an error as a value of size 1
             raise
-        frame[SPENT] += measure(args, result)
+        frame[SPENT] += measure(args, None)
         if frame[SPENT] > frame[LIMIT]:
             raise CostExceeded
+        return body(*args)
+
+    return run
+
+
+def _measured_after(body: Function, runs: list[Run], measure: costs.Measure) -> Run:
+    """Return a call whose cost depends on its result, which is bounded."""
+
+    def run(frame: Frame) -> Any:
+        args = [each(frame) for each in runs]
+        result = body(*args)
+        frame[SPENT] += measure(args, result)
         return result
 
     return run

@@ -12,7 +12,7 @@ from typing import Any
 from minik8s_modules.cel.checking.unify import most_general
 from minik8s_modules.cel.running.reading import reader
 from minik8s_modules.cel.types import Type
-from minik8s_modules.cel.values import equal
+from minik8s_modules.cel.values import count_comparisons, equal
 
 Equal = Callable[[Any, Any], bool]
 
@@ -42,6 +42,7 @@ def _equality(kind: Type) -> Equal | None:
 
 
 def _same_set(one: list[Any], other: list[Any]) -> bool:
+    count_comparisons(len(one))
     return (
         len(one) == len(other) and all(any(equal(a, b) for a in one) for b in other)
         if _unhashable(one, other)
@@ -63,6 +64,7 @@ def _same_map_list(keys: tuple[str, ...], same: Equal) -> Equal:
     def compare(one: list[Any], other: list[Any]) -> bool:
         if len(one) != len(other):
             return False
+        count_comparisons(len(one) + 1)
         known = {_key(item, keys): item for item in one}
         return all((key := _key(item, keys)) in known and same(known[key], item) for item in other)
 
@@ -70,13 +72,19 @@ def _same_map_list(keys: tuple[str, ...], same: Equal) -> Equal:
 
 
 def _same_items(same: Equal) -> Equal:
-    return lambda one, other: len(one) == len(other) and all(map(same, one, other))
+    def compare(one: list[Any], other: list[Any]) -> bool:
+        count_comparisons(len(one) + 1)
+        return len(one) == len(other) and all(map(same, one, other))
+
+    return compare
 
 
 def _same_entries(same: Equal) -> Equal:
-    return lambda one, other: (
-        len(one) == len(other) and all(key in other and same(value, other[key]) for key, value in one.items())
-    )
+    def compare(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+        count_comparisons(len(one) + 1)
+        return len(one) == len(other) and all(key in other and same(each, other[key]) for key, each in one.items())
+
+    return compare
 
 
 def _same_object(kind: Type) -> Equal | None:
@@ -95,6 +103,7 @@ def _same_object(kind: Type) -> Equal | None:
     def compare(one: Any, other: Any) -> bool:
         if one.__class__ is not dict or other.__class__ is not dict or len(one) != len(other):
             return bool(one == other)
+        count_comparisons(len(one) + 1)
         return all(name in other and same(name, value, other[name]) for name, value in one.items())
 
     return compare

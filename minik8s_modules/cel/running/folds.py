@@ -70,7 +70,7 @@ def quantifier(source: Code, slots: tuple[int, ...], test: Code, *, decisive: bo
     condition = _CONDITION[decisive]
     step = condition + 1 + test.cost
 
-    def run(frame: Frame) -> bool:
+    def run(frame: Frame) -> Any:
         failure: EvaluationError | None = None
         values = iter(pairs_of(fetch(frame)) if pairs else items_of(fetch(frame)))
         limit = frame[LIMIT]

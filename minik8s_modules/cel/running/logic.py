@@ -19,32 +19,44 @@ def junction(terms: list[Code], *, decisive: bool) -> Code:
 
 def _two(first: Code, second: Code, *, decisive: bool) -> Run:
     left, right, cost, other = first.run, second.run, second.cost, not decisive
-    slow = _many(left, [(right, cost)], decisive=decisive)
 
-    def run(frame: Frame) -> bool:
-        before = frame[SPENT]
+    def run(frame: Frame) -> Any:
+        failure: EvaluationError | None = None
         try:
             value = left(frame)
-        except EvaluationError:
-            frame[SPENT] = before
-            return bool(slow(frame))
-        if value is decisive:
-            return decisive
+        except EvaluationError as error:
+            failure = error
+        else:
+            if value is decisive:
+                return decisive
+            if value is not other:
+                failure = no_such_overload()
         frame[SPENT] += cost
+        if failure is not None:
+            return _despite(failure, right, frame, decisive=decisive)
         result = right(frame)
-        if value is other and result.__class__ is bool:
-            return bool(result)
-        if result is decisive:
-            return decisive
+        if result is other or result is decisive:
+            return result
         raise no_such_overload()
 
     return run
 
 
+def _despite(failure: EvaluationError, run: Run, frame: Frame, *, decisive: bool) -> bool:
+    """Return what the second term decides after the first failed, or raise the failure."""
+    try:
+        result = run(frame)
+    except EvaluationError:
+        raise failure from None
+    if result is decisive:
+        return decisive
+    raise failure
+
+
 def _many(first: Run, rest: list[tuple[Run, int]], *, decisive: bool) -> Run:
     parts = [(first, 0), *rest]
 
-    def run(frame: Frame) -> bool:
+    def run(frame: Frame) -> Any:
         failure: EvaluationError | None = None
         for term, cost in parts:
             frame[SPENT] += cost

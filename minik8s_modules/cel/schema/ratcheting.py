@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,20 +21,24 @@ def same_json(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def old_item(schema: Mapping[str, Any], old: Any, item: Any) -> Any:
-    """Return the item of an old list of type map with the same keys, or None."""
-    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list) or not isinstance(item, dict):
-        return None
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    wanted = [item.get(key, _default(schema, key)) for key in keys]
-    for each in old:
-        if isinstance(each, dict) and [each.get(key, _default(schema, key)) for key in keys] == wanted:
-            return each
-    return None
+class OldItems:
+    """The items of an old list of type map by their keys; nothing is found in other lists."""
 
+    def __init__(self, schema: Mapping[str, Any], old: Any) -> None:
+        mapped = schema.get("x-kubernetes-list-type") == "map" and isinstance(old, list)
+        properties = (schema.get("items") or {}).get("properties") or {}
+        keys = schema.get("x-kubernetes-list-map-keys") or () if mapped else ()
+        self._keys = [(key, (properties.get(key) or {}).get("default")) for key in keys]
+        self._known = {self._key(item): item for item in reversed(old)} if mapped else {}
 
-def _default(schema: Mapping[str, Any], key: str) -> Any:
-    return ((schema.get("items") or {}).get("properties") or {}).get(key, {}).get("default")
+    def find(self, item: Any) -> Any:
+        """Return the old item with the same keys, or None."""
+        return self._known.get(self._key(item)) if self._known and isinstance(item, dict) else None
+
+    def _key(self, item: Any) -> str:
+        if not isinstance(item, dict):
+            return ""
+        return json.dumps([item.get(key, default) for key, default in self._keys])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +64,11 @@ class Ratchet:
             return Ratchet(None, self.here)
         return Ratchet((new[name], old[name]), self.here)
 
-    def item(self, schema: Mapping[str, Any], at: int) -> Ratchet:
-        """Return the ratchet of an item."""
+    def item(self, new: Any, old: Any) -> Ratchet:
+        """Return the ratchet of an item; ``old`` is the item with the same keys, or None."""
         if self.here is None:
             return self
-        new, old = self.here
-        found = old_item(schema, old, new[at])
-        return Ratchet(None if found is None else (new[at], found), self.here)
+        return Ratchet(None if old is None else (new, old), self.here)
 
     def all_of(self) -> Ratchet:
         """Return the ratchet of a schema in allOf: upstream only looks above."""

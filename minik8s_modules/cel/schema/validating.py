@@ -9,7 +9,7 @@ from typing import Any
 from minik8s_modules.cel.errors import CostExceeded, EvaluationError
 from minik8s_modules.cel.program import Budget, BudgetExhausted
 from minik8s_modules.cel.schema.compiling import CompiledSchema
-from minik8s_modules.cel.schema.ratcheting import Ratchet, old_item
+from minik8s_modules.cel.schema.ratcheting import OldItems, Ratchet
 from minik8s_modules.cel.schema.rules import Rule
 from minik8s_modules.cel.values import NONE, Optional
 
@@ -161,14 +161,10 @@ def _below(
 ) -> Iterator[tuple[CompiledSchema, str, Any, Any, Ratchet]]:
     """Yield schema, path element, value, old value and ratchet of what is below and has rules."""
     if isinstance(value, list) and compiled.items is not None:
+        known = OldItems(compiled.schema, old)
         for at, item in enumerate(value):
-            yield (
-                compiled.items,
-                f"[{at}]",
-                item,
-                old_item(compiled.schema, old, item),
-                ratchet.item(compiled.schema, at),
-            )
+            before = known.find(item)
+            yield compiled.items, f"[{at}]", item, before, ratchet.item(item, before)
     if not isinstance(value, dict):
         return
     before = old if isinstance(old, dict) else {}

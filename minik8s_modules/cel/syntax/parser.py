@@ -102,12 +102,14 @@ class _Parser:
         return condition
 
     def _logical(self, sign: str, function: str) -> Node:
-        below = (lambda: self._logical("&&", "_&&_")) if sign == "||" else (lambda: self._binary(1))
-        terms, position = [below()], 0
+        terms, position = [self._term(sign)], 0
         while operator := self._accept(sign):
             position = position or operator.position
-            terms.append(below())
+            terms.append(self._term(sign))
         return terms[0] if len(terms) == 1 else self._call(position, function, None, terms)
+
+    def _term(self, sign: str) -> Node:
+        return self._logical("&&", "_&&_") if sign == "||" else self._binary(1)
 
     def _binary(self, lowest: int) -> Node:
         left = self._unary()
