@@ -13,6 +13,7 @@ from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import check
+from minik8s_modules.api.validation.expressions import match_conditions
 from minik8s_modules.api.validation.meta import label_selector
 
 REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -188,6 +189,7 @@ _HOOK = check.fields(
     (("namespaceSelector", "objectSelector"), check.if_given(label_selector)),
     ("reinvocationPolicy", check.if_given(check.one_of("IfNeeded", "Never"))),
     ("clientConfig", client_config),
+    ("matchConditions", match_conditions),
     ("admissionReviewVersions", review_versions),
 )
 

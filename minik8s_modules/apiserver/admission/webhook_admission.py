@@ -29,7 +29,7 @@ from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.apiserver.webhooks import calls
-from minik8s_modules.apiserver.webhooks.calls import Outcome
+from minik8s_modules.apiserver.webhooks.calls import Looking, Outcome
 from minik8s_modules.apiserver.webhooks.reviews import Asked
 from minik8s_modules.apiserver.webhooks.rules import Match, Operation
 from minik8s_modules.base.clock import parse_rfc3339
@@ -74,7 +74,8 @@ def validate(write: Write) -> None:
     if not matches:
         return
     asked, form = _asked(write), _form(write)
-    found = list(calls.chosen(matches, asked, write.backend.cache, write.obj, write.old))
+    hooks, looking = write.backend.webhooks, Looking(asked, form, write.asker, write.backend.cache)
+    found = list(hooks.chosen("validating", matches, looking, write.obj, write.old))
     ask = partial(write.backend.webhooks.ask, "validating")
     questions: list[Callable[[], Outcome]] = [
         partial(ask, match, asked, form, write.backend.cache, f"round_0_index_{index}") for index, match in found
@@ -128,7 +129,8 @@ class _Turns:
     def take(self, turn: int) -> bool:
         """Ask the webhooks; return whether one has changed the object."""
         write, any_changed = self._write, False
-        for index, match in calls.chosen(self._matches, self._asked, write.backend.cache, write.obj, write.old):
+        looking = Looking(self._asked, self._form, write.asker, write.backend.cache)
+        for index, match in write.backend.webhooks.chosen("admit", self._matches, looking, write.obj, write.old):
             if turn and match.hook.key not in self._again:
                 continue
             changed = self._one(match, turn, index)

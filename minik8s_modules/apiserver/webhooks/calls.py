@@ -11,12 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import orjson
 
-from minik8s_modules.api.errors import BadRequest, InternalError, NotFound, StatusError
+from minik8s_modules.api.errors import BadRequest, Forbidden, InternalError, NotFound, StatusError
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import (
     MUTATING_WEBHOOK_CONFIGURATION,
@@ -24,7 +24,9 @@ from minik8s_modules.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
 from minik8s_modules.api.objects import JsonObject, labels
+from minik8s_modules.apiserver.authorization.authorization import Asker
 from minik8s_modules.apiserver.webhooks import reviews
+from minik8s_modules.apiserver.webhooks.conditions import Uncertain, all_true, authorizer_of
 from minik8s_modules.apiserver.webhooks.figures import Figures
 from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addresses_of, context_of
 from minik8s_modules.apiserver.webhooks.reviews import Asked, BadAnswer, Verdict
@@ -75,6 +77,15 @@ class Outcome(NamedTuple):
 
     verdict: Verdict | None
     annotations: Mapping[str, str]
+
+
+class Looking(NamedTuple):
+    """What decides whether webhooks are asked about a write: the write, its objects, who asks, and their namespaces."""
+
+    asked: Asked
+    form: Form
+    asker: Asker
+    cache: WatchCache
 
 
 class Webhooks:
@@ -180,6 +191,41 @@ class Webhooks:
         except BadAnswer as error:
             raise Failed(hook, f"received invalid webhook response: {error}", 503) from error
 
+    def chosen(
+        self, kind_of_hook: Type, matches: tuple[Match, ...], looking: Looking, obj: JsonObject | None,
+        old: JsonObject | None,
+    ) -> Iterator[tuple[int, Match]]:  # fmt: skip
+        """Yield the webhooks whose selectors and conditions choose the object, with their places in the order.
+
+        Raises:
+            Forbidden: a condition cannot be evaluated, and the failurePolicy is Fail.
+        """
+        space: Mapping[str, str] | None = None
+        if any(not match.hook.namespaces.empty for match in matches):
+            space = namespace_labels(looking.cache, looking.asked, obj)
+        for index, match in enumerate(matches):
+            if selected(match.hook, looking.asked.kind, space, obj, old) and self._meant(kind_of_hook, match, looking):
+                yield index, match
+
+    def _meant(self, kind_of_hook: Type, match: Match, looking: Looking) -> bool:
+        hook, asked = match.hook, looking.asked
+        if not hook.conditions:
+            return True
+        request = reviews.request_of(asked, match.kind)
+        obj, old = looking.form(match.kind)
+        variables: dict[str, Any] = {"object": obj, "oldObject": old, "request": request, "namespaceObject": None}
+        variables["authorizer"] = authorizer_of(looking.asker, request)
+        try:
+            met = all_true(hook.conditions, variables)
+        except Uncertain as error:
+            self._figures.unsure(hook.name, kind_of_hook, asked.operation)
+            if hook.fail:
+                raise Forbidden(asked.kind, asked.name, str(error)) from error
+            met = False
+        if not met:
+            self._figures.excluded(hook.name, kind_of_hook, asked.operation)
+        return met
+
 
 class _Seen:
     """Counts one call."""
@@ -224,18 +270,6 @@ def namespace_labels(cache: WatchCache, asked: Asked, obj: JsonObject | None) ->
     if found is None:
         raise NotFound(NAMESPACE, asked.namespace)
     return found.labels
-
-
-def chosen(
-    matches: tuple[Match, ...], asked: Asked, cache: WatchCache, obj: JsonObject | None, old: JsonObject | None
-) -> Iterator[tuple[int, Match]]:
-    """Yield the webhooks whose selectors choose the object, with their places in the order."""
-    space: Mapping[str, str] | None = None
-    if any(not match.hook.namespaces.empty for match in matches):
-        space = namespace_labels(cache, asked, obj)
-    for index, match in enumerate(matches):
-        if selected(match.hook, asked.kind, space, obj, old):
-            yield index, match
 
 
 def ask_all(questions: list[Callable[[], Outcome]]) -> Iterator[Outcome | BaseException]:

@@ -27,6 +27,19 @@ class Figures:
         told = "Writes that passed because a webhook could not be asked."
         metrics.gauge(f"{_PREFIX}fail_open_count", told, ("name", "type"), lambda: _read(self._open))
 
+        where = ("name", "kind", "type", "operation")
+        said = "apiserver_admission_match_condition_"
+        self._unsure = metrics.counter(f"{said}evaluation_errors_total", "Conditions that could not be decided.", where)
+        self._excluded = metrics.counter(f"{said}exclusions_total", "Writes that conditions kept from webhooks.", where)
+
+    def unsure(self, hook: str, type_: str, operation: str) -> None:
+        """Count conditions that could not be evaluated."""
+        self._unsure.labels(hook, "webhook", type_, operation).inc()
+
+    def excluded(self, hook: str, type_: str, operation: str) -> None:
+        """Count a write that a condition kept from a webhook."""
+        self._excluded.labels(hook, "webhook", type_, operation).inc()
+
     def called(self, hook: str, type_: str, operation: str, code: int, took_s: float, *, rejected: bool) -> None:
         """Count a call."""
         shown = str(rejected).lower()

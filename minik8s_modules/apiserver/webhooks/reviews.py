@@ -77,24 +77,26 @@ def review(
     asked: Asked, meant: Kind, version: str, uid: str, obj: JsonObject | None, old: JsonObject | None
 ) -> JsonObject:
     """Return the AdmissionReview; ``meant`` is the kind by which the webhook's rule speaks of the resource."""
+    request = {"uid": uid, **request_of(asked, meant), "object": obj, "oldObject": old}
+    return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
+
+
+def request_of(asked: Asked, meant: Kind) -> JsonObject:
+    """Return the AdmissionRequest without its objects, as expressions see it."""
     kind, requested = (meant, asked.kind) if asked.shown is asked.kind else (asked.shown, asked.shown)
     request: JsonObject = {
-        "uid": uid,
         "kind": _gvk(kind),
         "resource": _gvr(meant),
         "requestKind": _gvk(requested),
         "requestResource": _gvr(asked.kind),
         "operation": asked.operation,
         "userInfo": asked.user,
-        "object": obj,
-        "oldObject": old,
         "dryRun": asked.dry_run,
         "options": asked.options,
     }
     parts = {"name": asked.name, "namespace": asked.namespace}
     parts |= {"subResource": asked.subresource, "requestSubResource": asked.subresource}
-    request |= {field: value for field, value in parts.items() if value}
-    return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
+    return request | {field: value for field, value in parts.items() if value}
 
 
 def _gvk(kind: Kind) -> JsonObject:

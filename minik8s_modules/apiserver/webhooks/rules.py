@@ -14,6 +14,7 @@ from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.kinds import KINDS, MUTATING_WEBHOOK_CONFIGURATION, NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, name, uid
 from minik8s_modules.api.selectors import LabelSelector, from_label_selector
+from minik8s_modules.apiserver.webhooks.conditions import Condition, conditions_of
 from minik8s_modules.apiserver.webhooks.places import Client, client_of
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -46,6 +47,7 @@ class Hook(NamedTuple):
     versions: tuple[str, ...]
     reinvoked: bool
     client: Client
+    conditions: tuple[Condition, ...] = ()
 
 
 class Match(NamedTuple):
@@ -77,6 +79,7 @@ def _hook(about: Kind, configuration: JsonObject, hook: JsonObject) -> Hook:
         versions=tuple(hook.get("admissionReviewVersions") or ()),
         reinvoked=hook.get("reinvocationPolicy") == "IfNeeded",
         client=client_of(hook["clientConfig"]),
+        conditions=conditions_of(hook.get("matchConditions")),
     )
 
 

@@ -329,3 +329,50 @@ def test_configurations_are_shown_counted_and_defaulted(hooks: Hooks) -> None:
     changed = {"webhooks": [hooks.hook("/allow", timeoutSeconds=3)]}
     answer = hooks.namespace.server.request("PATCH", path, changed, headers=MERGE).json
     assert answer["metadata"]["generation"] == 2
+
+
+def test_conditions_keep_writes_from_a_webhook(hooks: Hooks) -> None:
+    def condition(name: str, expression: str) -> dict[str, str]:
+        return {"name": name, "expression": expression}
+
+    conditions = [
+        condition("not-mine", "request.userInfo.username != 'minik8s-admin' || object.metadata.name.startsWith('x')"),
+        condition("may-delete", "authorizer.group('').resource('nodes').check('delete').allowed()"),
+    ]
+    hooks.server.answers["/deny"] = deny
+    rules = [{**EVERYTHING, "resources": ["configmaps"]}]
+    assert hooks.make("validating", hooks.hook("/deny", matchConditions=conditions, rules=rules)).code == 201
+    assert hooks.namespace.create("a").code == 201
+    assert "denied the request" in hooks.namespace.create("x").json["message"]
+    assert len(hooks.server.reviews) == 1
+
+
+def test_a_condition_that_cannot_be_evaluated_counts_as_the_failure_policy_says(hooks: Hooks) -> None:
+    hooks.server.answers["/deny"] = deny
+    missing = [{"name": "size", "expression": "int(object.data.size) > 3"}]
+    rules = [{**EVERYTHING, "resources": ["configmaps"]}]
+    assert hooks.make("validating", hooks.hook("/deny", matchConditions=missing, rules=rules)).code == 201
+    answer = hooks.namespace.create("a")
+    told = "expression 'int(object.data.size) > 3' resulted in error: no such key: data"
+    assert (answer.code, answer.json["message"]) == (403, f'configmaps "a" is forbidden: {told}')
+    hooks.remove()
+    ignoring = hooks.hook("/deny", matchConditions=missing, rules=rules, failurePolicy="Ignore")
+    assert hooks.make("validating", ignoring).code == 201
+    assert hooks.namespace.create("a").code == 201
+    assert hooks.server.reviews == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("object.", "compilation failed: ERROR: <input>:1:8: Syntax error"),
+        ("nothing == 1", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'nothing'"),
+        ("'text'", "must evaluate to bool"),
+        ("", "Required value"),
+    ],
+)
+def test_a_condition_is_an_expression_that_is_true_or_false(hooks: Hooks, expression: str, told: str) -> None:
+    answer = hooks.make("validating", hooks.hook("/deny", matchConditions=[{"name": "a", "expression": expression}]))
+    assert answer.code == 422
+    assert "webhooks[0].matchConditions[0].expression" in answer.json["message"]
+    assert told in answer.json["message"]
