@@ -48,9 +48,9 @@ def _despite(failure: EvaluationError, run: Run, frame: Frame, *, decisive: bool
         result = run(frame)
     except EvaluationError:
         raise failure from None
-    if result is decisive:
-        return decisive
-    raise failure
+    if result is not decisive:
+        raise failure
+    return bool(result)
 
 
 def _many(first: Run, rest: list[tuple[Run, int]], *, decisive: bool) -> Run:
