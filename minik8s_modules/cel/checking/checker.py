@@ -95,6 +95,11 @@ class _Checker:
         if not fit(self.known, [wanted], [node.type]):
             self.issue(node, f"expected type '{wanted}' but found '{self.settled(node.type)}'")
 
+    def no_overload(self, node: Node, function: str, given: list[Type]) -> Type:
+        """Note that a function has no form for these types."""
+        signature = ", ".join(str(self.settled(each)) for each in given)
+        return self.issue(node, f"found no matching overload for '{function}' applied to '({signature})'")
+
     def settled(self, kind: Type) -> Type:
         """The type with parameters replaced, as messages name it."""
         return substitute(self.known, kind, unbound_is_dyn=True)
@@ -244,9 +249,13 @@ class _Checker:
             for part in (node.test, node.result):
                 if part is not None:
                     self.node(part)
-            if node.test is not None:
+            result = self.folded(node, names)
+            if node.test is not None and node.kind in {"all", "exists"}:
                 self.expect(node.test, types.BOOL)
-            return self.folded(node, names)
+            elif node.test is not None and not fit(self.known, [node.test.type], [types.BOOL]):
+                kinds = [node.test.type, *([types.INT if node.result is None else result] * 2)]
+                self.no_overload(node.test, "_?_:_", kinds)
+            return result
 
     def folded(self, node: Fold, names: dict[str, Type]) -> Type:
         if node.result is None:
@@ -257,7 +266,8 @@ class _Checker:
         if node.kind == "map":
             return types.map_of(names[node.variables[0]], result)
         wanted = types.map_of(self.variable(), self.variable())
-        self.expect(node.result, wanted)
+        if not fit(self.known, [node.result.type], [wanted]):
+            self.no_overload(node.result, "cel.@mapInsert", [wanted, node.result.type])
         return substitute(self.known, wanted)
 
     def loop_types(self, node: Fold, ranged: Type) -> tuple[Type, Type]:

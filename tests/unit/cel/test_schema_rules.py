@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.cel import PER_EXPRESSION, PER_OBJECT, Budget, validate
+from minik8s_modules.cel import PER_EXPRESSION, PER_OBJECT, Budget, compile_schema, validate
 from tests.support.cel_cases import cases, compiled, printed
 
 
@@ -63,3 +63,92 @@ def test_a_message_expression_that_gives_no_message_leaves_the_declared_one(case
     assert case["expected"] in printed(error)
     if "remaining" in case:
         assert budget.remaining == case["remaining"]
+
+
+@pytest.mark.parametrize("case", _cases("gateway_api"))
+def test_rules_of_gateway_api_compile(case: dict[str, Any]) -> None:
+    schema, errors = compile_schema(case["schema"])
+    assert errors == []
+    assert not schema.empty
+
+
+def _spec(rule: dict[str, Any], **field: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"f": field}, "x-kubernetes-validations": [rule]}},
+    }
+
+
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_FEW = {"type": "array", "maxItems": 2000, "items": {"type": "string", "maxLength": 2}}
+_LOST = "oldSelf cannot be used on the uncorrelatable portion of the schema within schema.properties[l]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "path", "kind", "detail"),
+    [
+        ({"rule": ""}, _STRINGS, "rule", "Required", "rule is not specified"),
+        ({"rule": "true", "message": " "}, _STRINGS, "message", "Invalid", "must be non-empty"),
+        ({"rule": "true\n"}, _STRINGS, "", "", ""),
+        ({"rule": "true ||\n false"}, _STRINGS, "message", "Required", "if rule contains line breaks"),
+        ({"rule": "true", "reason": "Because"}, _STRINGS, "reason", "NotSupported", "supported values"),
+        ({"rule": "true", "fieldPath": ".g"}, _STRINGS, "fieldPath", "Invalid", "must be a valid path"),
+        ({"rule": "true", "fieldPath": ".f"}, _STRINGS, "", "", ""),
+        ({"rule": "self.g == 1"}, _STRINGS, "rule", "Invalid", "undefined field 'g'"),
+        ({"rule": "self.f"}, _STRINGS, "rule", "Invalid", "cel expression must evaluate to a bool"),
+        ({"rule": "self.f.all(x, self.f.all(y, x == y))"}, _FEW, "rule", "Forbidden", "exceeds budget by factor of"),
+        ({"rule": "self.f.all(x, x == 'a')"}, _STRINGS | {"maxItems": 10}, "", "", ""),
+        ({"rule": "true", "messageExpression": "1"}, _STRINGS, "messageExpression", "Invalid", "evaluate to a string"),
+        ({"rule": "true", "optionalOldSelf": True}, _STRINGS, "optionalOldSelf", "Invalid", "may not be set"),
+    ],
+)  # fmt: skip
+def test_a_schema_is_refused_with_the_path_of_its_mistake(
+    rule: dict[str, Any], field: dict[str, Any], path: str, kind: str, detail: str
+) -> None:
+    _, errors = compile_schema(_spec(rule, **field), "schema")
+    if not path:
+        assert errors == []
+        return
+    (error,) = errors
+    assert error.path == f"schema.properties[spec].x-kubernetes-validations[0].{path}"
+    assert error.type == kind
+    assert detail in error.detail
+
+
+@pytest.mark.parametrize(
+    ("listed", "refused"),
+    [({}, [_LOST]), ({"x-kubernetes-list-type": "set"}, [_LOST]), ({"x-kubernetes-list-type": "map"}, [])],
+)  # fmt: skip
+def test_old_self_is_refused_where_items_have_no_old_value(listed: dict[str, Any], refused: list[str]) -> None:
+    item = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 10}},
+        "x-kubernetes-validations": [{"rule": "self.name == oldSelf.name"}],
+    }
+    keys = {"x-kubernetes-list-map-keys": ["name"]} if listed.get("x-kubernetes-list-type") == "map" else {}
+    schema = {"type": "object", "properties": {"l": {"type": "array", "maxItems": 5, "items": item, **listed, **keys}}}
+    _, errors = compile_schema(schema, "schema")
+    assert [error.detail for error in errors] == refused
+
+
+def test_all_rules_of_a_schema_together_have_a_limit() -> None:
+    rule = {"rule": "self.f.all(x, x.contains('abc'))"}
+    field = {"type": "array", "maxItems": 1000, "items": {"type": "string", "maxLength": 10000}}
+    schema = _spec(rule, **field)
+    _, one = compile_schema(schema)
+    assert one == []
+    schema["properties"]["spec"]["x-kubernetes-validations"] = [rule] * 40
+    _, errors = compile_schema(schema, "schema")
+    assert [error.path for error in errors][-1] == "schema"
+    assert "estimated rule cost total for entire OpenAPIv3 schema exceeds budget" in errors[-1].detail
+
+
+def test_a_long_list_of_an_update_is_compared_by_its_keys() -> None:
+    items = [{"name": str(number), "n": number} for number in range(5000)]
+    item = {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}}
+    item["x-kubernetes-validations"] = [{"rule": "self.n == oldSelf.n"}]
+    listed = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    schema = compiled({"type": "object", "properties": {"l": listed}}, root=True)
+    changed = [*items[:-1], {"name": "4999", "n": 0}]
+    errors = validate(schema, {"l": changed[::-1]}, {"l": items})
+    assert [error.path for error in errors] == ["l[0]"]
