@@ -189,7 +189,7 @@ EVERYTHING = FieldSelector()
 
 def selectable_fields(kind: Kind) -> dict[str, Callable[[JsonObject], str]]:
     """Return the fields that selectors of this kind may name, each with the function that reads it as text."""
-    return {**_COMMON, **_FIELDS.get(kind.id, {})}
+    return {**_COMMON, **(_FIELDS.get(kind.id, {}) if kind.custom is None else kind.custom.selectable)}
 
 
 def parse_field_selector(kind: Kind, text: str) -> FieldSelector:

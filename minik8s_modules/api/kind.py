@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.objects import JsonObject
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
@@ -29,6 +33,58 @@ PROXY = "proxy"
 """Below it a request goes on to what runs. Its verb is that of the HTTP method; an upgrade needs ``create``, too."""
 
 
+class ScalePaths(NamedTuple):
+    """Where a custom object says what its Scale says; each is a path of fields, ``selector`` may be ()."""
+
+    replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...]
+
+
+class PrinterColumn(NamedTuple):
+    """One column of a custom kind's table; ``read`` returns its cell, of a date its RFC 3339 text."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    read: Callable[[JsonObject], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declaration:
+    """What a CustomResourceDefinition says of one version of its kind, compiled once; equal only to itself.
+
+    Attributes:
+        schema: returns the OpenAPI schema of an object as it is published.
+        shape: returns the object's type (``schema.shapes.Shape``): who owns which field follows it.
+        fill: prunes an object and fills in its defaults, in place.
+        unknown: names the fields of an object that pruning drops.
+        check: says what is wrong with a new object, given the old one (None on create).
+        columns: the table's columns after the name; without any the age is shown.
+        selectable: fields that selectors may name, beside those of metadata.
+        storage_version: the version new objects are kept in.
+        sibling: the same kind in another served version (``group/version``), or None.
+        status: whether ``status`` is a subresource.
+        scale: where the subresource ``scale`` reads and writes; None where there is none.
+        warning: what every client of this version is told, "" for nothing.
+    """
+
+    schema: Callable[[], JsonObject]
+    shape: Callable[[], Any]
+    fill: Callable[[JsonObject], None]
+    unknown: Callable[[JsonObject], list[str]]
+    check: Callable[[JsonObject, JsonObject | None], list[Cause]]
+    columns: tuple[PrinterColumn, ...]
+    selectable: Mapping[str, Callable[[JsonObject], str]]
+    storage_version: str
+    sibling: Callable[[str], Kind | None]
+    status: bool
+    scale: ScalePaths | None
+    warning: str
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One served kind.
@@ -40,6 +96,8 @@ class Kind:
         definition: name of the OpenAPI definition.
         stored: whether objects are kept; else only ``create`` answers.
         storage: (group, plural) under which objects are kept when that is another kind's; None for its own.
+        lists: the kind of lists, where a definition names another than ``<kind>List``.
+        custom: what a CustomResourceDefinition declares of it; None for kinds that are built in.
     """
 
     group: str
@@ -56,6 +114,8 @@ class Kind:
     stored: bool = True
     storage: tuple[str, str] | None = None
     has_spec: bool = field(default=True)
+    lists: str = ""
+    custom: Declaration | None = None
 
     @property
     def api_version(self) -> str:
@@ -70,7 +130,7 @@ class Kind:
     @property
     def list_kind(self) -> str:
         """Return the kind of lists."""
-        return f"{self.kind}List"
+        return self.lists or f"{self.kind}List"
 
     @property
     def singular_name(self) -> str:
@@ -91,6 +151,15 @@ class Kind:
     def key(self, namespace: str, name: str) -> str:
         """Return the store's key of an object; ``namespace`` is not looked at for cluster-scoped kinds."""
         return f"{self.prefix}{namespace}/{name}" if self.namespaced else f"{self.prefix}{name}"
+
+
+class Kinds:
+    """The registry that is served now. It is exchanged as a whole: who has one goes on with what it says."""
+
+    __slots__ = ("registry",)
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
 
 
 class Registry:
@@ -122,6 +191,16 @@ class Registry:
             if wanted in names:
                 return kind
         return None
+
+    def with_custom(self, kinds: Iterable[Kind]) -> Registry:
+        """Return a registry with ``kinds`` beside these; where both have a path or a kind, these stay."""
+        more = [
+            kind
+            for kind in kinds
+            if (kind.group, kind.version, kind.plural) not in self._by_resource
+            and (kind.group, kind.version, kind.kind) not in self._by_kind
+        ]
+        return Registry((*self._kinds, *more))
 
     def all(self) -> tuple[Kind, ...]:
         """Return every kind, in the order of declaration."""

@@ -237,6 +237,11 @@ LEGACY_AUTOSCALER = Kind(
 LEGACY_JOB = Kind(
     "", "v1", "Job", "legacyjobs", f"{_ORIGINAL}Job", singular="legacyjob", subresources=("status",)
 )  # fmt: skip
+CUSTOM_RESOURCE_DEFINITION = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    short_names=("crd", "crds"), namespaced=False, categories=("api-extensions",), subresources=("status",),
+)  # fmt: skip
 
 
 KINDS = Registry(
@@ -294,6 +299,7 @@ KINDS = Registry(
         CERTIFICATE_SIGNING_REQUEST,
         MUTATING_WEBHOOK_CONFIGURATION,
         VALIDATING_WEBHOOK_CONFIGURATION,
+        CUSTOM_RESOURCE_DEFINITION,
         DNS,
         VIRTUAL_SERVICE,
         SUBSET,

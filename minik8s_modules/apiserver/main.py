@@ -31,6 +31,7 @@ from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.nodes.webhook_routes import Routes
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
+from minik8s_modules.apiserver.serving.definitions import Definitions
 from minik8s_modules.apiserver.serving.health import Check
 from minik8s_modules.apiserver.serving.metered import MeteredStore
 from minik8s_modules.apiserver.serving.presence import Presence
@@ -81,6 +82,7 @@ class Application:
         self._tunnels = Tunnels(clock, self.admission)
         self._startup = Startup(self._backend, configured)
         self._presence = Presence(self._backend, configured)
+        self._definitions = Definitions(self._backend, self._hub, configured.advertise_address)
         self._stop = threading.Event()
         self._compaction = threading.Thread(
             target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
@@ -99,7 +101,7 @@ class Application:
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._audit = _audit_log(configured, metrics, clock)
-        record = recording(self._audit, clock) if self._audit is not None else None
+        record = recording(self._audit, clock, self._backend.kinds) if self._audit is not None else None
         self._answering = make_app(services, authenticate, self._checks(), address, record)
 
     def start(self) -> None:
@@ -109,6 +111,7 @@ class Application:
         self._tunnels.start()
         self._startup.start()
         self._presence.start()
+        self._definitions.start()
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
@@ -120,6 +123,7 @@ class Application:
     def close(self) -> None:
         """End all watches and threads."""
         self._stop.set()
+        self._definitions.stop()
         self._presence.stop()
         self._hub.stop()
         self._tunnels.stop()
@@ -141,6 +145,7 @@ class Application:
             "etcd": self._etcd_failure,
             "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
             "startup-objects": lambda: "" if self._startup.done and self._presence.done else "not all made yet",
+            "custom-kinds": lambda: "" if self._definitions.done else "not taken over yet",
         }
         return {"livez": live, "readyz": ready, "remarks": {"etcd": self._store.slowness}}
 

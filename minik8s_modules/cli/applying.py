@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, StatusError
-from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.merging.apply import annotated, difference, next_object
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning, planning_commands
@@ -21,6 +21,7 @@ from minik8s_modules.cli.manifests import read_chosen
 from minik8s_modules.cli.output import fail
 from minik8s_modules.cli.planning_commands import asked, exit_code, form
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.discovery import kind_at
 
 # kubectl's own, so that either tool goes on where the other has stopped
 _MANAGER = "kubectl-client-side-apply"
@@ -88,7 +89,7 @@ def _write(client: ApiClient, row: JsonObject, manifest: JsonObject) -> None:
         Conflict: the object is another than that which was shown.
         StatusError: the server refuses.
     """
-    kind = _kind_of(row)
+    kind = _kind_of(client, row)
     if row["action"] == "create":
         client.create(kind, annotated(manifest), field_manager=_MANAGER)
         return
@@ -100,10 +101,10 @@ def _write(client: ApiClient, row: JsonObject, manifest: JsonObject) -> None:
     client.patch(kind, row["name"], row["namespace"], patch, field_manager=_MANAGER)
 
 
-def _kind_of(row: JsonObject) -> Kind:
-    kind = KINDS.by_api_version(row["apiVersion"], row["kind"])
+def _kind_of(client: ApiClient, row: JsonObject) -> Kind:
+    kind = kind_at(client, row["apiVersion"], row["kind"])
     if kind is None:
-        raise UsageError(f"this program does not know {row['kind']} of {row['apiVersion']}, which the plan shows")
+        raise UsageError(f"{row['kind']} of {row['apiVersion']}, which the plan shows, is not served; apply again")
     return kind
 
 

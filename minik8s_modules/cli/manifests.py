@@ -19,11 +19,12 @@ import yaml
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, to_canonical
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.manifest_yaml import ManifestLoader
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.output import warn
 
 SUFFIXES = (".yaml", ".yml", ".json")
-LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: type[yaml.SafeLoader] = ManifestLoader
 _FETCHED = ("http://", "https://")
 
 
@@ -177,11 +178,17 @@ def _objects(document: Any, where: str, namespace: str) -> Iterator[JsonObject]:
     if not isinstance(kind, str) or not kind:
         raise UsageError(f"{where}: no kind; add one, such as `apiVersion: v1` and `kind: Pod`")
     known = KINDS.by_api_version(str(version), kind)
-    if known is None:
+    if known is None and not _may_be_custom(str(version)):
         raise UsageError(f"{where}: kind {kind} of {version} is not served by this cluster{_elsewhere(kind)}")
     document["metadata"] = metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise UsageError(f"{where}: metadata must be a mapping, not {type(metadata).__name__}")
-    if known.namespaced:
+    if known is None or known.namespaced:  # the server takes it away from what is in none
         metadata.setdefault("namespace", namespace)
     yield document
+
+
+def _may_be_custom(version: str) -> bool:
+    """Return whether a CustomResourceDefinition may declare kinds of that ``group/version``: the server knows."""
+    group, _, _ = version.rpartition("/")
+    return "." in group and group not in KINDS.groups()

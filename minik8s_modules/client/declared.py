@@ -23,6 +23,7 @@ from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
 from minik8s_modules.api.merging.shown import pair_shown
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.manifest_yaml import ManifestLoader
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.interface import PatchType
@@ -109,7 +110,7 @@ def read(definition: Any, namespace: str, where: str) -> list[Wanted]:
 
 def _parsed(text: str, where: str) -> list[Any]:
     try:
-        return [document for document in yaml.safe_load_all(text) if document is not None]
+        return [document for document in yaml.load_all(text, Loader=ManifestLoader) if document is not None]
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{where} is not valid YAML: {error}") from error
 

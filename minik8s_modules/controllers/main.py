@@ -105,7 +105,11 @@ def controllers(
         TokenController(client, authorities),
         QuotaController(context),
         # these two last: they share the copies that the others have asked for
-        NamespaceController(client, copies=[context.informers.metadata_of(kind) for kind in watched_kinds()]),
+        NamespaceController(
+            client,
+            copies=[context.informers.metadata_of(kind) for kind in watched_kinds()],
+            informers=context.informers,
+        ),
         GarbageCollector(context),
     ]
 

@@ -18,6 +18,7 @@ from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Index, Informer
 from minik8s_modules.client.interface import Source
+from minik8s_modules.runtime.custom_kinds import CustomKinds
 
 BY_NAMESPACE, BY_CONTROLLER, BY_LABEL, BY_NODE = "namespace", "controller", "label", "node"
 _LOOK_S = 1.0
@@ -82,6 +83,23 @@ class Informers:
         self._informers: dict[Kind, Informer] = {}
         self._identities: dict[Kind, Informer] = {}
         self._started = False
+        self._custom: CustomKinds | None = None
+
+    @property
+    def custom(self) -> CustomKinds:
+        """The custom kinds there are; known once their informer is synced."""
+        if self._custom is None:
+            self._custom = CustomKinds(self._client, self._clock)
+            if self._started:
+                self._custom.informer.start()
+        return self._custom
+
+    def forget(self, kind: Kind) -> None:
+        """End the copies of a kind that is no longer served."""
+        for copies in (self._informers, self._identities):
+            informer = copies.pop(kind, None)
+            if informer is not None:
+                informer.stop()
 
     def of(self, kind: Kind, *indexes: str) -> Informer:
         """Return the informer of ``kind`` over all namespaces, with ``indexes`` of ``INDEXES``."""
@@ -115,13 +133,17 @@ class Informers:
     def start(self) -> None:
         """Begin to list and watch; returns at once."""
         self._started = True
-        for informer in (*self._informers.values(), *self._identities.values()):
+        for informer in self._all():
             informer.start()
 
     def stop(self) -> None:
         """End all watches."""
-        for informer in (*self._informers.values(), *self._identities.values()):
+        for informer in self._all():
             informer.stop()
+
+    def _all(self) -> list[Informer]:
+        custom = [self._custom.informer] if self._custom is not None else []
+        return [*custom, *self._informers.values(), *self._identities.values()]
 
 
 def wait_synced(informers: Iterable[Informer], stop: threading.Event) -> bool:

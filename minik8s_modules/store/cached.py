@@ -19,9 +19,12 @@ PARSED_EVENTS = 200
 
 
 class CachedObject:
-    """One object's final bytes; ``labels`` are parsed at once, ``object`` when first asked for."""
+    """One object's final bytes; ``labels`` are parsed at once, ``object`` when first asked for.
 
-    __slots__ = ("_object", "data", "key", "labels", "revision")
+    ``shown`` is for readers to whom the object looks otherwise: for whom it was last made, and its bytes for them.
+    """
+
+    __slots__ = ("_object", "data", "key", "labels", "revision", "shown")
 
     def __init__(self, key: str, data: bytes, revision: int, labels: Mapping[str, str]) -> None:
         self.key = key
@@ -29,6 +32,7 @@ class CachedObject:
         self.revision = revision
         self.labels = labels
         self._object: dict[str, Any] | None = None
+        self.shown: tuple[object, bytes] | None = None
 
     @property
     def object(self) -> dict[str, Any]:

@@ -71,6 +71,8 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),
     Rule("minik8s.io/stream-endpoint", _LEASE, _STREAMING, "always", "where API servers send streams"),
     Rule("minik8s.io/clock-ahead-seconds", _LEASE, _STREAMING, "always", "what is told of the node's clock"),
+    # API servers write it for themselves; who else may have a word in which definitions count as served?
+    Rule("minik8s.io/definitions-revision", _LEASE, _CONTROLLERS, "always", "up to where custom kinds are served"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
 )
 _KEPT = frozenset(rule.key for rule in RULES if not rule.setters)

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from minik8s_modules.api.defaulting.defaults_policies import cpu_metric
+from minik8s_modules.api.kind import Declaration
 from minik8s_modules.api.kinds import (
     EVENT,
     EVENTS_EVENT,
@@ -51,8 +52,18 @@ _STORED = {
 }
 
 
+def is_view(kind: Kind) -> bool:
+    """Return whether objects of the kind may be kept in another form than it shows."""
+    return kind.storage is not None or kind.custom is not None
+
+
+def kept_version(kind: Kind) -> str:
+    """Return the ``apiVersion`` in which objects of the kind are kept: a custom kind's may be another than its own."""
+    return f"{kind.group}/{kind.custom.storage_version}" if kind.custom is not None else ""
+
+
 def to_storage(kind: Kind, obj: JsonObject) -> JsonObject:
-    """Return the object in the form it is kept in."""
+    """Return the object in the form it is kept in; one of a custom kind is given its version when it is stored."""
     if kind is HORIZONTAL_POD_AUTOSCALER_V1:
         return to_storage_autoscaler(obj)
     if kind is LEGACY_REPLICA_SET:
@@ -62,11 +73,21 @@ def to_storage(kind: Kind, obj: JsonObject) -> JsonObject:
 
 def from_storage(kind: Kind, obj: JsonObject) -> JsonObject:
     """Return the kept object in the form of ``kind``."""
+    if kind.custom is not None:
+        return from_storage_custom(kind, kind.custom, obj)
     if kind is HORIZONTAL_POD_AUTOSCALER_V1:
         return _from_storage_autoscaler(obj)
     if kind is LEGACY_REPLICA_SET:
         return {**obj, "apiVersion": LEGACY_REPLICA_SET.api_version}
     return _renamed(obj, _CORE_TO_NEW, EVENTS_EVENT) if kind is EVENTS_EVENT else obj
+
+
+def from_storage_custom(kind: Kind, declared: Declaration, obj: JsonObject) -> JsonObject:
+    """Return a kept object of a custom kind in the version of ``kind``, as its schema has it now."""
+    shown: JsonObject = orjson.loads(orjson.dumps(obj))
+    shown["apiVersion"] = kind.api_version
+    declared.fill(shown)
+    return shown
 
 
 def to_storage_event(obj: JsonObject) -> JsonObject:

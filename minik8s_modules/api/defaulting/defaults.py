@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.access import rbac
+from minik8s_modules.api.custom import definitions
 from minik8s_modules.api.defaulting import defaults_policies, defaults_workloads
 from minik8s_modules.api.defaulting.defaults_pod import pod, set_missing, set_nonempty
+from minik8s_modules.api.kind import Declaration
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, metadata, name
 from minik8s_modules.api.schema import structural
@@ -22,12 +24,22 @@ from minik8s_modules.api.schema import structural
 
 def apply_defaults(kind: Kind, obj: JsonObject) -> None:
     """Fill in, in place, every default of the kind; call it on objects whose ``structural.type_errors`` are none."""
+    if kind.custom is not None:
+        fill_custom(kind, kind.custom, obj)
+        return
     structural.prune(kind, obj)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     metadata(obj)
     fill = _BY_KIND.get(kind.id)
     if fill is not None:
         fill(obj)
+
+
+def fill_custom(kind: Kind, declared: Declaration, obj: JsonObject) -> None:
+    """Prune and default, in place, an object of a custom kind; its metadata is of the type all objects share."""
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    structural.prune_metadata(metadata(obj))
+    declared.fill(obj)
 
 
 def _service(service: JsonObject) -> None:
@@ -124,6 +136,7 @@ _BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("", "Secret"): _secret,
     ("", "Event"): _event,
     ("authorization.k8s.io", "SelfSubjectAccessReview"): _access_review,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.fill,
     (rbac.GROUP, "RoleBinding"): _binding,
     (rbac.GROUP, "ClusterRoleBinding"): _binding,
 }

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from minik8s_modules.api.custom import conditions, definitions
 from minik8s_modules.api.defaulting.defaults_workloads import generate_job_selector
 from minik8s_modules.api.errors import BadRequest, Conflict
+from minik8s_modules.api.kind import Declaration
 from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION, Kind
 from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.lifecycle.service_strategy import prepare_service, prepare_service_update
@@ -20,6 +22,7 @@ from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, met
 from minik8s_modules.api.pods import resources
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
+_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 NAMESPACE_FINALIZER = "kubernetes"
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _LONGEST_BASE = 58  # 63 less the five characters of the suffix
@@ -98,6 +101,10 @@ def _set_namespace(kind: Kind, meta: JsonObject, namespace: str) -> None:
 
 
 def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
+    if kind.custom is not None:
+        if kind.custom.status:
+            obj.pop("status", None)
+        return
     if kind.id == ("", "Pod"):
         obj["status"] = {"phase": "Pending", "qosClass": resources.qos_class(obj)}
     elif kind.id == ("", "Namespace"):
@@ -110,6 +117,9 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
         prepare_service(spec(obj))
     elif kind.id in _FIRST_STATUS:
         obj["status"] = dict(_FIRST_STATUS[kind.id])
+    elif kind.id == _DEFINITION:
+        obj.pop("status", None)
+        definitions.remember_storage(obj)
     if kind.id == ("batch", "Job"):
         generate_job_selector(obj)
 
@@ -122,6 +132,9 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     filled in, a different one is validation's to refuse.
     """
     new["apiVersion"], new["kind"] = kind.api_version, kind.kind
+    if kind.custom is not None:
+        _prepare_custom(kind, kind.custom, new, old, subresource)
+        return
     if subresource in {"status", "approval"}:
         _keep_all_but_status(kind, new, old)
         if kind.id == ("certificates.k8s.io", "CertificateSigningRequest"):
@@ -135,8 +148,28 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
     if kind.id == ("", "Service"):
         prepare_service_update(new.setdefault("spec", {}), spec(old))
+    if kind.id == _DEFINITION and new.get("spec") != old.get("spec"):
+        definitions.remember_storage(new)
     counted = _COUNTED.get(kind.id, "spec" if kind.has_spec else "")
     if counted and new.get(counted) != old.get(counted):
+        metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
+
+
+def _prepare_custom(kind: Kind, declared: Declaration, new: JsonObject, old: JsonObject, subresource: str) -> None:
+    """As ``registry/customresource/{strategy,status_strategy}.go``: all but metadata counts for the generation."""
+    if declared.status and subresource == "status":
+        fields = ("uid", "resourceVersion", "managedFields")
+        given = {field: value for field in fields if (value := metadata(new).get(field))}
+        wanted = {**old, "metadata": {**metadata(old), **given}}
+        _keep(wanted, new, "status")
+        new.clear()
+        new.update(wanted)
+        return
+    _keep_metadata(kind, new, old)
+    if declared.status:
+        _keep(new, old, "status")
+    apart = {"metadata", "status"} if declared.status else {"metadata"}
+    if any(new.get(field) != old.get(field) for field in (new.keys() | old.keys()) - apart):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
 
 
@@ -272,6 +305,9 @@ def _held(kind: Kind, obj: JsonObject) -> bool:
 
 
 def _immediate(kind: Kind, obj: JsonObject, now: datetime) -> Deletion:
+    if kind.id == _DEFINITION and not is_deleting(obj):  # its objects go first
+        meta = {**metadata(obj), "deletionTimestamp": rfc3339(now), "deletionGracePeriodSeconds": 0}
+        return Deletion("mark", conditions.marked({**obj, "metadata": meta}, rfc3339(now)), graceful=True)
     if not _held(kind, obj):
         return Deletion("remove", obj)
     marked = _marked(obj, now, 0)

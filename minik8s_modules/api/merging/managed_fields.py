@@ -185,7 +185,9 @@ class Versions:
         kind = kind_at(self._stored, version)
         if kind is None:
             return None
-        old, new = from_storage(kind, self._old) if self._old else {}, from_storage(kind, self._new)
+        old, new = self._old, self._new
+        if kind is not self._stored:
+            old, new = from_storage(kind, old) if old else {}, from_storage(kind, new)
         found = fieldsets.compare(kind_shape(kind), old, new)
         return Comparison(*(counted(kind, each, self._subresource) for each in found))
 
@@ -194,6 +196,8 @@ def kind_at(stored: Kind, version: str) -> Kind | None:
     """Return the kind that shows the objects of ``stored`` in another version, or None."""
     if version == stored.api_version:
         return stored
+    if stored.custom is not None:
+        return stored.custom.sibling(version)
     found = KINDS.by_api_version(version, stored.kind)
     return found if found is not None and found.prefix == stored.prefix else None
 

@@ -77,10 +77,12 @@ class Shape:
             ``map`` (each item of a list).
         keys: names of the fields that name an item of a ``map`` list.
         embedded: whether Kubernetes' Go type always writes the field, so that it is nobody's by itself.
+        open: whether an object may have fields that nobody declares; each is owned as a whole.
     """
 
     __slots__ = (
-        "definition", "embedded", "fields", "format", "items", "keys", "kind", "merge", "name", "relation", "required",
+        "definition", "embedded", "fields", "format", "items", "keys", "kind", "merge", "name", "open",
+        "relation", "required",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, definition: str = "") -> None:
@@ -95,12 +97,15 @@ class Shape:
         self.relation = ""
         self.keys: tuple[str, ...] = ()
         self.embedded = name == "ObjectMeta" or name.endswith(_EMBEDDED)
+        self.open = False
 
     def below(self, name: str) -> Shape | None:
         """Return the type of the field, or of the values of a map; None for an unknown field."""
         if self.kind != "object":
             return self.items
-        return self.fields[name] if name in self.fields else None  # noqa: SIM401 - get would not compile it
+        if name in self.fields:
+            return self.fields[name]
+        return _undeclared() if self.open else None
 
     def always(self, name: str, sub: Shape) -> bool:
         """Return whether Go writes the field (of type ``sub``) even if nothing is in it, so that it is nobody's."""
@@ -134,7 +139,11 @@ def shape(name: str) -> Shape:
 
 
 def _compile(made: Shape, schema: JsonObject) -> None:
+    if schema.get("x-kubernetes-int-or-string"):
+        made.kind = "intstr"
+        return
     kinds = schema.get("type", "object")
+    made.open = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     kind = kinds if isinstance(kinds, str) else next(k for k in kinds if k != "null")
     made.relation, made.keys = _topology(schema, kind)
     made.kind = {"array": "list"}.get(kind, kind)
@@ -216,6 +225,21 @@ def _with_merge(target: Shape, merge: Merge, relation: str) -> Shape:
     return made
 
 
+@cache
+def _undeclared() -> Shape:
+    made = Shape("any", "")
+    made.relation = "atomic"
+    return made
+
+
+def declared_shape(schema: JsonObject) -> Shape:
+    """Return the compiled type of a schema that stands in no definition (a custom kind's)."""
+    return _sub(schema, "")
+
+
 def kind_shape(kind: Kind) -> Shape:
     """Return the compiled type of a kind's objects."""
+    if kind.custom is not None:
+        made: Shape = kind.custom.shape()
+        return made
     return shape(kind.definition)

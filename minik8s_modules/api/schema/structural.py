@@ -51,6 +51,8 @@ _INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 def unknown_fields(kind: Kind, obj: JsonObject) -> list[str]:
     """Return ``unknown field "spec.foo"`` for the first MOST_TOLD fields the kind does not have, in document order."""
+    if kind.custom is not None:
+        return kind.custom.unknown(obj)
     found: list[str] = []
     _walk_unknown(kind_shape(kind), obj, "", found)
     return found
@@ -183,6 +185,25 @@ def prune(kind: Kind, obj: JsonObject) -> None:
     _prune(kind_shape(kind), obj)
 
 
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def prune_metadata(meta: JsonObject) -> None:
+    """Prune, in place, the metadata of an object whose kind no definition has."""
+    _prune(shape(_OBJECT_META), meta)
+
+
+def metadata_type_errors(obj: JsonObject) -> list[Cause]:
+    """Return ``type_errors`` of an object of which only apiVersion, kind and metadata are of known types."""
+    found: list[Cause] = []
+    for name in ("apiVersion", "kind"):
+        if not isinstance(obj.get(name, ""), str):
+            told = f"json: cannot unmarshal {_json_type(obj[name])} into Go struct field .{name} of type string"
+            found.append(Cause("FieldValueTypeInvalid", told, name))
+    _walk_types(shape(_OBJECT_META), obj.get("metadata"), "metadata", found)
+    return found
+
+
 def _prune(at: Shape, value: Any) -> None:
     if at.kind == "object" and isinstance(value, dict):
         fields = at.fields
@@ -209,6 +230,8 @@ _ALWAYS_WRITTEN = {("ClusterRole", "rules"), ("Role", "rules")}  # optional, but
 
 
 def _prune_items(at: Shape, items: Shape, value: Any) -> None:
+    if items.kind == "any":
+        return  # a null may be what is meant, as in an enum
     zero = _ZERO.get(items.kind, dict)
     if isinstance(value, list):
         value[:] = [zero() if inner is None else inner for inner in value]

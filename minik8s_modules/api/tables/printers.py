@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import selectors
 from minik8s_modules.api.defaulting import conversion
+from minik8s_modules.api.kind import PrinterColumn
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
 from minik8s_modules.api.tables import extensions, pods, workloads
@@ -39,12 +41,32 @@ def table_row(kind: Kind, obj: JsonObject, now: datetime) -> list[Any]:
 
 
 def _table(kind: Kind) -> _Table:
+    if kind.custom is not None:
+        return _custom(kind.custom.columns)
     if kind.id == ("", "Pod"):
         return _Table(pods.COLUMNS, pods.cells)
     more = workloads.TABLES.get(kind.id) or extensions.TABLES.get(kind.id)
     if more is not None:
         return _Table(*more)
     return _TABLES.get(kind.id, _DEFAULT)
+
+
+@lru_cache(maxsize=1024)
+def _custom(declared: tuple[PrinterColumn, ...]) -> _Table:
+    """Return the table a definition declares; one that declares none shows the age."""
+    if not declared:
+        return _DEFAULT
+    shown = [Column(one.name, one.type, one.format, one.description, one.priority) for one in declared]
+
+    def cells(obj: JsonObject, now: datetime) -> list[Any]:
+        return [name(obj), *(_custom_cell(one, obj, now) for one in declared)]
+
+    return _Table([NAME, *shown], cells)
+
+
+def _custom_cell(column: PrinterColumn, obj: JsonObject, now: datetime) -> Any:
+    value = column.read(obj)
+    return since(value, now) if column.type == "date" and value is not None else value
 
 
 # --- kinds ----------------------------------------------------------------------------------------

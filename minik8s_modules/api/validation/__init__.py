@@ -28,6 +28,8 @@ _POLICIES = ("Background", "Foreground", "Orphan")
 def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
     """Return why ``obj`` may not be created; [] when it may. Call it after ``strategy.prepare_create``."""
     causes = meta.validate_metadata(kind, obj)
+    if kind.custom is not None:
+        return causes + kind.custom.check(obj, None)
     for checks in (CREATE, CREATE_ONLY):
         check = checks.get(kind.id)
         if check is not None:
@@ -41,6 +43,8 @@ def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: s
     Call it after ``strategy.prepare_update``, with both objects in canonical form.
     """
     causes, refused = meta.validate_metadata_update(kind, new, old), partial(_refused, kind)
+    if kind.custom is not None:
+        return causes + kind.custom.check(new, old)
     if subresource == "status":
         check_status = STATUS.get(kind.id)
         return causes + (_newly(check_status, new, old) if check_status is not None else [])
@@ -81,6 +85,8 @@ def warnings(kind: Kind, obj: JsonObject) -> list[str]:
 
     There is one for each reason why fields are stored and not acted on, with the fields in front.
     """
+    if kind.custom is not None:
+        return [kind.custom.warning] if kind.custom.warning else []
     reasons: dict[str, list[str]] = {}
     for found in coverage.findings(kind, obj):
         if found.rule.treatment == "warned":

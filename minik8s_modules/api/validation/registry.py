@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from minik8s_modules.api.custom import definitions
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
@@ -65,6 +66,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.validate,
     ("", "PersistentVolume"): storage.validate_volume,
     ("", "PersistentVolumeClaim"): storage.validate_claim,
     ("storage.k8s.io", "StorageClass"): storage.validate_storage_class,
@@ -84,9 +86,11 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
 CREATE_ONLY: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): mirrors.validate_new,
     ("networking.k8s.io", "Ingress"): networking.validate_new_ingress,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.validate_new,
 }
 STATUS: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Node"): others.validate_node_status,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.validate_status,
 }
 UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod_update,
@@ -109,6 +113,7 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class_update,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class_update,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request_update,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.validate_update,
     ("", "PersistentVolume"): storage.validate_volume_update,
     ("", "PersistentVolumeClaim"): storage.validate_claim_update,
     ("storage.k8s.io", "StorageClass"): storage.validate_storage_class_update,

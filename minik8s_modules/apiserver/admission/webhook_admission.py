@@ -196,12 +196,12 @@ def _form(write: Write) -> calls.Form:
     if write.shown is not None:
         return lambda _kind: (write.obj, None)
     if write.target.subresource == "scale":
-        return lambda _kind: (_scale(write.obj), _scale(write.old))
+        return lambda _kind: (_scale(write.target.kind, write.obj), _scale(write.target.kind, write.old))
     return lambda kind: (_of_kind(kind, write.obj), _of_kind(kind, write.old))
 
 
-def _scale(obj: JsonObject | None) -> JsonObject | None:
-    return None if obj is None else scale_of(obj)
+def _scale(kind: Kind, obj: JsonObject | None) -> JsonObject | None:
+    return None if obj is None else scale_of(kind, obj)
 
 
 def _of_kind(kind: Kind, obj: JsonObject | None) -> JsonObject | None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import orjson
 from flask import Request, Response
 
+from minik8s_modules.api.kind import Kinds, Registry
 from minik8s_modules.apiserver.audit.audit import BODY_BYTES, Entry
 from minik8s_modules.apiserver.http.bodies import BODY
 from minik8s_modules.apiserver.http.target import parse
@@ -37,12 +38,12 @@ def note_decision(environ: dict[str, Any], why: str) -> None:
     notes["authorization.k8s.io/reason"] = why
 
 
-def recording(recorder: Recorder, clock: Clock) -> Callable[[Request, Response], None]:
+def recording(recorder: Recorder, clock: Clock, kinds: Kinds) -> Callable[[Request, Response], None]:
     """Return what records an answer."""
-    return lambda request, response: recorder.record(_entry(request, response, clock))
+    return lambda request, response: recorder.record(_entry(request, response, clock, kinds.registry))
 
 
-def _entry(request: Request, response: Response, clock: Clock) -> Entry:
+def _entry(request: Request, response: Response, clock: Clock, kinds: Registry) -> Entry:
     environ = request.environ
     ended = clock.now()
     elapsed_s = time.perf_counter() - environ.get(BEGAN, time.perf_counter())
@@ -51,7 +52,7 @@ def _entry(request: Request, response: Response, clock: Clock) -> Entry:
         audit_id=environ.get(AUDIT_ID, ""),
         verb=environ.get(VERB) or request.method.lower(),
         uri=environ.get("RAW_URI") or request.full_path,
-        target=parse(request.path),
+        target=parse(request.path, kinds),
         user=environ.get(ORIGINAL),
         acting=environ.get(ACTING),
         source=environ.get("REMOTE_ADDR", ""),

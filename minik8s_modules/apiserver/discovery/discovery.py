@@ -1,7 +1,7 @@
-"""What is served, told three ways from ``api.KINDS``: aggregated (v2, v2beta1), and the older lists.
+"""What is served, told three ways from a registry of kinds: aggregated (v2, v2beta1), and the older lists.
 
 kubectl 1.32 reads /api and /apis once, in the aggregated form; kr8s, kopf and ``kubectl auth can-i`` also
-the older one. Everything is made once per process.
+the older one. The aggregated form is made once for each registry.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kind import PROXY, SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import PROXY, SUBRESOURCE_VERBS, Registry
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 
@@ -26,25 +26,25 @@ _SUBRESOURCE_KINDS = {
 
 
 @lru_cache(maxsize=4)
-def aggregated(version: str, *, core: bool) -> JsonObject:
+def aggregated(version: str, kinds: Registry = KINDS, *, core: bool) -> JsonObject:
     """Return the APIGroupDiscoveryList of /api (``core``) or /apis."""
-    groups = [group for group in KINDS.groups() if (group == "") == core]
+    groups = [group for group in kinds.groups() if (group == "") == core]
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
-        "items": [_group_discovery(group) for group in groups],
+        "items": [_group_discovery(group, kinds) for group in groups],
     }
 
 
-def _group_discovery(group: str) -> JsonObject:
-    versions = KINDS.groups()[group]
+def _group_discovery(group: str, kinds: Registry) -> JsonObject:
+    versions = kinds.groups()[group]
     return {
         "metadata": {"name": group, "creationTimestamp": None} if group else {"creationTimestamp": None},
         "versions": [
             {
                 "version": version,
-                "resources": [_resource_discovery(kind) for kind in KINDS.in_group(group, version)],
+                "resources": [_resource_discovery(kind) for kind in kinds.in_group(group, version)],
                 "freshness": "Current",
             }
             for version in versions
@@ -78,36 +78,36 @@ def _response_kind(kind: Kind, subresource: str) -> JsonObject:
     return {"group": group, "version": version, "kind": name}
 
 
-def versions(host: str) -> JsonObject:
+def versions(host: str, kinds: Registry = KINDS) -> JsonObject:
     """Return the APIVersions of /api in the older form."""
     return {
         "kind": "APIVersions",
-        "versions": list(KINDS.groups()[""]),
+        "versions": list(kinds.groups()[""]),
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
     }
 
 
-def group_list() -> JsonObject:
+def group_list(kinds: Registry = KINDS) -> JsonObject:
     """Return the APIGroupList of /apis in the older form."""
-    groups = [_group(group) for group in KINDS.groups() if group]
+    groups = [_group(group, kinds) for group in kinds.groups() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(name: str) -> JsonObject:
+def group(name: str, kinds: Registry = KINDS) -> JsonObject:
     """Return the APIGroup of /apis/NAME. Raises NotFound."""
-    if not name or name not in KINDS.groups():
+    if not name or name not in kinds.groups():
         raise NotFound.path()
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, kinds)}
 
 
-def _group(name: str) -> JsonObject:
-    served = [{"groupVersion": f"{name}/{version}", "version": version} for version in KINDS.groups()[name]]
+def _group(name: str, kinds: Registry) -> JsonObject:
+    served = [{"groupVersion": f"{name}/{version}", "version": version} for version in kinds.groups()[name]]
     return {"name": name, "versions": served, "preferredVersion": served[0]}
 
 
-def resource_list(group_name: str, version: str) -> JsonObject:
+def resource_list(group_name: str, version: str, served: Registry = KINDS) -> JsonObject:
     """Return the APIResourceList of a group and version. Raises NotFound."""
-    kinds = KINDS.in_group(group_name, version)
+    kinds = served.in_group(group_name, version)
     if not kinds:
         raise NotFound.path()
     return {

@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from minik8s_modules import __version__
+from minik8s_modules.api.custom.kinds import OBJECT_META
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kind import SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import SUBRESOURCE_VERBS, Registry
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage, structural
-from minik8s_modules.apiserver.verbs.patching import SUPPORTED
+from minik8s_modules.apiserver.verbs.patching import STRATEGIC_MERGE_PATCH, SUPPORTED
 
 _EXTRA = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
 _WRITE = ("dryRun", "fieldManager", "fieldValidation", "pretty")
@@ -38,32 +39,39 @@ _PATH = ("namespace", "name")
 _LOOKED_FOR = frozenset({"dryRun", "fieldValidation"})
 _PATCH = "patch"  # the one body that is no type's
 _PATCHES = {media: {"schema": {"type": "object"}} for media in SUPPORTED}
+_CUSTOM_PATCHES = {media: {"schema": {"type": "object"}} for media in SUPPORTED if media != STRATEGIC_MERGE_PATCH}
 _GVK = "x-kubernetes-group-version-kind"
 _WHOLE = frozenset({"status", "approval"})  # subresources whose bodies are the object itself
 
 
-def index() -> JsonObject:
+def index(kinds: Registry = KINDS) -> JsonObject:
     """Return /openapi/v3: the documents' addresses."""
     paths = {}
-    for group, versions in KINDS.groups().items():
+    for group, versions in kinds.groups().items():
         for version in versions:
             path = f"apis/{group}/{version}" if group else f"api/{version}"
-            _, digest = document(group, version)
+            _, digest = document(group, version, kinds)
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return {"paths": paths}
 
 
-@lru_cache(maxsize=32)
-def document(group: str, version: str) -> tuple[bytes, str]:
+def document(group: str, version: str, served: Registry = KINDS) -> tuple[bytes, str]:
     """Return the document of a group and version, and the digest of it. Raises NotFound."""
-    kinds = KINDS.in_group(group, version)
+    kinds = served.in_group(group, version)
     if not kinds:
         raise NotFound.path()
+    return _document(kinds)
+
+
+@lru_cache(maxsize=512)
+def _document(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
+    """Return the document of the kinds of one group and version; made anew only when one of them changes."""
+    group, version = kinds[0].group, kinds[0].version
     paths: JsonObject = {}
     for kind in kinds:
         paths.update(_paths(kind))
     names = [*(kind.definition for kind in kinds), *_EXTRA]
-    schemas = dict(sorted(_types(names).items()))
+    schemas = dict(sorted(_types(names, {kind.definition: kind for kind in kinds if kind.custom}).items()))
     for name in _EXTRA:
         schemas[name] = _of_version(schemas[name], group, version)
     body = orjson.dumps(
@@ -77,17 +85,25 @@ def document(group: str, version: str) -> tuple[bytes, str]:
     return body, hashlib.sha512(body).hexdigest()[:64].upper()
 
 
-def _types(names: Iterable[str]) -> JsonObject:
-    """Return the named types and all they refer to, as they are shown."""
+def _types(names: Iterable[str], custom: Mapping[str, Kind]) -> JsonObject:
+    """Return the named types and all they refer to, as they are shown; ``custom`` are declared by their kinds."""
     roots = frozenset(names)
     found: JsonObject = {}
     todo = list(roots)
     while todo:
         name = todo.pop()
-        if name not in found:
+        if name in custom:
+            found[name] = _custom(custom[name])
+            todo.append(OBJECT_META)  # a description may look like a reference: nothing is looked for in them
+        elif name not in found:
             found[name] = _convert(_without_refused(name) if name not in roots else structural.definition(name))
             todo += _TYPE.findall(orjson.dumps(found[name]).decode())
     return found
+
+
+def _custom(kind: Kind) -> JsonObject:
+    schema = kind.custom.schema() if kind.custom else {}
+    return {**_convert(schema), _GVK: [{"group": kind.group, "version": kind.version, "kind": kind.kind}]}
 
 
 def _without_refused(name: str) -> JsonObject:
@@ -162,9 +178,14 @@ def _operation(kind: Kind, verb: str, parameters: tuple[str, ...], body: str) ->
         "x-kubernetes-action": _ACTIONS.get(verb, verb),
         _GVK: {"group": kind.group, "version": kind.version, "kind": kind.kind},
     }
-    if body:
-        operation["requestBody"] = {"content": _PATCHES} if body == _PATCH else _refer("requestBodies", body)
+    if body == _PATCH:
+        operation["requestBody"] = {"content": _CUSTOM_PATCHES if kind.custom else _PATCHES}
+    elif body:
+        operation["requestBody"] = _refer("requestBodies", body)
     return operation
+
+
+_DATA = frozenset({"default", "enum", "example"})  # not schemas, whatever they look like
 
 
 def _convert(found: Any) -> Any:
@@ -180,6 +201,9 @@ def _convert(found: Any) -> Any:
     converted = {}
     for key, value in found.items():
         if key in {"$schema", "$id"} or (key == "additionalProperties" and value is False):
+            continue
+        if key in _DATA:
+            converted[key] = value
             continue
         if key == "type" and isinstance(value, list):
             converted[key] = next(kind for kind in value if kind != "null")

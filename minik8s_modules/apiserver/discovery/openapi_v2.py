@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from minik8s_modules import __version__
+from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.discovery import openapi
@@ -23,13 +24,13 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 @lru_cache(maxsize=1)
-def document() -> bytes:
+def document(kinds: Registry = KINDS) -> bytes:
     """Return /openapi/v2 as JSON."""
     paths: JsonObject = {}
     definitions: JsonObject = {}
-    for group, versions in KINDS.groups().items():
+    for group, versions in kinds.groups().items():
         for version in versions:
-            told = orjson.loads(openapi.document(group, version)[0])
+            told = orjson.loads(openapi.document(group, version, kinds)[0])
             shared = told["components"]
             paths.update({path: _path(served, shared) for path, served in told["paths"].items()})
             for name, schema in shared["schemas"].items():

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
+from minik8s_modules.api.kind import Kinds
+from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.webhooks.calls import Webhooks
@@ -56,6 +58,7 @@ class Backend:
     new_suffix: Callable[[], str] = random_suffix
     quotas: QuotaLedger = field(default_factory=QuotaLedger)
     webhooks: Webhooks = field(default_factory=Webhooks)
+    kinds: Kinds = field(default_factory=lambda: Kinds(KINDS))
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
 

@@ -120,7 +120,7 @@ def refuse_or_warn(kind: Kind, found: list[str], options: Options) -> None:
 
 def check_types(kind: Kind, obj: JsonObject) -> None:
     """Raise BadRequest when a value has a JSON type its field does not."""
-    causes = structural.type_errors(kind, obj)
+    causes = structural.type_errors(kind, obj) if kind.custom is None else structural.metadata_type_errors(obj)
     if causes:
         raise structural.undecodable(kind, causes)
 

@@ -25,12 +25,26 @@ _META = "meta.k8s.io/v1"
 
 def json_of(kind: Kind, item: CachedObject) -> JsonObject:
     """Return the object in the form of ``kind``; shared with others, not to be changed."""
+    if kind.custom is not None:
+        parsed: JsonObject = orjson.loads(_custom_bytes(kind, item))
+        return parsed
     return from_storage(kind, item.object) if kind.storage else item.object
 
 
 def bytes_of(kind: Kind, item: CachedObject) -> bytes:
     """Return the object's JSON in the form of ``kind``."""
+    if kind.custom is not None:
+        return _custom_bytes(kind, item)
     return orjson.dumps(from_storage(kind, item.object)) if kind.storage else item.data
+
+
+def _custom_bytes(kind: Kind, item: CachedObject) -> bytes:
+    """Return a custom object in the version of ``kind``, pruned and defaulted by its schema of now; made once."""
+    shown = item.shown
+    if shown is None or shown[0] is not kind:
+        data = orjson.dumps(from_storage(kind, orjson.loads(item.data)))
+        shown = item.shown = (kind, item.data if data == item.data else data)
+    return shown[1]
 
 
 def one(kind: Kind, form: Form, item: CachedObject, now: datetime) -> bytes:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kind import CONNECTING, PROXY, SUBRESOURCE_VERBS
+from minik8s_modules.api.kind import CONNECTING, PROXY, SUBRESOURCE_VERBS, Registry
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 
@@ -34,15 +34,20 @@ class Target(NamedTuple):
 _PROXIED = re.compile(r"(/api/v1/namespaces/[^/]+/(?:pods|services)/[^/]+/proxy)(/.*)?", re.DOTALL)
 
 
-def parse(path: str) -> Target | None:
-    """Return the target of ``path``, or None when nothing is served there.
+def parse(path: str, kinds: Registry = KINDS) -> Target | None:
+    """Return the target of ``path`` among ``kinds``, or None when nothing is served there.
 
     >>> parse("/api/v1/namespaces/default/pods/web/status").subresource
     'status'
     >>> parse("/api/v1/namespaces/default/pods/web:80/proxy/a//b").subresource
     'proxy'
     """
-    return _parsed(proxy_prefix(path) or path)
+    return _parsed(proxy_prefix(path) or path, kinds)
+
+
+def forget() -> None:
+    """Drop what ``parse`` remembers; of registries that are no longer served it would remember all."""
+    _parsed.cache_clear()
 
 
 def proxy_prefix(path: str) -> str:
@@ -52,7 +57,7 @@ def proxy_prefix(path: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _parsed(path: str) -> Target | None:
+def _parsed(path: str, kinds: Registry) -> Target | None:
     parts = path.strip("/").split("/")
     if not all(parts):
         return None
@@ -62,16 +67,16 @@ def _parsed(path: str) -> Target | None:
         group, rest = parts[1], parts[2:]
     else:
         return None
-    return _resource(group, rest[0], rest[1:]) if len(rest) > 1 else None
+    return _resource(kinds, group, rest[0], rest[1:]) if len(rest) > 1 else None
 
 
-def _resource(group: str, version: str, parts: list[str]) -> Target | None:
+def _resource(kinds: Registry, group: str, version: str, parts: list[str]) -> Target | None:
     namespace = ""
     # /namespaces/NAME and /namespaces/NAME/status are about the namespace itself
     itself = group == "" and parts[2:] and parts[2] in {"status", "finalize"} and len(parts) == 3  # noqa: PLR2004
     if parts[0] == "namespaces" and len(parts) > 2 and not itself:  # noqa: PLR2004 - namespaces, its name, and more
         namespace, parts = parts[1], parts[2:]
-    kind = KINDS.by_resource(group, version, parts[0])
+    kind = kinds.by_resource(group, version, parts[0])
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):  # noqa: PLR2004 - plural, name, sub
         return None
     name, subresource = (*parts[1:], "", "")[:2]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.authorization.attributes import Attributes
@@ -25,7 +26,7 @@ def about(kind: Kind, namespace: str, name: str) -> list[JsonObject]:
     return [{"apiVersion": kind.api_version, "kind": kind.kind, "namespace": namespace, "name": name}]
 
 
-def sight_of(asker: Asker | None) -> Sight:
+def sight_of(asker: Asker | None, kinds: Registry = KINDS) -> Sight:
     """Return what ``asker`` may see; without one it is the server itself, which may see everything."""
     if asker is None:
         return lambda _: True
@@ -38,15 +39,15 @@ def sight_of(asker: Asker | None) -> Sight:
 
     def shown(row: JsonObject) -> bool:
         found = row.get("about")
-        return all(map(may, map(_asked, found))) if isinstance(found, list) else may(_EVERYTHING)
+        return all(may(_asked(one, kinds)) for one in found) if isinstance(found, list) else may(_EVERYTHING)
 
     return shown
 
 
-def _asked(one: Any) -> Attributes:
+def _asked(one: Any, kinds: Registry) -> Attributes:
     if not isinstance(one, Mapping):
         return _EVERYTHING
-    kind = KINDS.by_api_version(str(one.get("apiVersion")), str(one.get("kind")))
+    kind = kinds.by_api_version(str(one.get("apiVersion")), str(one.get("kind")))
     if kind is None:
         return _EVERYTHING
     return Attributes("get", kind.group, kind.plural, str(one.get("namespace") or ""), str(one.get("name") or ""))

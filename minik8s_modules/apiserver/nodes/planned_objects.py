@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api import objects, size_limits
+from minik8s_modules.api.custom import conditions
+from minik8s_modules.api.custom.kinds import kinds_of
 from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
-from minik8s_modules.api.kinds import EVENT, KINDS, NAMESPACE, POD, Kind
+from minik8s_modules.api.kind import Registry
+from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION, EVENT, KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging.apply import annotated, next_object
 from minik8s_modules.api.merging.shown import pair_shown
@@ -30,6 +33,7 @@ from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.nodes.plan_view import about
 from minik8s_modules.apiserver.nodes.planned_cache import PlannedCache
 from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.store.cached import CachedObject
 
 _RETRY = frozenset({429})
@@ -59,6 +63,7 @@ class PlannedObjects:
             new_suffix=lambda: f"{next(numbers):x>5}",
             new_uid=lambda: str(uuid.UUID(int=next(numbers))),
         )
+        self.kinds = backend.kinds.registry
         self._options = options._replace(dry_run=True)
         self._gone: list[tuple[Kind, JsonObject]] = []
 
@@ -68,19 +73,22 @@ class PlannedObjects:
         Raises:
             StatusError: it cannot be read, the asker may not do it, or the server is in no state to say.
         """
-        target = _target_of(obj)
-        size_limits.check(obj)
+        target = _target_of(obj, self.kinds)
+        size_limits.check(obj, size_limits.values_allowed(target.kind.id))
         readable = incoming.readable(target.kind, obj, self._options, incoming.dialect_around(self._backend, target))
         item = self._cache.get(target.kind.key(target.namespace, target.name)) if target.name else None
         self._check("create" if item is None else "patch", target._replace(name="") if item is None else target)
         try:
-            return self._created(target, readable) if item is None else self._changed(target, item, readable)
+            step = self._created(target, readable) if item is None else self._changed(target, item, readable)
+            if target.kind == CUSTOM_RESOURCE_DEFINITION:
+                self._define(target)
+            return _told_to_reconcilers(target, step)
         except StatusError as error:
             return _refused(target, self._cache.stored(item.key) if item else None, error)
 
     def deleted(self, obj: JsonObject) -> Step:
         """Return what deleting the object comes to; raises as ``applied``."""
-        target = _target_of(obj)
+        target = _target_of(obj, self.kinds)
         self._check("delete", target)
         try:
             item = self._backend.get(target)
@@ -105,7 +113,25 @@ class PlannedObjects:
             pair_shown(target.kind, None, from_storage(target.kind, item.object))[1],
         )
         row |= {"message": f"it goes when its finalizers are done: {', '.join(held)}"} if held else {}
-        return Step(row, {"operation": operation, "object": found})
+        return _told_to_reconcilers(target, Step(row, {"operation": operation, "object": found}))
+
+    def _define(self, target: Target) -> None:
+        """Know the kinds of a planned definition: objects of it may follow in the plan."""
+        items = self._cache.list(CUSTOM_RESOURCE_DEFINITION.prefix).items
+        planned = [each.object for each in items]
+        found = self._cache.get(target.kind.key("", target.name))
+        if found is None:
+            return
+        having = conditions.taken(found.object, planned, KINDS.all())
+        now = rfc3339(self._backend.clock.now())
+        state = conditions.decide(found.object, having, now, served=False)
+        kinds = kinds_of({**found.object, "status": state})
+        known = [
+            kind
+            for kind in self.kinds.all()
+            if kind.custom is not None and kind.prefix not in {k.prefix for k in kinds}
+        ]
+        self.kinds = KINDS.with_custom([*known, *kinds])
 
     def taken_along(self) -> Iterator[JsonObject]:
         """Yield the rows of what goes because of the deletions: the content of namespaces, and what is owned."""
@@ -129,7 +155,7 @@ class PlannedObjects:
         space = objects.name(owner) if kind is NAMESPACE else objects.namespace(owner)
         if not space:
             return
-        for below in KINDS.all():
+        for below in self.kinds.all():
             if not below.stored or not below.namespaced or below in _UNTOLD or stored_kind(below) is not below:
                 continue
             for item in self._cache.list(below.key(space, "")).items:
@@ -168,8 +194,14 @@ class PlannedObjects:
         )
 
 
-def _target_of(obj: JsonObject) -> Target:
-    kind = KINDS.by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
+def _told_to_reconcilers(target: Target, step: Step) -> Step:
+    """Return a step without what reconcilers need not know: no node has anything of a custom kind."""
+    custom = target.kind.custom is not None or target.kind == CUSTOM_RESOURCE_DEFINITION
+    return step._replace(operation=None) if custom else step
+
+
+def _target_of(obj: JsonObject, kinds: Registry) -> Target:
+    kind = kinds.by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
     if kind is None or not kind.stored:
         raise BadRequest(f'no matches for kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
     if not isinstance(obj.get("metadata"), dict):

@@ -46,7 +46,7 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
             found["messages"] += _unseen(backend, question["nodes"], found)
     found["messages"] = [*(step.message for step in steps if step.message is not None), *found["messages"]]
     found["objects"] = [*(step.row for step in steps if step.row is not None), *planned.taken_along()]
-    return {**plan, "status": shown(found, sight_of(options.asker))}
+    return {**plan, "status": shown(found, sight_of(options.asker, planned.kinds))}
 
 
 def _located(field: str, wanted: JsonObject, take: Callable[[JsonObject], Step]) -> Iterator[Step]:

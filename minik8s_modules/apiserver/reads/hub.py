@@ -49,6 +49,12 @@ class _Ended(NamedTuple):
     resource: str
 
 
+class _Renewed(NamedTuple):
+    """The resource below this prefix is served in another way, or no longer."""
+
+    resource: str
+
+
 class _Feed:
     """The hub's subscription to one resource; ``seen`` is the revision up to which events were handed out."""
 
@@ -68,7 +74,7 @@ class Hub:
         self._watchers: dict[int, Watcher] = {}
         self._topics: dict[str, dict[Hashable, tuple[Stream, list[Watcher]]]] = {}
         self._feeds: dict[str, _Feed] = {}
-        self._queue: deque[Join | CacheEvent | _Ended | None] = deque()
+        self._queue: deque[Join | CacheEvent | _Ended | _Renewed | None] = deque()
         self._wake_read, self._wake_write = socket.socketpair()
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -89,6 +95,10 @@ class Hub:
         """Hand a watch over; from any thread."""
         self._put(join)
 
+    def renew(self, resource: str) -> None:
+        """End the watches below a resource's prefix politely: it is served in another way from now on, or no longer."""
+        self._put(_Renewed(resource))
+
     def stop(self) -> None:
         """End every watch and the thread."""
         self._put(None)
@@ -105,7 +115,7 @@ class Hub:
             found[watcher.stream.resource] = found.get(watcher.stream.resource, 0) + 1
         return found
 
-    def _put(self, item: Join | CacheEvent | _Ended | None) -> None:
+    def _put(self, item: Join | CacheEvent | _Ended | _Renewed | None) -> None:
         self._queue.append(item)
         with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
             self._wake_write.send(b"x")
@@ -145,12 +155,15 @@ class Hub:
             self._guarded(item)
         self._guarded(events)
 
-    def _guarded(self, item: Join | list[CacheEvent] | _Ended) -> None:
+    def _guarded(self, item: Join | list[CacheEvent] | _Ended | _Renewed) -> None:
         try:
             if isinstance(item, Join):
                 self._add(item)
             elif isinstance(item, _Ended):
                 self._end_all(item.resource)
+            elif isinstance(item, _Renewed):
+                for watcher in [each for each in self._watchers.values() if each.stream.resource == item.resource]:
+                    self._finish(watcher)
             else:
                 self._deliver(item)
         except Exception:  # the hub must outlive a defect, whatever it is

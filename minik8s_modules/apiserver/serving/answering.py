@@ -81,11 +81,12 @@ class Answering:
         self._record = record
         self._others = others
         self._counted_as = _counted(services.backend)
+        self.kinds = services.backend.kinds
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
         request = Request(environ)
-        if request.method not in METHODS or "HTTP_UPGRADE" in environ or not _names_resource(request.path):
+        if request.method not in METHODS or "HTTP_UPGRADE" in environ or not self._names_resource(request.path):
             told: Iterable[bytes] = self._others(environ, start_response)
             return told
         try:
@@ -107,14 +108,14 @@ class Answering:
             raise Unauthorized
         environ[ORIGINAL] = user
         environ[ACTING] = user = acting(user, environ, self._services.access)
-        if not _names_resource(path):
+        if not self._names_resource(path):
             asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
             _authorize(request, self._services.access, user, asked, None)
 
     def resource(self, request: Request) -> Response:
         """Answer one of resources.py's verbs, if the user may."""
         services, environ = self._services, request.environ
-        target = parse(request.path)
+        target = parse(request.path, self.kinds.registry)
         if target is None:
             raise unserved(request.path)
         watch = request.method == "GET" and watching.is_watch(request.args)
@@ -139,6 +140,9 @@ class Answering:
             _await_revision(request, services.backend)
         with services.priority.seat(level, user):
             return answer(verb, call)
+
+    def _names_resource(self, path: str) -> bool:
+        return path.startswith(_RESOURCES) and parse(path, self.kinds.registry) is not None
 
     def ended(self, request: Request, response: Response) -> Response:
         """Count and record an answer, and give it the id that it has in the audit log."""
@@ -168,10 +172,6 @@ class Answering:
                 return responses.failure(_told(request, error))
         log.error("%s %s failed", request.method, request.path, exc_info=error)
         return responses.failure(InternalError(f"{type(error).__name__}; the server's log has the details"))
-
-
-def _names_resource(path: str) -> bool:
-    return path.startswith(_RESOURCES) and parse(path) is not None
 
 
 def _counted(backend: Backend) -> Callable[[str, str, int], _Counted]:

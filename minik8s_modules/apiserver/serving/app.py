@@ -13,7 +13,7 @@ from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSessionInterface
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.kind import Kinds
 from minik8s_modules.apiserver.access.tokens import Tokens
 from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
@@ -57,8 +57,8 @@ def make_app(
     answering = Answering(services, authenticate, record, app)
     _steps(app, answering)
     _health_routes(app, checks)
-    _discovery_routes(app)
-    _openapi_routes(app)
+    _discovery_routes(app, services.backend.kinds)
+    _openapi_routes(app, services.backend.kinds)
     if services.tokens is not None:
         _openid_routes(app, services.tokens, address)
 
@@ -85,7 +85,7 @@ def _steps(app: Flask, answering: Answering) -> None:
         return answering.failed(request, error)
 
     def resource(**_parts: str) -> Response:
-        target = parse(request.path)
+        target = parse(request.path, answering.kinds.registry)
         watch = request.method == "GET" and watching.is_watch(request.args)
         if request.method == "OPTIONS" and target is not None and verb_of("OPTIONS", target, watch=watch) is None:
             return app.make_default_options_response()
@@ -118,12 +118,12 @@ def _health_routes(app: Flask, checks: Checks) -> None:
         return responses.json(health.version())
 
 
-def _discovery_routes(app: Flask) -> None:
+def _discovery_routes(app: Flask, kinds: Kinds) -> None:
     def aggregated(*, core: bool) -> Response | None:
         wanted = negotiation.discovery_version(request.headers.get("Accept", ""))
         if not wanted:
             return None
-        response = responses.json(discovery.aggregated(wanted, core=core))
+        response = responses.json(discovery.aggregated(wanted, kinds.registry, core=core))
         response.content_type = f"application/json;g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
         response.headers["Vary"] = "Accept"
         return response
@@ -131,42 +131,42 @@ def _discovery_routes(app: Flask) -> None:
     @app.get("/")
     def paths() -> Response:
         served = {rule.rule for rule in app.url_map.iter_rules() if "<" not in rule.rule}
-        groups = {f"/apis/{group}" if group else "/api/v1" for group in KINDS.groups()}
+        groups = {f"/apis/{group}" if group else "/api/v1" for group in kinds.registry.groups()}
         return responses.json({"paths": sorted(served | groups | set(OPEN_PATHS))})
 
     @app.get("/api")
     def core() -> Response:
-        return aggregated(core=True) or responses.json(discovery.versions(request.host))
+        return aggregated(core=True) or responses.json(discovery.versions(request.host, kinds.registry))
 
     @app.get("/apis")
     def groups() -> Response:
-        return aggregated(core=False) or responses.json(discovery.group_list())
+        return aggregated(core=False) or responses.json(discovery.group_list(kinds.registry))
 
     @app.get("/apis/<group>")
     def one_group(group: str) -> Response:
-        return responses.json(discovery.group(group))
+        return responses.json(discovery.group(group, kinds.registry))
 
     @app.get("/api/<version>", defaults={"group": ""})
     @app.get("/apis/<group>/<version>")
     def resource_list(group: str, version: str) -> Response:
-        return responses.json(discovery.resource_list(group, version))
+        return responses.json(discovery.resource_list(group, version, kinds.registry))
 
 
-def _openapi_routes(app: Flask) -> None:
+def _openapi_routes(app: Flask, kinds: Kinds) -> None:
     @app.get("/openapi/v3")
     def openapi_index() -> Response:
-        return responses.json(openapi.index())
+        return responses.json(openapi.index(kinds.registry))
 
     @app.get("/openapi/v2")
     def openapi_2() -> Response:
         if "openapi" in request.headers.get("Accept", "") and "protobuf" in request.headers.get("Accept", ""):
             return responses.raw(openapi_v2.protobuf(), media=openapi_v2.PROTOBUF)
-        return responses.raw(openapi_v2.document())
+        return responses.raw(openapi_v2.document(kinds.registry))
 
     @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
     @app.get("/openapi/v3/apis/<group>/<version>")
     def openapi_document(group: str, version: str) -> Response:
-        body, digest = openapi.document(group, version)
+        body, digest = openapi.document(group, version, kinds.registry)
         response = responses.raw(body)
         response.headers["Etag"] = f'"{digest}"'
         response.headers["Cache-Control"] = "public, immutable" if request.args.get("hash") else "no-cache, private"

@@ -21,7 +21,7 @@ from minik8s_modules.api.kinds import (
     TOKEN_REVIEW,
 )
 from minik8s_modules.api.objects import JsonObject, metadata, name, uid
-from minik8s_modules.api.size_limits import MAX_VALUES, MAX_VALUES_TOGETHER
+from minik8s_modules.api.size_limits import MAX_VALUES_TOGETHER, values_allowed
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.apiserver.access import reviews
 from minik8s_modules.apiserver.access.priority import Priority
@@ -105,8 +105,8 @@ class Call(NamedTuple):
     def body(self, options: incoming.Options) -> JsonObject:
         """Return the body, an object."""
         body, media = bodies.read(self.request), bodies.media_type(self.request)
-        together = self.target.kind is PLAN
-        obj = bodies.parse_object(body, media, MAX_VALUES_TOGETHER if together else MAX_VALUES)
+        kind = self.target.kind
+        obj = bodies.parse_object(body, media, MAX_VALUES_TOGETHER if kind is PLAN else values_allowed(kind.id))
         if options.validation != "Ignore":
             incoming.refuse_or_warn(self.target.kind, bodies.duplicate_fields(body, media, obj), options)
         return obj
@@ -139,7 +139,7 @@ def get(call: Call) -> Response:
         return call.show(metrics_api.one(call.backend, _gateways(call), call.target))
     item = reading.get(call.backend, call.target, call.arguments)
     if call.target.subresource == "scale":
-        return responses.json(scale_of(item.object))
+        return responses.json(scale_of(call.target.kind, presenting.json_of(call.target.kind, item)))
     return call.show(item)
 
 

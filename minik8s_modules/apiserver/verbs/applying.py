@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import orjson
 
+from minik8s_modules.api import size_limits
 from minik8s_modules.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.merging.server_side_apply import Applier
@@ -93,7 +94,7 @@ def configuration(target: Target, body: bytes, options: Options, around: str = "
     Raises:
         BadRequest: it is none of the target's kind and place, or has fields the kind does not have.
     """
-    config = bodies.parse_object(body, MEDIA)
+    config = bodies.parse_object(body, MEDIA, size_limits.values_allowed(target.kind.id))
     for field in ("apiVersion", "kind"):
         if not config.get(field):
             raise BadRequest(f"an applied configuration must have {field}")

@@ -25,6 +25,8 @@ def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
     """
     if media not in SUPPORTED or media == APPLY_PATCH:
         raise UnsupportedMediaType(SUPPORTED)
+    if media == STRATEGIC_MERGE_PATCH and target.kind.custom is not None:  # its schema knows no merge keys
+        raise UnsupportedMediaType(tuple(each for each in SUPPORTED if each != media))
     wanted = bodies.parse(body, media)
     if media == JSON_PATCH:
         return lambda obj: patch.json_patch(obj, wanted)

@@ -18,12 +18,13 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging import patch, server_side_apply
 from minik8s_modules.api.objects import JsonObject, metadata, name, spec, uid
-from minik8s_modules.apiserver.admission.scales import SCALE, scale_of
-from minik8s_modules.apiserver.http import bodies, incoming
+from minik8s_modules.apiserver.admission.scales import SCALE, scale_of, set_replicas
+from minik8s_modules.apiserver.http import bodies, incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.verbs import applying, patching, writing
+from minik8s_modules.store.cached import CachedObject
 
 _PATCHES = (patching.JSON_PATCH, patching.MERGE_PATCH, patching.STRATEGIC_MERGE_PATCH)
 
@@ -70,19 +71,22 @@ def applied(
 
     def onto(live: JsonObject) -> JsonObject:
         _check_uid(target.kind, live, config)
-        wanted = _workload(target.kind, config)
+        kind = target.kind
+        wanted = _workload(kind, config)
         obj = server_side_apply.apply(target.kind, live, wanted, applier, backend.clock.now())
-        obj["spec"].setdefault("replicas", 0)  # given up by its last owner: a Scale's zero, not the workload's default
+        if kind.custom is None:
+            # given up by its last owner: a Scale's zero, not the workload's default
+            obj["spec"].setdefault("replicas", 0)
         return obj
 
-    return scale_of(writing.change(backend, target, onto, options._replace(applied=True)).object)
+    return _shown(target, writing.change(backend, target, onto, options._replace(applied=True)))
 
 
 def _workload(kind: Kind, scale: JsonObject) -> JsonObject:
     """Return the configuration of a workload that says what ``scale`` says."""
     wanted: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": dict(metadata(scale))}
     if "replicas" in spec(scale):
-        wanted["spec"] = {"replicas": spec(scale)["replicas"]}
+        set_replicas(kind, wanted, spec(scale)["replicas"])
     return wanted
 
 
@@ -103,14 +107,18 @@ def _change(
     backend: Backend, target: Target, mutate: Callable[[JsonObject], JsonObject], options: Options
 ) -> JsonObject:
     def onto(obj: JsonObject) -> JsonObject:
-        wanted = mutate(scale_of(obj))
+        wanted = mutate(scale_of(target.kind, obj))
         size_limits.check(wanted)
         scale = incoming.readable(SCALE, wanted, options)
         incoming.check_place(target, scale)
-        obj["spec"]["replicas"] = _refuse_negative(scale)
+        set_replicas(target.kind, obj, _refuse_negative(scale))
         _check_uid(target.kind, obj, scale)
         if metadata(scale).get("resourceVersion"):
             metadata(obj)["resourceVersion"] = metadata(scale)["resourceVersion"]
         return obj
 
-    return scale_of(writing.change(backend, target, onto, options).object)
+    return _shown(target, writing.change(backend, target, onto, options))
+
+
+def _shown(target: Target, item: CachedObject) -> JsonObject:
+    return scale_of(target.kind, presenting.json_of(target.kind, item))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import orjson
 
 from minik8s_modules.api import size_limits
-from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind, to_storage
+from minik8s_modules.api.defaulting.conversion import from_storage, kept_version, stored_kind, to_storage
 from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.errors import (
     AlreadyExists,
@@ -22,6 +22,7 @@ from minik8s_modules.api.errors import (
     Cause,
     Conflict,
     Invalid,
+    MethodNotAllowed,
     NotFound,
     RequestEntityTooLarge,
 )
@@ -29,10 +30,10 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging import managed_fields
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
-from minik8s_modules.api.schema.structural import prune
+from minik8s_modules.api.schema.structural import prune, type_errors
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from minik8s_modules.apiserver.admission import admission, chain, quotas, webhook_admission
-from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http import incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
@@ -69,6 +70,8 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
 
 def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options) -> JsonObject:
     """Return a new object as it would be stored: defaulted, completed, admitted and valid (``obj`` is used up)."""
+    if "create" not in target.kind.verbs:
+        raise MethodNotAllowed(target.kind, "create")
     apply_defaults(target.kind, obj)
     obj = to_storage(target.kind, obj)
     kind = stored_kind(target.kind)
@@ -93,8 +96,8 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
 
 def _record(backend: Backend, target: Target, new: JsonObject, old: JsonObject | None, options: Options) -> None:
     """Note in ``new``, in place, whose fields are whose; server-side apply has done so already."""
-    if options.applied:
-        return
+    if options.applied or (target.kind.custom is not None and type_errors(target.kind, new)):
+        return  # what has other types than declared is refused in a moment: nobody owns fields of it
     writer = managed_fields.Writer(options.manager, target.subresource)
     managed_fields.record_update(target.kind, stored_kind(target.kind), new, old, writer, backend.clock.now())
 
@@ -105,17 +108,17 @@ def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
 
 
 def _store_new(backend: Backend, kind: Kind, key: str, obj: JsonObject, options: Options) -> CachedObject:
-    value = _sized(obj)
+    value = _sized(kind, _as_kept(kind, obj))
     if options.dry_run:
         if backend.cache.get(key) is not None:
             raise KeyExists(key)
         quotas.check(backend, kind, obj)
-        return made(key, obj, 0)
+        return made(key, obj, 0, kind)
     try:
         stored = quotas.stored(backend, kind, Put(key, value, 0), obj)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    return shown(backend, made(key, obj, stored.revision), alone=stored.alone)
+    return shown(backend, made(key, obj, stored.revision, kind), alone=stored.alone)
 
 
 def shown(backend: Backend, item: CachedObject, *, alone: bool) -> CachedObject:
@@ -127,13 +130,19 @@ def shown(backend: Backend, item: CachedObject, *, alone: bool) -> CachedObject:
     return item
 
 
+def _as_kept(kind: Kind, obj: JsonObject) -> JsonObject:
+    return obj if kind.custom is None else {**obj, "apiVersion": kept_version(kind)}
+
+
 def _encoded(obj: JsonObject) -> bytes:
     """Return the object's JSON; what cannot be stored for its size is refused before it is looked at."""
     return _checked(orjson.dumps(obj))
 
 
-def _sized(obj: JsonObject) -> bytes:
-    size_limits.check(obj)  # with what the server added: an object that was stored can be sent back
+def _sized(kind: Kind, obj: JsonObject) -> bytes:
+    size_limits.check(
+        obj, size_limits.values_allowed(kind.id)
+    )  # with what the server added: an object that was stored can be sent back
     return _checked(without_revision(obj))
 
 
@@ -143,12 +152,25 @@ def _checked(value: bytes) -> bytes:
     return value
 
 
-def made(key: str, obj: JsonObject, revision: int) -> CachedObject:
-    """Return ``obj`` as the cache would hold it at ``revision``; 0 leaves out the resourceVersion."""
+def made(key: str, obj: JsonObject, revision: int, shown_as: Kind | None = None) -> CachedObject:
+    """Return ``obj`` as the cache would hold it at ``revision``; 0 leaves out the resourceVersion.
+
+    ``shown_as`` says that it is in the form in which objects of that kind are shown.
+    """
     meta = {field: value for field, value in metadata(obj).items() if field != "resourceVersion"}
     if revision:
         meta["resourceVersion"] = str(revision)
-    return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, dict(labels(obj)))
+    if shown_as is None or shown_as.custom is None:
+        return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, dict(labels(obj)))
+    shown = orjson.dumps({**obj, "metadata": meta})
+    kept = (
+        shown
+        if kept_version(shown_as) == obj["apiVersion"]
+        else orjson.dumps({**_as_kept(shown_as, obj), "metadata": meta})
+    )
+    item = CachedObject(key, kept, revision, dict(labels(obj)))
+    item.shown = (shown_as, shown)
+    return item
 
 
 def update(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
@@ -167,7 +189,7 @@ def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -
 
     def mutate(old: JsonObject) -> JsonObject:
         new = apply(old)
-        size_limits.check(new)
+        size_limits.check(new, size_limits.values_allowed(target.kind.id))
         new = incoming.readable(target.kind, new, options)
         incoming.check_place(target, new)
         if not name(new):  # patched away; what follows from it must still be found
@@ -187,8 +209,8 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
     """
     item = backend.get(target)
     for attempt in range(CHANGE_ATTEMPTS):
-        old = orjson.loads(item.data)
-        new = mutate(from_storage(target.kind, orjson.loads(item.data)))
+        old, new = _present(target.kind, item)
+        new = mutate(new)
         asked = metadata(new).get("resourceVersion")
         if asked and asked != str(item.revision):
             if attempt or not _may_be_behind(asked, item.revision):
@@ -196,7 +218,7 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
             item = backend.latest(target)
             continue
         changed = _completed(backend, target, new, old, options)
-        if changed == old:
+        if changed == old and not _is_outdated(target.kind, item):
             return item
         try:
             kind = stored_kind(target.kind)
@@ -209,6 +231,19 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
     raise Conflict(target.kind, target.name)
 
 
+def _present(kind: Kind, item: CachedObject) -> tuple[JsonObject, JsonObject]:
+    """Return an object as rules compare it, and as ``kind`` shows it to whoever changes it; both are the caller's."""
+    if kind.custom is not None:
+        data = presenting.bytes_of(kind, item)
+        return orjson.loads(data), orjson.loads(data)
+    return orjson.loads(item.data), from_storage(kind, orjson.loads(item.data))
+
+
+def _is_outdated(kind: Kind, item: CachedObject) -> bool:
+    """Return whether a custom object is kept in a former version, which any write of it ends."""
+    return kind.custom is not None and orjson.loads(item.data).get("apiVersion") != kept_version(kind)
+
+
 _LONGEST_REVISION = 19  # digits that fit into 63 bits; Python refuses to read numbers of more than 4,300
 
 
@@ -219,7 +254,7 @@ def _may_be_behind(asked: str, revision: int) -> bool:
 
 def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
     kind = stored_kind(target.kind)
-    if target.subresource == "status":
+    if target.subresource == "status" and kind.custom is None:
         prune(target.kind, new)
     else:
         apply_defaults(target.kind, new)
@@ -248,20 +283,21 @@ def _swap(
     backend: Backend, target: Target, item: CachedObject, new: JsonObject, options: Options, old: JsonObject
 ) -> CachedObject:
     """Write ``new`` over ``item``; or remove it, if its deletion waited for just this change."""
-    value, kind = _sized(new), stored_kind(target.kind)
+    kind = stored_kind(target.kind)
+    value = _sized(kind, _as_kept(kind, new))
     if options.dry_run:
         quotas.check(backend, kind, new, old)
-        return made(item.key, new, item.revision)
+        return made(item.key, new, item.revision, kind)
     try:
         if strategy.ready_to_remove(kind, new):
-            gone = made(item.key, new, backend.store.delete(item.key, item.revision))
+            gone = made(item.key, new, backend.store.delete(item.key, item.revision), kind)
             admission.removed(backend, target.kind, new)
             backend.wrote(gone, removed=True)
             return gone
         stored = quotas.stored(backend, kind, Put(item.key, value, item.revision), new, old)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    return shown(backend, made(item.key, new, stored.revision), alone=stored.alone)
+    return shown(backend, made(item.key, new, stored.revision, kind), alone=stored.alone)
 
 
 def bind(backend: Backend, target: Target, binding: JsonObject, options: Options) -> None:

@@ -12,7 +12,17 @@ from typing import NamedTuple
 from minik8s_modules.api import kinds, objects
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes import access, claims, nodes, pods, route_causes, service_endpoints, webhooks, workloads
+from minik8s_modules.cli.causes import (
+    access,
+    claims,
+    custom,
+    nodes,
+    pods,
+    route_causes,
+    service_endpoints,
+    webhooks,
+    workloads,
+)
 from minik8s_modules.cli.causes.faults import Fault, deletion, kind_of
 from minik8s_modules.cli.causes.surroundings import Around
 
@@ -50,6 +60,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.INGRESS_CLASS: route_causes.class_faults,
     kinds.MUTATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
     kinds.VALIDATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
+    kinds.CUSTOM_RESOURCE_DEFINITION: custom.definition_faults,
 }
 
 DATA = frozenset(
@@ -86,7 +97,7 @@ class Verdict(NamedTuple):
 def judge(obj: JsonObject, around: Around) -> Verdict:
     """Return what is known of an object."""
     kind = kind_of(obj)
-    known = CHECKS.get(kind) if kind is not None else None
+    known = CHECKS.get(kind) if kind is not None else custom.custom_faults
     faults = tuple(islice(_faults(obj, known, around), None if kind in _SEVERAL else 1))
     notes = [] if faults or kind is None else list(_not_acted_on(kind, obj))
     # an object of which nothing is acted on is of no use; of others a part is
@@ -95,7 +106,7 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
     if around.unread:
         told = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
         return Verdict(faults, told, certain=False)
-    if known is None and kind not in DATA:
+    if kind is None or (known is None and kind not in DATA):
         return Verdict(faults, f"not known: nothing checks a {obj.get('kind')}", certain=False)
     return Verdict(faults, ", but ".join([FINE, *(fault.cause for _, fault in notes)]), certain=True)
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.custom import FINALIZER
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.api.objects import JsonObject
@@ -101,6 +102,10 @@ def deletion(obj: JsonObject) -> Iterator[Fault]:
         yield Fault(
             f"{since} and waits for the garbage collector: {', '.join(held)}", "kubectl -n kube-system get leases"
         )
+        return
+    if set(held) == {FINALIZER}:
+        told = f"{since} and goes when all objects of its kind have gone"
+        yield Fault(told, kubectl("", "get", objects.name(obj), "-A"))
         return
     told = f"{since} and is kept by its finalizers until whoever set them removes them: {', '.join(held)}"
     remedy = ("patch", resource(obj), "--type=merge", "-p", '{"metadata":{"finalizers":null}}')

@@ -64,6 +64,7 @@ class GarbageCollector:
         self._informers = {kind: context.informers.metadata_of(kind) for kind in collected_kinds()}
         for kind, informer in self._informers.items():
             informer.add_handler(self._handler(kind))
+        context.informers.custom.follow(self._on_custom)
         self._starter = threading.Thread(target=self._begin, name=f"{_NAME}-start", daemon=True)
 
     def start(self) -> None:
@@ -94,6 +95,13 @@ class GarbageCollector:
                 if not objects.is_deleting(dependent.obj):
                     self._queue.add(dependent.uid)
 
+    def _on_custom(self, kind: Kind, present: bool) -> None:  # noqa: FBT001 - a follower's signature
+        """Look at the objects of a custom kind too, as long as it is served."""
+        if present:
+            self._context.informers.metadata_of(kind).add_handler(self._handler(kind))
+        else:
+            self._context.informers.forget(kind)
+
     def _begin(self) -> None:
         if wait_synced(self._informers.values(), self._stop):
             self._workers.start()
@@ -106,7 +114,9 @@ class GarbageCollector:
         return handler
 
     def _state(self, item: Item, reference: JsonObject) -> OwnerState:
-        kind = KINDS.by_api_version(str(reference.get("apiVersion")), str(reference.get("kind")))
+        kind = self._context.informers.custom.registry.by_api_version(
+            str(reference.get("apiVersion")), str(reference.get("kind"))
+        )
         if kind is None or not kind.stored:
             return OwnerState.UNKNOWN
         if kind.namespaced and not item.kind.namespaced:

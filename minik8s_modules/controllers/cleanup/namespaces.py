@@ -18,8 +18,10 @@ from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, rfc3339
+from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
+from minik8s_modules.runtime.informers import Informers
 from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
@@ -29,8 +31,14 @@ FINALIZER = "kubernetes"
 LOOK_AGAIN_S, LOOK_AGAIN_WATCHED_S = 1.0, 30.0
 # what goes in one moment is looked at together
 _TOGETHER_S = 0.05
+# how long the list of custom kinds is waited for
+SYNC_S = 10.0
 # what one sync does at most before it gives its thread back: delete pods, look, delete the rest, look, finalize
 _ROUNDS = 4
+
+
+class CopiesBehind(TemporaryError):
+    """What there is in a namespace cannot be known yet."""
 
 
 class DeleteContent(NamedTuple):
@@ -152,10 +160,18 @@ class NamespaceController(Shell[Key]):
         client: an ``ApiClient``.
         clock: of conditions and waits.
         copies: tell when something of a namespace goes; without any it is looked at every second.
+        informers: tell which custom kinds there are; without them there are none.
     """
 
-    def __init__(self, client: Api, clock: Clock | None = None, copies: Iterable[Informer] = ()) -> None:
+    def __init__(
+        self,
+        client: Api,
+        clock: Clock | None = None,
+        copies: Iterable[Informer] = (),
+        informers: Informers | None = None,
+    ) -> None:
         self._client = client
+        self._shared = informers
         super().__init__(client, "namespaces", clock, workers=2)
         self._failures: dict[Key, dict[str, str]] = {}
         self._namespaces = self.follow(NAMESPACE, self._on_namespace)
@@ -163,6 +179,8 @@ class NamespaceController(Shell[Key]):
         for copy in copies:
             self._look_again_s = LOOK_AGAIN_WATCHED_S
             copy.add_handler(self._on_content)
+        if informers is not None:
+            informers.custom.follow(self._on_custom)
 
     def sync(self, key: Key) -> None:
         """Take all steps that are possible now for one namespace, and look again while something is left."""
@@ -186,7 +204,21 @@ class NamespaceController(Shell[Key]):
         return steps
 
     def _content(self, namespace: str) -> dict[Kind, list[JsonObject]]:
-        return {kind: self._client.list(kind, namespace).items for kind in namespaced_kinds()}
+        found = {kind: self._client.list(kind, namespace).items for kind in namespaced_kinds()}
+        return found | {kind: self._custom_content(kind, namespace) for kind in self._custom_kinds() if kind.namespaced}
+
+    def _custom_kinds(self) -> tuple[Kind, ...]:
+        if self._shared is None:
+            return ()
+        if not self._shared.custom.informer.wait_synced(SYNC_S):
+            raise CopiesBehind("which custom kinds there are is not known yet")
+        return self._shared.custom.all()
+
+    def _custom_content(self, kind: Kind, namespace: str) -> list[JsonObject]:
+        try:
+            return self._client.list(kind, namespace).items
+        except NotFound:  # its definition has just gone, and all its objects with it
+            return []
 
     def _take(self, key: Key, namespace: JsonObject, step: Step) -> None:
         match step:
@@ -225,6 +257,10 @@ class NamespaceController(Shell[Key]):
             log.debug("namespace %s has changed: %s", key.name, error)
         else:
             log.info("namespace %s is empty and finalized", key.name)
+
+    def _on_custom(self, kind: Kind, present: bool) -> None:  # noqa: FBT001 - a follower's signature
+        if present and kind.namespaced and self._shared is not None:
+            self._shared.metadata_of(kind).add_handler(self._on_content)
 
     def _on_content(self, old: JsonObject | None, new: JsonObject | None) -> None:
         if old is None or new is not None:

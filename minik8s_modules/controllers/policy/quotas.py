@@ -72,6 +72,22 @@ class QuotaController(Looping):
         self._copies[RESOURCE_QUOTA] = self._quotas
         for kind, informer in self._copies.items():
             informer.add_handler(functools.partial(self._changed, kind))
+        context.informers.custom.follow(self._on_custom)
+
+    def _on_custom(self, kind: Kind, present: bool) -> None:  # noqa: FBT001 - a follower's signature
+        """Count the objects of a custom kind too, as long as it is served; the garbage collector ends the copy."""
+        if not kind.namespaced:
+            return
+        if not present:
+            self._kinds.remove(kind)
+            del self._copies[kind]
+            return
+        self._copies[kind] = copy = self._context.informers.metadata_of(kind, BY_NAMESPACE)
+        self._kinds.append(kind)
+        copy.add_handler(functools.partial(self._changed, kind))
+        for quota in self._quotas.list():
+            if quotas.counted_kinds(quota, [kind]):
+                self._loop.add_after(objects.key(quota), _TOGETHER_S)
 
     def sync(self, key: Key) -> None:
         """Count for one quota.
@@ -87,7 +103,7 @@ class QuotaController(Looping):
         revision = int(objects.resource_version(quota))
         found = [
             (kind, obj)
-            for kind in quotas.counted_kinds(quota, self._kinds)
+            for kind in quotas.counted_kinds(quota, [*self._kinds])
             for obj in self._objects(kind, key.namespace, revision)
         ]
         for step in decide_quota(quota, found, self._context.clock.now()):

@@ -8,13 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from minik8s_modules.api.errors import AlreadyExists, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, LEASE, SERVICE
+from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
+from minik8s_modules.api.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, ENDPOINTS, LEASE, SERVICE, Kind
+from minik8s_modules.api.objects import condition, is_deleting
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.informer import Informer
@@ -279,3 +281,56 @@ def test_who_leads_goes_on_leading_when_its_api_server_dies(several: Several):
 
 def renewed(client: ApiClient) -> str:
     return str(client.get(LEASE, "test-job", "kube-system")["spec"]["renewTime"])
+
+
+def _definition(group: str) -> dict[str, Any]:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    names = {"plural": "widgets", "kind": "Widget"}
+    spec = {"group": group, "scope": "Cluster", "names": names, "versions": [version]}
+    return {"metadata": {"name": f"widgets.{group}"}, "spec": spec}
+
+
+def _is_established(client: ApiClient, group: str) -> bool:
+    try:
+        found = condition(client.get(CUSTOM_RESOURCE_DEFINITION, f"widgets.{group}"), "Established")
+    except TemporaryError:
+        return False
+    return found is not None and found["status"] == "True"
+
+
+def test_a_custom_kind_that_is_established_is_served_by_every_server(several: Several):
+    clients = [several.client(0), several.client(1)]
+    for number in range(6):
+        group = f"g{number}.example.com"
+        asked, told = clients[number % 2], clients[(number + 1) % 2]
+        asked.create(CUSTOM_RESOURCE_DEFINITION, _definition(group))
+        until(partial(_is_established, told, group))
+        kind = Kind(group, "v1", "Widget", "widgets", "", namespaced=False)
+        for client in clients:
+            assert client.list(kind).items == []
+        asked.delete(CUSTOM_RESOURCE_DEFINITION, f"widgets.{group}")
+
+
+def test_a_server_that_dies_does_not_keep_a_custom_kind_from_being_served(several: Several):
+    group, other = "killed.example.com", several.client(1)
+    kind = Kind(group, "v1", "Widget", "widgets", "", namespaced=False)
+    several.client(0).create(CUSTOM_RESOURCE_DEFINITION, _definition(group))
+    several.servers[0].kill9()
+    try:
+        until(lambda: _is_established(other, group))
+        other.create(kind, {"metadata": {"name": "a", "finalizers": ["example.com/held"]}})
+        other.delete(CUSTOM_RESOURCE_DEFINITION, f"widgets.{group}")
+    finally:
+        several.servers[0].start()
+    first = several.client(0)
+    until(lambda: is_deleting(first.get(kind, "a")))
+    first.patch(kind, "a", "", {"metadata": {"finalizers": None}})
+    until(lambda: _is_gone(first, f"widgets.{group}"))
+
+
+def _is_gone(client: ApiClient, name: str) -> bool:
+    try:
+        client.get(CUSTOM_RESOURCE_DEFINITION, name)
+    except NotFound:
+        return True
+    return False

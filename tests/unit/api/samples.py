@@ -64,7 +64,8 @@ def created(obj: JsonObject, namespace: str = "default") -> JsonObject:
 
 def sample(kind: Kind) -> JsonObject:
     """Return a small object of the kind that may be created."""
-    name = {"PodAddress": "10.244.0.7", "PodCIDR": "10.244.1.0-24"}.get(kind.kind, "web")
+    named = {"PodAddress": "10.244.0.7", "PodCIDR": "10.244.1.0-24"}
+    name = {**named, "CustomResourceDefinition": "widgets.example.com"}.get(kind.kind, "web")
     base: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
     return merged(base, copy.deepcopy(_PARTS.get(kind.id, {})))  # type: ignore[no-any-return]
 
@@ -135,6 +136,16 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     },
     ("authentication.k8s.io", "TokenReview"): {"spec": {"token": "x"}},
     ("authorization.k8s.io", "SelfSubjectRulesReview"): {"spec": {"namespace": "default"}},
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): {
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+            ],
+        }
+    },
     ("rbac.authorization.k8s.io", "Role"): {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
     ("rbac.authorization.k8s.io", "ClusterRole"): {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]},
     ("rbac.authorization.k8s.io", "RoleBinding"): {

@@ -1,0 +1,69 @@
+"""CEL rules of custom kinds: asked after the schema, and only where that leaves them something to read.
+
+Source: apiextensions-apiserver ``pkg/registry/customresource/strategy.go`` (``hasBlockingErr``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from minik8s_modules.api import cause
+from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cel import compile_schema, validate
+
+_BLOCKING = frozenset(
+    (
+        "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    )
+)  # fmt: skip
+_SKIPPED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+Check = Callable[[JsonObject, JsonObject | None], list[Cause]]
+
+
+def with_rules(schema: JsonObject, check: Check) -> Check:
+    """Return ``check`` followed by the CEL rules of the schema; ``check`` itself where it has none."""
+    if not _has_rules(schema):
+        return check
+    compiled, _ = compile_schema(schema)
+
+    def both(new: JsonObject, old: JsonObject | None) -> list[Cause]:
+        causes = check(new, old)
+        if any(one.reason in _BLOCKING for one in causes):
+            return [*causes, Cause("FieldValueInvalid", f"Invalid value: null: {_SKIPPED}", "<nil>")]
+        broken = [error for error in validate(compiled, new, old) if not error.warning]
+        return causes + [cause_of(error.type, error.path, error.value, error.message) for error in broken]
+
+    return both
+
+
+def _has_rules(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_rules, schema))
+    if not isinstance(schema, dict):
+        return False
+    return "x-kubernetes-validations" in schema or any(map(_has_rules, schema.values()))
+
+
+def cause_of(type_: str, path: str, value: Any, told: str) -> Cause:
+    """Return the cause that Kubernetes tells for an error of CEL: Required, Invalid, Forbidden, Duplicate and so on."""
+    at = path or "<nil>"
+    match type_:
+        case "Required":
+            return cause.required(at, told)
+        case "Forbidden":
+            return cause.forbidden(at, told)
+        case "Duplicate":
+            return cause.duplicate(at, value)
+        case "NotSupported":
+            return Cause("FieldValueNotSupported", f"Unsupported value: {orjson.dumps(value).decode()}: {told}", at)
+        case "InternalError":
+            return Cause("InternalError", f"Internal error: {told}", at)
+    return cause.invalid(at, value, told)

@@ -1,0 +1,411 @@
+"""Whether a schema may be a custom kind's: of known keywords, structural, and not beyond what is sound to compile.
+
+Two walks. ``well_formed`` says whether keywords are known and have values of their types (definitions leave ``items``
+and ``additionalProperties`` open, so this is not the decoder's); ``structural`` has apiextensions-apiserver's rules
+(``pkg/apiserver/schema/validation.go``, ``pkg/apis/apiextensions/validation``), in its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import re2
+
+from minik8s_modules.api import cause
+from minik8s_modules.api.errors import MOST_TOLD, Cause
+from minik8s_modules.api.objects import JsonObject
+
+MAX_DEPTH = 64
+"""Levels of a schema: objects may nest as deep only, and Go's own decoder ends at 10,000."""
+MAX_NODES = 50_000
+"""Schemas in a schema; prometheus-operator's largest has some 7,000."""
+TYPES = ("string", "number", "integer", "boolean", "array", "object")
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
+_INT_OR_STRING, _LIST_TYPE, _MAP_KEYS = (
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+)
+_MAP_TYPE, _RULES = "x-kubernetes-map-type", "x-kubernetes-validations"
+_EITHER = [{"type": "integer"}, {"type": "string"}]
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return type(value) in {int, float}
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_text, value))
+
+
+def _any(_value: Any) -> bool:
+    return True
+
+
+def _schema(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _schemas(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_schema, value))
+
+
+def _named(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_schema, value.values()))
+
+
+_KEYWORDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("description", "type", "format", "title", "pattern", "id", "$schema"), (_text, "a string")),
+    **dict.fromkeys(("nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems"), (_flag, "a boolean")),
+    **dict.fromkeys((_PRESERVE, _EMBEDDED, _INT_OR_STRING), (_flag, "a boolean")),
+    **dict.fromkeys(("maximum", "minimum", "multipleOf"), (_number, "a number")),
+    **dict.fromkeys(
+        ("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), (_count, "a whole number")
+    ),
+    **dict.fromkeys(("required", _MAP_KEYS), (_texts, "a list of strings")),
+    **dict.fromkeys((_LIST_TYPE, _MAP_TYPE, "$ref"), (_text, "a string")),
+    **dict.fromkeys(("default", "example", "externalDocs"), (_any, "")),
+    **dict.fromkeys(("enum", _RULES), (lambda value: isinstance(value, list), "a list")),
+    **dict.fromkeys(_JUNCTORS, (_schemas, "a list of schemas")),
+    "properties": (_named, "a map of schemas"),
+    "not": (_schema, "a schema"),
+    "items": (_schema, "a schema; a list of them is not supported"),
+    "additionalProperties": (lambda value: isinstance(value, dict | bool), "a schema or a boolean"),
+}
+_NOT_SERVED = ("definitions", "dependencies", "patternProperties", "additionalItems", "$ref", "id", "$schema")
+_WORDS = {
+    "additionalItems": "additionalItems is not supported", "definitions": "definitions is not supported",
+    "dependencies": "dependencies is not supported", "patternProperties": "patternProperties is not supported",
+    "id": "id is not supported", "$schema": "schema is not supported", "$ref": "$ref is not supported",
+}  # fmt: skip
+
+
+def children(schema: JsonObject) -> Iterator[tuple[str, Any]]:
+    """Yield each schema that stands in a schema, with the end of its path."""
+    for name, inner in (schema.get("properties") or {}).items():
+        yield f".properties[{name}]", inner
+    for keyword in ("items", "additionalProperties", "not"):
+        if isinstance(schema.get(keyword), dict):
+            yield f".{keyword}", schema[keyword]
+    for keyword in _JUNCTORS:
+        for index, inner in enumerate(schema.get(keyword) or ()):
+            yield f".{keyword}[{index}]", inner
+
+
+def drop_unknown(schema: JsonObject, depth: int = 0) -> None:
+    """Drop in place, as Kubernetes' decoder does, what is no keyword of a schema."""
+    for name in [name for name in schema if name not in _KEYWORDS and name not in _NOT_SERVED]:
+        del schema[name]
+    if depth < MAX_DEPTH and not _keywords(schema, ""):
+        for _, inner in children(schema):
+            drop_unknown(inner, depth + 1)
+
+
+def well_formed(schema: JsonObject, at: str) -> list[Cause]:
+    """Return what keeps a schema from being read at all."""
+    causes: list[Cause] = []
+    todo, seen = [(at, schema, 0)], 0
+    while todo and len(causes) < MOST_TOLD:
+        path, one, depth = todo.pop()
+        seen += 1
+        if depth > MAX_DEPTH or seen > MAX_NODES:
+            told = (
+                f"at most {MAX_DEPTH} levels and {MAX_NODES} schemas are taken; split the kind, or keep unknown fields"
+            )
+            return [*causes, cause.forbidden(path, told)]
+        wrong = _keywords(one, path)
+        causes += wrong
+        if not wrong:
+            todo += [(path + step, inner, depth + 1) for step, inner in children(one)]
+    return causes
+
+
+def _keywords(schema: JsonObject, at: str) -> list[Cause]:
+    causes = []
+    for name, value in schema.items():
+        if name in _NOT_SERVED:
+            causes.append(cause.forbidden(f"{at}.{name}", _WORDS[name]))
+        elif name in _KEYWORDS and not _KEYWORDS[name][0](value):
+            causes.append(cause.invalid(f"{at}.{name}", value, f"must be {_KEYWORDS[name][1]}"))
+    return causes
+
+
+# --- structural -----------------------------------------------------------------------------------
+
+
+def structural(schema: JsonObject, at: str) -> list[Cause]:
+    """Return what keeps a well-formed schema from being structural."""
+    causes = [*_invariants(schema, "root", at), *_completeness(schema, schema, at, at)]
+    return sorted(causes, key=str)[:MOST_TOLD]
+
+
+def openapi(schema: JsonObject, at: str, *, root: bool = True) -> list[Cause]:
+    """Return what else is wrong with a well-formed schema: types, lists, maps, sets, keys."""
+    causes = _standard(schema, at)
+    if root and schema.get("nullable"):
+        causes.append(cause.forbidden(f"{at}.nullable", "nullable cannot be true at the root"))
+    causes += [*_map_type(schema, at), *_list_type(schema, at)]
+    for step, inner in children(schema):
+        causes += openapi(inner, at + step, root=False)
+    return causes
+
+
+def _standard(schema: JsonObject, at: str) -> list[Cause]:
+    causes = []
+    kind = schema.get("type") or ""
+    if kind and kind not in TYPES:
+        causes.append(cause.not_supported(f"{at}.type", kind, TYPES))
+    if schema.get("uniqueItems"):
+        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        causes.append(cause.forbidden(f"{at}.uniqueItems", told))
+    extra = schema.get("additionalProperties")
+    if extra is not None and schema.get("properties") and extra is not True:
+        told = "additionalProperties and properties are mutual exclusive"
+        causes.append(cause.forbidden(f"{at}.additionalProperties", told))
+    if extra is False:
+        causes.append(cause.forbidden(f"{at}.additionalProperties", "additionalProperties cannot be set to false"))
+    if schema.get(_PRESERVE) is False:
+        causes.append(cause.invalid(f"{at}.{_PRESERVE}", schema[_PRESERVE], "must be true or undefined"))
+    return causes
+
+
+def _map_type(schema: JsonObject, at: str) -> list[Cause]:
+    kind = schema.get(_MAP_TYPE)
+    if kind is None:
+        return []
+    causes = _must_be(schema, "object", _MAP_TYPE, at)
+    if kind not in {"atomic", "granular"}:
+        causes.append(cause.not_supported(f"{at}.{_MAP_TYPE}", kind, ("atomic", "granular")))
+    return causes
+
+
+def _must_be(schema: JsonObject, kind: str, keyword: str, at: str) -> list[Cause]:
+    got = schema.get("type") or ""
+    told = f"must be {kind} if {keyword} is specified"
+    if got == kind:
+        return []
+    return [cause.invalid(f"{at}.type", got, told) if got else cause.required(f"{at}.type", told)]
+
+
+def _list_type(schema: JsonObject, at: str) -> list[Cause]:
+    kind, keys = schema.get(_LIST_TYPE), schema.get(_MAP_KEYS) or []
+    causes = _must_be(schema, "array", _LIST_TYPE, at) if kind is not None else []
+    items = schema.get("items") or {}
+    if kind == "set" and not causes:
+        causes += _atomic_items(items, at)
+    if kind is not None and kind not in {"atomic", "set", "map"}:
+        causes.append(cause.not_supported(f"{at}.{_LIST_TYPE}", kind, ("atomic", "set", "map")))
+    if keys and kind != "map":
+        told, here = "must be map if x-kubernetes-list-map-keys is non-empty", f"{at}.{_LIST_TYPE}"
+        causes.append(cause.required(here, told) if kind is None else cause.invalid(here, kind, told))
+    if kind == "map":
+        causes += _map_keys(keys, items, at)
+    if kind in {"map", "set"} and items.get("nullable"):
+        told = f"cannot be nullable when x-kubernetes-list-type is {kind}"
+        causes.append(cause.forbidden(f"{at}.items.nullable", told))
+    return causes
+
+
+def _atomic_items(items: JsonObject, at: str) -> list[Cause]:
+    told = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    of_list, of_map = items.get(_LIST_TYPE), items.get(_MAP_TYPE)
+    if items.get("type") == "array" and of_list not in {None, "atomic"}:
+        return [cause.invalid(f"{at}.items.{_LIST_TYPE}", of_list, told)]
+    if items.get("type") == "object" and of_map != "atomic":
+        return [cause.invalid(f"{at}.items.{_MAP_TYPE}", of_map, told)]
+    return []
+
+
+def _map_keys(keys: list[str], items: JsonObject, at: str) -> list[Cause]:
+    here = f"{at}.{_MAP_KEYS}"
+    if not keys:
+        return [cause.required(here, "must not be empty if x-kubernetes-list-type is map")]
+    if items.get("type") != "object":
+        told = "must be object if parent array's x-kubernetes-list-type is map"
+        return [cause.invalid(f"{at}.items.type", items.get("type") or "", told)]
+    causes, fields = [], items.get("properties") or {}
+    for index, key in enumerate(keys):
+        field, place = fields.get(key), f"{at}.items.properties[{key}]"
+        if field is None:
+            causes.append(cause.invalid(here, keys, "entries must all be names of item properties"))
+            continue
+        if field.get("type") in {"array", "object"}:
+            told = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            causes.append(cause.invalid(f"{place}.type", field["type"], told))
+        if key in keys[:index]:
+            causes.append(cause.invalid(here, keys, "must not contain duplicate entries"))
+        if field.get("nullable"):
+            told = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+            causes.append(cause.forbidden(f"{place}.nullable", told))
+        if key not in (items.get("required") or ()) and "default" not in field:
+            told = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            causes.append(cause.required(f"{place}.default", told))
+    return causes
+
+
+_EMPTY_TYPE = {
+    "root": "must not be empty at the root",
+    "item": "must not be empty for specified array items",
+    "field": "must not be empty for specified object fields",
+}
+
+
+def _invariants(schema: JsonObject, level: str, at: str) -> list[Cause]:
+    causes = []
+    if schema.get("type") == "array" and "items" not in schema:
+        causes.append(cause.required(f"{at}.items", "must be specified"))
+    if "items" in schema:
+        causes += _invariants(schema["items"], "item", f"{at}.items")
+    for name, inner in (schema.get("properties") or {}).items():
+        causes += _invariants(inner, "field", f"{at}.properties[{name}]")
+    extra = schema.get("additionalProperties")
+    if extra is not None and level == "root":
+        causes.append(cause.forbidden(f"{at}.additionalProperties", "must not be used at the root"))
+    if isinstance(extra, dict):
+        causes += _invariants(extra, "field", f"{at}.additionalProperties")
+    either = bool(schema.get(_INT_OR_STRING))
+    for keyword in (_PRESERVE, _EMBEDDED):
+        if either and schema.get(keyword):
+            told = "must be false if x-kubernetes-int-or-string is true"
+            causes.append(cause.invalid(f"{at}.{keyword}", schema[keyword], told))
+    causes += _values(schema, at, skip_either=True)
+    return causes + _types(schema, level, at) + _metadata(schema, level, at)
+
+
+def _types(schema: JsonObject, level: str, at: str) -> list[Cause]:
+    kind, embedded = schema.get("type") or "", bool(schema.get(_EMBEDDED))
+    causes = []
+    if embedded and kind != "object":
+        told = "must be object if x-kubernetes-embedded-resource is true"
+        causes.append(cause.invalid(f"{at}.type", kind, told) if kind else cause.required(f"{at}.type", told))
+    elif not kind and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVE):
+        causes.append(cause.required(f"{at}.type", _EMPTY_TYPE[level]))
+    if embedded and schema.get("additionalProperties") is not None:
+        told = "must not be used if x-kubernetes-embedded-resource is set"
+        causes.append(cause.forbidden(f"{at}.additionalProperties", told))
+    if level == "root" and kind and kind != "object":
+        causes.append(cause.invalid(f"{at}.type", kind, "must be object at the root"))
+    if embedded and not schema.get(_PRESERVE) and not schema.get("properties"):
+        told = (
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        )
+        causes.append(cause.required(f"{at}.properties", told))
+    return causes
+
+
+def _metadata(schema: JsonObject, level: str, at: str) -> list[Cause]:
+    if level != "root" and not schema.get(_EMBEDDED):
+        return []
+    fields, causes = schema.get("properties") or {}, []
+    for name in ("kind", "apiVersion"):
+        if name in fields and fields[name].get("type") != "string":
+            got = fields[name].get("type") or ""
+            causes.append(cause.invalid(f"{at}.properties[{name}].type", got, "must be string"))
+    metadata, here = fields.get("metadata"), f"{at}.properties[metadata]"
+    if metadata is None:
+        return causes
+    if metadata.get("type") != "object":
+        causes.append(cause.invalid(f"{here}.type", metadata.get("type") or "", "must be object"))
+    if level == "root":
+        others = {*metadata} - {"type", "properties", "description", "default"}
+        if others or {*(metadata.get("properties") or {})} - {"name", "generateName"}:
+            told = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            causes.append(cause.forbidden(here, told))
+    return causes
+
+
+def _values(schema: JsonObject, at: str, *, skip_either: bool = False) -> list[Cause]:
+    """Return what is wrong with the logical parts of a schema."""
+    causes = []
+    every, some = schema.get("allOf") or [], schema.get("anyOf") or []
+    if not (skip_either and schema.get(_INT_OR_STRING) and some == _EITHER):
+        for index, inner in enumerate(some):
+            causes += _nested(inner, f"{at}.anyOf[{index}]")
+    for index, inner in enumerate(every):
+        skip = skip_either and index == 0 and bool(schema.get(_INT_OR_STRING)) and inner.get("anyOf") == _EITHER
+        causes += _nested(inner, f"{at}.allOf[{index}]", skip_either=skip)
+    for index, inner in enumerate(schema.get("oneOf") or []):
+        causes += _nested(inner, f"{at}.oneOf[{index}]")
+    if schema.get("not") is not None:
+        causes += _nested(schema["not"], f"{at}.not")
+    return causes + _pattern(schema, at)
+
+
+def _pattern(schema: JsonObject, at: str) -> list[Cause]:
+    pattern = schema.get("pattern")
+    if not pattern:
+        return []
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        told = f"must be a valid regular expression, but isn't: {error}"
+        return [cause.invalid(f"{at}.pattern", pattern, told)]
+    return []
+
+
+_FORBIDDEN = (
+    ("type", "must be empty to be structural"), ("default", "must be undefined to be structural"),
+    ("title", "must be empty to be structural"), ("description", "must be empty to be structural"),
+    ("nullable", "must be false to be structural"), (_PRESERVE, "must be false to be structural"),
+    (_EMBEDDED, "must be false to be structural"), (_INT_OR_STRING, "must be false to be structural"),
+    (_MAP_KEYS, "must be empty to be structural"), (_LIST_TYPE, "must be undefined to be structural"),
+    (_MAP_TYPE, "must be undefined to be structural"), (_RULES, "must be empty to be structural"),
+)  # fmt: skip
+
+
+def _nested(schema: JsonObject, at: str, *, skip_either: bool = False) -> list[Cause]:
+    bare = {name: value for name, value in schema.items() if not (skip_either and name == "anyOf")}
+    causes = _values(bare, at)
+    causes += [cause.forbidden(f"{at}.{name}", told) for name, told in _FORBIDDEN if schema.get(name)]
+    if schema.get("additionalProperties") is not None:
+        causes.append(cause.forbidden(f"{at}.additionalProperties", "must be undefined to be structural"))
+    if isinstance(schema.get("items"), dict):
+        causes += _nested(schema["items"], f"{at}.items")
+    for name, inner in (schema.get("properties") or {}).items():
+        causes += _nested(inner, f"{at}.properties[{name}]")
+        if name == "metadata":
+            told = "must not be specified in a nested context"
+            causes.append(cause.forbidden(f"{at}.properties[metadata]", told))
+    return causes
+
+
+def _completeness(values: JsonObject, schema: JsonObject | None, at: str, defined: str) -> list[Cause]:
+    """Return which fields the logical parts speak of and the structure does not have."""
+    if schema is None:
+        return [cause.required(at, f"because it is defined in {defined}")]
+    causes = []
+    parts = [(f".{name}[{index}]", part) for name in _JUNCTORS for index, part in enumerate(values.get(name) or ())]
+    if values.get("not") is not None:
+        parts.append((".not", values["not"]))
+    for step, part in parts:
+        causes += _nested_completeness(part, schema, at, defined + step)
+    return causes
+
+
+def _nested_completeness(values: JsonObject, schema: JsonObject | None, at: str, defined: str) -> list[Cause]:
+    causes = _completeness(values, schema, at, defined)
+    if schema is None:
+        return causes
+    if "items" in values:
+        causes += _nested_completeness(values["items"], schema.get("items"), f"{at}.items", f"{defined}.items")
+    for name, inner in (values.get("properties") or {}).items():
+        step = f".properties[{name}]"
+        field = (schema.get("properties") or {}).get(name)
+        causes += _nested_completeness(inner, field, at + step, defined + step)
+    return causes

@@ -1,0 +1,35 @@
+"""Why a kind is not served, and what an object of a custom kind says itself: nothing here knows what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource
+from minik8s_modules.cli.causes.surroundings import Around
+
+_TELLING = ("Ready", "Available", "Synced", "Reconciled")
+"""Conditions by which operators tell whether an object is as it should be."""
+
+
+def definition_faults(definition: JsonObject, _around: Around) -> Iterator[Fault]:
+    """Yield why the kinds of a CustomResourceDefinition are not served."""
+    name = objects.name(definition)
+    see = kubectl("", "describe", "crd", name)
+    accepted, established = (objects.condition(definition, kind) or {} for kind in ("NamesAccepted", "Established"))
+    if accepted.get("status") == "False":
+        told = f"its names are not accepted: {accepted.get('message', '')}"
+        yield Fault(told, kubectl("", "get", "crd"))
+    elif established.get("status") != "True":
+        yield Fault("not every API server serves it yet", see)
+
+
+def custom_faults(obj: JsonObject, _around: Around) -> Iterator[Fault]:
+    """Yield the conditions in which an object of a custom kind says that something is wrong."""
+    for kind in _TELLING:
+        condition = objects.condition(obj, kind) or {}
+        if condition.get("status") == "False":
+            words = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
+            told = f"its condition {kind} is False{f': {words}' if words else ''}"
+            yield Fault(told, kubectl(objects.namespace(obj), "describe", resource(obj)))
