@@ -3,8 +3,8 @@
 Ansible packs a module with all that it imports at its first use in a run, and forgets it with the run. That parses
 fifty to a hundred files a module: a quarter of the processor's time of a run of site.yml on one machine that changes
 nothing (5 of 21 s). In a checkout, which has a folder ``.cache``, the folder of packed modules is therefore a link into
-it. Its name there is a digest of all that is packed, so whatever is changed is packed anew. The installed programs have
-no ``.cache``.
+it. Its name there is a digest of all that is packed, so what is changed is packed again. The installed programs have no
+``.cache``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ short_description: Keeps modules as they were packed for nodes
 description:
   - Ansible packs each module with what it imports, once in a run. Where this checkout has a folder C(.cache) of the
     user who runs Ansible, packed modules stay there, and the next run takes them from it.
-  - What is packed anew after each change of Ansible, of a module or of the code that modules share. What nobody used
-    for O(built_modules_kept_days) is removed.
+  - After a change of Ansible, of a module or of the code that modules share, all are packed again. What nobody used for
+    O(built_modules_kept_days) is removed.
 author: the minik8s authors
 options:
   built_modules_kept_days:
