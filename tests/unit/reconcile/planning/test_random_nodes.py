@@ -67,7 +67,7 @@ FOLLOWED = {
 }
 SPACE, HOSTS = "default", ("shop.test", "api.test")
 QUIET, PATIENCE_S = 15, 60.0
-ADDRESS = re.compile(r"\b10\.244\.0\.\d+\b")
+ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b")
 Document = dict[str, dict[str, Any]]
 SETTINGS = Settings(
     hmac_key=b"test key",
@@ -312,7 +312,8 @@ def comparable(found: Document, standing: Iterable[str]) -> Document:
     Which of several new pods asks first for an address is not promised: addresses are called by their pods.
     """
     addresses = {one["ip"]: f"address of {key}" for key, one in found.get("sandboxes", {}).items() if one.get("ip")}
-    found = json.loads(ADDRESS.sub(lambda match: addresses.get(match[0], match[0]), json.dumps(found)))
+    text = ADDRESS.sub(lambda match: addresses.get(match[0].replace("-", "."), match[0]), json.dumps(found))
+    found = json.loads(text)
     own = ("pod", "name", "type", "attempt", "image")
     containers = found.get("containers", {}).items()
     told = {key: {name: one.get(name) for name in own} if key in standing else one for key, one in containers}
