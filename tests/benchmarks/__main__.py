@@ -40,6 +40,7 @@ from tests.benchmarks import (
     lifecycle,
     naming,
     overlay,
+    peer,
     pods,
     probes,
     remote_start,
@@ -128,11 +129,12 @@ GROUPS: Mapping[str, Group] = {
     "asking": lambda _: rows(asking.measure, "asking: "),
     "remote": lambda _: rows(remote_start.measure),
     "hundred": lambda _: rows(hundred_nodes.measure),
+    "peer": lambda _: rows(peer.measure, "API server: "),
 }
 QUICK: Mapping[str, Group] = {
     "pods": quick_pods,
     "private": private_rows,
-    **{name: GROUPS[name] for name in ("executor", "services", "names", "controllers")},
+    **{name: GROUPS[name] for name in ("executor", "services", "names", "controllers", "peer")},
 }
 
 

@@ -1,0 +1,120 @@
+"""The API server beside kube-apiserver, in one run: ``python -m tests.benchmarks.peer``, about a minute.
+
+Machines differ by a factor of three in what Python costs, so only ratios of one run say something. kube-apiserver, its
+etcd and a client that drives either server lie beside the checkout (``../shared/peer``); without them there are no
+figures. Both servers do the same work in turn, with one client program; ours with audit and roles, the peer without.
+CPU is the server's own, without etcd's and the client's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.machine import REPOSITORY
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import EtcdServer
+
+PEER = REPOSITORY.parent / "shared" / "peer"
+PEER_URL, PEER_TOKEN = "https://127.0.0.1:16443", "peertoken"
+ROUNDS = 3
+TOLD = "ratio to kube-apiserver 1.20 in the same run, 16 clients"
+_LINE = re.compile(r"n=(?P<count>\d+): (?P<rate>\d+) req/s .*bad=(?P<bad>\d+).* srv_cpu=(?P<cpu>[\d.]+)s")
+
+
+class Work(NamedTuple):
+    """What clients do, how often, and the bars: time and CPU, both as ratios."""
+
+    what: str
+    count: int
+    time: float
+    cpu: float
+
+
+# the peer's throughput at least 0.6 and 0.8 times
+WORK = (Work("create", 1_500, 1 / 0.6, 2.0), Work("get", 5_000, 1 / 0.8, 1.3))
+
+
+class Cost(NamedTuple):
+    """Seconds of time and of CPU for one request."""
+
+    time_s: float
+    cpu_s: float
+
+
+def measure() -> list[Figure]:
+    """Start both servers, measure them in turn, stop them; nothing where there is no peer."""
+    if not (PEER / "peer.sh").exists():
+        return []
+    with tempfile.TemporaryDirectory() as directory:
+        etcd = EtcdServer(Path(directory) / "etcd").start()
+        server = ApiServerProcess(Path(directory) / "api", etcd.endpoint)
+        kept = {**os.environ, "PEER_DIR": f"{directory}/peer"}
+        try:
+            subprocess.run([PEER / "peer.sh", "up"], env=kept, check=True, stdout=subprocess.DEVNULL)
+            sides = (_ours(server.start()), _peers(Path(directory) / "peer"))
+            return [figure for work in WORK for figure in _beside(work, *sides)]
+        finally:
+            subprocess.run([PEER / "peer.sh", "down"], env=kept, check=False)
+            server.stop()
+            etcd.stop()
+
+
+def _ours(server: ApiServerProcess) -> Mapping[str, str]:
+    (worker,) = psutil.Process(server.pid).children()
+    files = {"KC_CA": server.authority.ca, "KC_CERT": server.admin.cert, "KC_KEY": server.admin.key}
+    return {"KC_URL": server.url, "SRV_PID": str(worker.pid), **{name: str(path) for name, path in files.items()}}
+
+
+def _peers(directory: Path) -> Mapping[str, str]:
+    pid = (directory / "kube-apiserver.pid").read_text(encoding="utf-8").strip()
+    return {"KC_URL": PEER_URL, "KC_TOKEN": PEER_TOKEN, "KC_CA": str(directory / "pki" / "ca.crt"), "SRV_PID": pid}
+
+
+def _beside(work: Work, ours: Mapping[str, str], peers: Mapping[str, str]) -> list[Figure]:
+    _driven(work, ours, work.count // 5)  # what is done once is not measured
+    _driven(work, peers, work.count // 5)
+    costs = [(_driven(work, ours, work.count), _driven(work, peers, work.count)) for _ in range(ROUNDS)]
+    mine, theirs = (Cost(*map(sum, zip(*side, strict=True))) for side in zip(*costs, strict=True))
+    return [
+        Figure(f"{work.what} beside kube-apiserver, time", mine.time_s / theirs.time_s, "x", work.time, TOLD),
+        Figure(f"{work.what} beside kube-apiserver, CPU", mine.cpu_s / theirs.cpu_s, "x", work.cpu, TOLD),
+    ]
+
+
+def _driven(work: Work, side: Mapping[str, str], count: int) -> Cost:
+    argv = [sys.executable, str(PEER / "api.py"), work.what, "--threads", "16", "--procs", "2", "--n", str(count)]
+    environment = {**os.environ, **side, "KC_NOSA": "1"}
+    done = subprocess.run(argv, cwd=PEER, env=environment, check=True, capture_output=True, text=True)
+    return cost(done.stdout)
+
+
+def cost(line: str) -> Cost:
+    """Return what one request cost, from the client's line.
+
+    Raises:
+        ValueError: the client says something else, or that requests failed.
+    """
+    found = _LINE.search(line)
+    if found is None or int(found["bad"]):
+        raise ValueError(f"the client says: {line}")
+    return Cost(1 / int(found["rate"]), float(found["cpu"]) / int(found["count"]))
+
+
+def main() -> None:
+    """Print the figures."""
+    for figure in measure():
+        print(figure.line())
+
+
+if __name__ == "__main__":
+    main()
