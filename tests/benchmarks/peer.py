@@ -35,7 +35,7 @@ class Work(NamedTuple):
     """What clients do, how often, and the bars: time and CPU, both as ratios."""
 
     what: str
-    count: int
+    requests: int
     time: float
     cpu: float
 
@@ -81,9 +81,9 @@ def _peers(directory: Path) -> Mapping[str, str]:
 
 
 def _beside(work: Work, ours: Mapping[str, str], peers: Mapping[str, str]) -> list[Figure]:
-    _driven(work, ours, work.count // 5)  # what is done once is not measured
-    _driven(work, peers, work.count // 5)
-    costs = [(_driven(work, ours, work.count), _driven(work, peers, work.count)) for _ in range(ROUNDS)]
+    _driven(work, ours, work.requests // 5)  # what is done once is not measured
+    _driven(work, peers, work.requests // 5)
+    costs = [(_driven(work, ours, work.requests), _driven(work, peers, work.requests)) for _ in range(ROUNDS)]
     mine, theirs = (Cost(*map(sum, zip(*side, strict=True))) for side in zip(*costs, strict=True))
     return [
         Figure(f"{work.what} beside kube-apiserver, time", mine.time_s / theirs.time_s, "x", work.time, TOLD),

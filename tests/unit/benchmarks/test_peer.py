@@ -13,7 +13,7 @@ LINE = (
 
 
 def test_time_and_cpu_of_a_request_are_read():
-    assert cost(LINE.format(bad=0)) == Cost(0.002, pytest.approx(0.0012))
+    assert cost(LINE.format(bad=0)) == Cost(0.002, 1.8 / 1_500)
 
 
 @pytest.mark.parametrize("line", [LINE.format(bad=3), "Traceback", ""])
