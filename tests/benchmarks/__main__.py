@@ -33,6 +33,7 @@ from tests.benchmarks import (
     asking,
     controllers,
     executor,
+    expressions,
     failover,
     hundred_nodes,
     idle,
@@ -122,6 +123,7 @@ GROUPS: Mapping[str, Group] = {
     "services": lambda _: rows(services.measure, "services: "),
     "reach": lambda _: rows(service_reach.measure, "services: "),
     "names": lambda _: rows(naming.measure, "names: "),
+    "expressions": lambda _: rows(expressions.measure, "CEL: "),
     "controllers": lambda _: rows(controllers.measure),
     "overlay": lambda _: rows(overlay.measure),
     "joining": lambda _: rows(joining.measure),
@@ -134,7 +136,7 @@ GROUPS: Mapping[str, Group] = {
 QUICK: Mapping[str, Group] = {
     "pods": quick_pods,
     "private": private_rows,
-    **{name: GROUPS[name] for name in ("executor", "services", "names", "controllers", "peer")},
+    **{name: GROUPS[name] for name in ("executor", "services", "names", "expressions", "controllers", "peer")},
 }
 
 

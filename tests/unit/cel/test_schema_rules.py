@@ -145,7 +145,7 @@ def test_all_rules_of_a_schema_together_have_a_limit() -> None:
 
 def test_a_long_list_of_an_update_is_compared_by_its_keys() -> None:
     items = [{"name": str(number), "n": number} for number in range(5000)]
-    item = {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}}
+    item: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}}
     item["x-kubernetes-validations"] = [{"rule": "self.n == oldSelf.n"}]
     listed = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     schema = compiled({"type": "object", "properties": {"l": listed}}, root=True)
