@@ -154,12 +154,16 @@ class Kind:
 
 
 class Kinds:
-    """The registry that is served now. It is exchanged as a whole: who has one goes on with what it says."""
+    """The registry that is served now. It is exchanged as a whole: who has one goes on with what it says.
 
-    __slots__ = ("registry",)
+    ``complete`` is False as long as definitions are not read yet: what the registry lacks may be there.
+    """
+
+    __slots__ = ("complete", "registry")
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.complete = True
 
 
 class Registry:

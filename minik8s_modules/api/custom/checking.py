@@ -300,7 +300,7 @@ def _is_multiple(value: Any, factor: Any) -> bool:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return str(int(value)) if float(value).is_integer() else str(value)
 
 
 def _counts(schema: JsonObject) -> Iterator[Check]:

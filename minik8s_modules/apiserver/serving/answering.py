@@ -24,6 +24,7 @@ from minik8s_modules.api.errors import (
     InternalError,
     MethodNotAllowed,
     NotFound,
+    ServiceUnavailable,
     StatusError,
     Unauthorized,
 )
@@ -116,6 +117,8 @@ class Answering:
         """Answer one of resources.py's verbs, if the user may."""
         services, environ = self._services, request.environ
         target = parse(request.path, self.kinds.registry)
+        if target is None and not self.kinds.complete:  # a 404 would tell a garbage collector that owners are gone
+            raise ServiceUnavailable("custom kinds are not known yet; try again", {"retryAfterSeconds": 1})
         if target is None:
             raise unserved(request.path)
         watch = request.method == "GET" and watching.is_watch(request.args)

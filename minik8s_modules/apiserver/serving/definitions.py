@@ -64,6 +64,7 @@ class Definitions:
         self._hub = hub
         self._own = f"{_LEASES}{own}"
         self._made: dict[str, tuple[_Stamp, tuple[Kind, ...]]] = {}
+        backend.kinds.complete = False
         self._known: dict[str, _Definition] = {}
         self._settled: dict[str, int] = {}
         self._stopping = threading.Event()
@@ -86,6 +87,7 @@ class Definitions:
         found, revision = self._backend.cache.list(CUSTOM_RESOURCE_DEFINITION.prefix)
         items = self._known = {item.key: self._slimmed(item) for item in found}
         self._take_over([*items.values()])
+        self._backend.kinds.complete = True
         return self._decide_all([*items.values()], revision) if items else False
 
     def _slimmed(self, item: CachedObject) -> _Definition:
