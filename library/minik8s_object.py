@@ -165,6 +165,7 @@ objects:
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -175,6 +176,7 @@ try:
     from minik8s_modules.base.errors import Minik8sError
     from minik8s_modules.client import declared
     from minik8s_modules.client.api import ApiClient
+    from minik8s_modules.client.discovery import kind_at
     from minik8s_modules.client.kubeconfig import find_kubeconfig
     from minik8s_modules.client.readiness import Condition
 
@@ -252,9 +254,10 @@ def _prepared(module: AnsibleModule) -> tuple[list[declared.Wanted], declared.Ma
     fields = ("state", "field_manager", "force", "patch_type", "propagation_policy", "grace_period_s")
     manner = declared.Manner(*(given[name] for name in fields))
     definition = Path(given["src"]).read_text(encoding="utf-8") if given["src"] else given["definition"]
-    wanted = declared.read(definition, given["namespace"], given["src"] or "definition")
     path = find_kubeconfig(given["kubeconfig"] or "")
     client = ApiClient.from_kubeconfig(path, user_agent="ansible", warn=module.warn, context=given["context"])
+    find = partial(kind_at, client)
+    wanted = declared.read(definition, given["namespace"], given["src"] or "definition", find)
     return wanted[::-1] if manner.state == "absent" else wanted, manner, client
 
 

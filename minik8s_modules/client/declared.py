@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -85,8 +85,14 @@ class Step(NamedTuple):
 # --- what is declared ---------------------------------------------------------------------------
 
 
-def read(definition: Any, namespace: str, where: str) -> list[Wanted]:
+Find = Callable[[str, str], Kind | None]
+"""Returns the kind of an ``apiVersion`` and ``kind``, None for one that is not served."""
+
+
+def read(definition: Any, namespace: str, where: str, find: Find = KINDS.by_api_version) -> list[Wanted]:
     """Return the objects of a mapping, a list of them, or YAML text; ``namespace`` is for those that name none.
+
+    ``find`` may know kinds that are not built in (``discovery.kind_at``).
 
     Raises:
         ConfigurationError: a document is no object of a known kind with a name; or an object stands there twice.
@@ -96,7 +102,7 @@ def read(definition: Any, namespace: str, where: str) -> list[Wanted]:
     found = [
         each
         for number, document in enumerate(documents, 1)
-        for each in _read(document, namespace, f"{where}, document {number}")
+        for each in _read(document, namespace, f"{where}, document {number}", find)
     ]
     seen: set[str] = set()
     for each in found:
@@ -115,17 +121,17 @@ def _parsed(text: str, where: str) -> list[Any]:
         raise ConfigurationError(f"{where} is not valid YAML: {error}") from error
 
 
-def _read(document: Any, namespace: str, where: str) -> Iterator[Wanted]:
+def _read(document: Any, namespace: str, where: str, find: Find) -> Iterator[Wanted]:
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{where}: an object must be a mapping, not {type(document).__name__}")
     if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
         for number, item in enumerate(document["items"], 1):
-            yield from _read(item, namespace, f"{where}, item {number}")
+            yield from _read(item, namespace, f"{where}, item {number}", find)
         return
     api_version, kind_name = document.get("apiVersion"), document.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind_name, str):
         raise ConfigurationError(f"{where}: say what it is, as in `apiVersion: v1` and `kind: Pod`")
-    kind = KINDS.by_api_version(api_version, kind_name)
+    kind = find(api_version, kind_name)
     if kind is None:
         raise ConfigurationError(f"{where}: kind {kind_name} of {api_version} is not known")
     yield Wanted(kind, _placed(kind, copy.deepcopy(dict(document)), namespace, where))

@@ -107,3 +107,13 @@ def test_what_plan_cannot_read_is_explained(tmp_path: Path, text: str, told: str
     assert "m.yml" in str(raised.value)
     with pytest.raises(UsageError, match="manifests are not downloaded"):
         read_manifests(["https://example.test/m.yml"], "default")
+
+
+def test_kinds_of_other_groups_are_the_servers_to_know(tmp_path):
+    path = tmp_path / "m.yml"
+    path.write_text("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {match: =}\n")
+    (found,) = read_manifests([str(path)], "shop")
+    assert (found["metadata"]["namespace"], found["spec"]) == ("shop", {"match": "="})
+    path.write_text("apiVersion: networking.k8s.io/v1\nkind: Widget\nmetadata: {name: a}\n")
+    with pytest.raises(UsageError, match="is not served"):
+        read_manifests([str(path)], "shop")
