@@ -173,6 +173,10 @@ class Registry:
         self._kinds = tuple(kinds)
         self._by_resource = {(k.group, k.version, k.plural): k for k in self._kinds}
         self._by_kind = {(k.group, k.version, k.kind): k for k in self._kinds}
+        self._members: dict[tuple[str, str], tuple[Kind, ...]] = {}
+        for kind in self._kinds:
+            at = (kind.group, kind.version)
+            self._members[at] = (*self._members.get(at, ()), kind)
 
     def by_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served under that path, or None."""
@@ -213,12 +217,10 @@ class Registry:
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Return versions by group, the preferred version first; core is ""."""
         found: dict[str, tuple[str, ...]] = {}
-        for kind in self._kinds:
-            versions = found.setdefault(kind.group, ())
-            if kind.version not in versions:
-                found[kind.group] = (*versions, kind.version)
+        for group, version in self._members:
+            found[group] = (*found.get(group, ()), version)
         return found
 
     def in_group(self, group: str, version: str) -> tuple[Kind, ...]:
         """Return the kinds of one group and version."""
-        return tuple(kind for kind in self._kinds if (kind.group, kind.version) == (group, version))
+        return self._members.get((group, version), ())

@@ -216,15 +216,15 @@ _EVENT_TABLE_COLUMNS = [*_EVENT_COLUMNS, NAME._replace(priority=1)]
 _NODE_WIDE = columns("Internal-IP+", "External-IP+", "OS-Image+", "Kernel-Version+", "Container-Runtime+")
 
 _DEFAULT = _Table([NAME, AGE], lambda obj, now: [name(obj), age(obj, now)])
-_ROLE_COLUMNS = [NAME, Column("Created At")]
+_CREATED_COLUMNS = [NAME, Column("Created At")]
 _BINDING_COLUMNS = [
     NAME, Column("Role"), AGE, Column("Users", priority=1), Column("Groups", priority=1),
     Column("ServiceAccounts", priority=1),
 ]  # fmt: skip
 
 
-def _role(obj: JsonObject, _now: datetime) -> list[Any]:
-    """Return the cells of a Role or ClusterRole."""
+def _created(obj: JsonObject, _now: datetime) -> list[Any]:
+    """Return the cells of a Role, a ClusterRole or a CustomResourceDefinition."""
     return [name(obj), (obj.get("metadata") or {}).get("creationTimestamp") or "<unknown>"]
 
 
@@ -255,11 +255,12 @@ _TABLES: dict[tuple[str, str], _Table] = {
     ("discovery.k8s.io", "EndpointSlice"): _Table(
         [NAME, *columns("AddressType", "Ports", "Endpoints"), AGE], _endpoint_slice
     ),
-    **{("rbac.authorization.k8s.io", kind): _Table(_ROLE_COLUMNS, _role) for kind in ("Role", "ClusterRole")},
+    **{("rbac.authorization.k8s.io", kind): _Table(_CREATED_COLUMNS, _created) for kind in ("Role", "ClusterRole")},
     **{
         ("rbac.authorization.k8s.io", kind): _Table(_BINDING_COLUMNS, _binding)
         for kind in ("RoleBinding", "ClusterRoleBinding")
     },
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _Table(_CREATED_COLUMNS, _created),
     ("minik8s.io", "PodAddress"): _Table([NAME, *columns("Pod", "Node"), AGE, *columns("UID+")], _pod_address),
     ("minik8s.io", "HostGrant"): _Table(
         [NAME, *columns("Namespaces", "Hosts"), Column("Short Names", "boolean"), AGE], _host_grant

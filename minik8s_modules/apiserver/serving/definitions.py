@@ -119,7 +119,6 @@ class Definitions:
         self._made = made
         if not changed:
             return
-        self._settled.clear()
         self._backend.kinds.registry = KINDS.with_custom(kind for _, kinds in made.values() for kind in kinds)
         targets.forget()
         for key in changed:
