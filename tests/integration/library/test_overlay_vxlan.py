@@ -195,6 +195,25 @@ def test_drift_of_the_overlay_is_seen_and_healed(machines: list[Machine]) -> Non
     assert not one.run(one.entries(two))["changed"]
 
 
+def test_a_pod_that_leaves_takes_no_mac_along_that_others_send_to(machines: list[Machine]) -> None:
+    one, _ = machines
+    one.run(one.entries())
+    one.inside("ip", "link", "add", "low", "address", "02:00:00:00:00:01", "type", "veth")
+    one.inside("ip", "link", "set", "low", "master", "mk8t-br", "up")
+    one.start_pod()
+    assert one.reaches("10.77.1.1") == "yes"
+    one.inside("ip", "link", "del", "low")
+    assert one.reaches("10.77.1.1") == "yes"
+    # one that has another MAC, as bridges of former releases have, gets its own, and pods hear of it
+    one.inside("ip", "link", "set", "mk8t-br", "address", "02:00:00:00:00:02")
+    one.inside("ip", "neigh", "flush", "dev", "eth0", netns=one.pod)
+    assert one.reaches("10.77.1.1") == "yes"
+    assert "02:00:00:00:00:02" in one.inside("ip", "neigh", netns=one.pod)
+    assert one.run(one.entries())["steps"][0]["detail"].startswith("bridge: ")
+    assert one.reaches("10.77.1.1") == "yes"
+    assert "0a:58:0a:4d:01:01" in one.inside("ip", "neigh", netns=one.pod)
+
+
 def test_an_address_that_is_no_peers_is_unreachable_where_nobody_routes_it(machines: list[Machine]) -> None:
     one, two = machines
     one.inside("ip", "route", "add", "default", "via", "192.0.2.2")

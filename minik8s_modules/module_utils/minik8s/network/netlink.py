@@ -37,6 +37,7 @@ class Link(NamedTuple):
     alias: str
     peer: int = 0
     """Of a pair, the index of the other end, which may be in another namespace."""
+    mac: str = ""
 
 
 class Address(NamedTuple):
@@ -203,9 +204,11 @@ class Netlink:
         finally:
             os.close(there)
 
-    def set_link(self, index: int, *, up: bool = False, mtu: int = 0, master: int = 0, alias: str = "") -> None:
+    def set_link(
+        self, index: int, *, up: bool = False, mtu: int = 0, master: int = 0, alias: str = "", mac: str = ""
+    ) -> None:
         """Change a device; what is left out stays as it is."""
-        wanted = {"state": "up" if up else "", "mtu": mtu, "master": master, "ifalias": alias}
+        wanted = {"state": "up" if up else "", "mtu": mtu, "master": master, "ifalias": alias, "address": mac}
         self._ask("link", "set", index=index, **{name: value for name, value in wanted.items() if value})
 
     def delete_link(self, index: int) -> None:
@@ -236,6 +239,7 @@ def _link(message: Any) -> Link:
         mtu=message.get_attr("IFLA_MTU") or 0,
         alias=_text(message.get_attr("IFLA_IFALIAS")),
         peer=message.get_attr("IFLA_LINK") or 0,
+        mac=message.get_attr("IFLA_ADDRESS") or "",
     )
 
 

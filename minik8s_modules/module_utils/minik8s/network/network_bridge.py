@@ -2,12 +2,15 @@
 
 Aspects are compared by their text and mended in their order. The driver ``bridge`` makes a bridge with the pods'
 gateway address, turns forwarding on, masquerades what leaves the cluster and lets pods pass Docker's FORWARD policy.
+The bridge has a MAC of its own: else the kernel gives it the lowest of its ports', and when that pod leaves, the others
+send to a MAC that nobody has, for half a minute.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Protocol
 
 from ..core.faults import KeyFault
@@ -15,6 +18,7 @@ from ..core.section import Context, Facets
 from . import netfilter
 from .netlink import Address, Link, Netlink
 from .overlay_links import Overlay
+from .switches import set_switch
 
 KEY = "pod-network"
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
@@ -55,6 +59,11 @@ class Driver(Protocol):
         """Make one aspect right."""
 
 
+def mac_of_gateway(gateway: str) -> str:
+    """Return the bridge's MAC: of the gateway's address, as the CNI plugin bridge has it."""
+    return ":".join(["0a", "58", *(f"{byte:02x}" for byte in ipaddress.IPv4Address(gateway).packed)])
+
+
 def alias_of(node: str) -> str:
     """Return the mark on a bridge that tells it is this node's."""
     return f"minik8s {node} {KEY}"
@@ -77,7 +86,7 @@ class BridgeDriver:
         """Return what should be."""
         prefix_length = entry["cidr"].partition("/")[2]
         return {
-            "bridge": f"{entry['bridge']} up mtu {entry['mtu']}",
+            "bridge": f"{entry['bridge']} up mtu {entry['mtu']} mac {mac_of_gateway(entry['gateway'])}",
             "address": f"{entry['gateway']}/{prefix_length}",
             "ip_forward": "1",
             "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
@@ -93,6 +102,8 @@ class BridgeDriver:
         name = entry["bridge"]
         link = observed.links.get(name)
         up = f"{name} {'up' if link.up else 'down'} mtu {link.mtu}" if link and link.kind == "bridge" else ""
+        if link and up and "gateway" in entry:
+            up += f" mac {link.mac}"
         here = [
             f"{each.ip}/{each.prefix_length}" for each in observed.addresses if link and each.ifindex == link.ifindex
         ]
@@ -146,8 +157,13 @@ def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
             context.checkpoint("create bridge")
             netlink.add_bridge(entry["bridge"])
         link = _bridge(netlink, entry["bridge"])
+        mac = mac_of_gateway(entry["gateway"]) if "gateway" in entry else ""
+        if mac and link.mac != mac:
+            # pods that know another one are told
+            with suppress(KeyFault):
+                set_switch(f"ipv4/conf/{entry['bridge']}/arp_notify", "1")
         context.checkpoint("set bridge")
-        netlink.set_link(link.ifindex, up=True, mtu=entry["mtu"], alias=alias_of(context.node))
+        netlink.set_link(link.ifindex, up=True, mtu=entry["mtu"], alias=alias_of(context.node), mac=mac)
 
 
 def _mend_address(context: Context, entry: Mapping[str, Any]) -> None:
