@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ASCII = range(128)
+MOST_ISSUES = 100  # that one message tells (cel-go, common/errors.go)
 LONGEST_SNIPPET = 16384  # characters of a line that a message repeats (cel-go, common/error.go)
 
 
@@ -36,7 +37,10 @@ class CompileError(CelError):
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.issues = sorted(issues, key=lambda issue: (issue.line, issue.column))
         lines = source.split("\n")
-        super().__init__("\n".join(_display(issue, lines) for issue in self.issues))
+        told = [_display(issue, lines) for issue in self.issues[:MOST_ISSUES]]
+        if len(self.issues) > MOST_ISSUES:
+            told.append(f"{len(self.issues) - MOST_ISSUES} more errors were truncated")
+        super().__init__("\n".join(told))
 
 
 class CelSyntaxError(CompileError):

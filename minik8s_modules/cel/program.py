@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minik8s_modules.cel.checking.checker import Checked, check
@@ -51,9 +51,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled expression. It may be evaluated by many threads at once."""
+    """A compiled expression, ``type`` being that of its result. It may be evaluated by many threads at once."""
 
     source: str
+    type: Type
     tree: Node
     names: frozenset[str]
     run: Run
@@ -61,14 +62,13 @@ class Program:
     slots: Mapping[str, int] = field(default_factory=dict)
     frame_size: int = FIRST_SLOT
 
-    @property
-    def type(self) -> Type:
-        """The static type of the result."""
-        return self.tree.type
-
     def estimate(self, root: Type | None = None) -> Range:
         """Return the least and the most cost, ``root`` being the declared type of ``self`` where there is a schema."""
         return estimate(self.tree, root)
+
+    def slim(self) -> Program:
+        """Return the program without its tree, which is a third of its size: it can no longer be estimated."""
+        return replace(self, tree=Node(position=0))
 
     def uses(self, name: str) -> bool:
         """Return whether the expression names a variable of its environment."""
@@ -117,4 +117,6 @@ def _built(source: str, checked: Checked) -> Program:
         code = builder.build(checked.tree)
     except EvaluationError as error:
         raise ProgramError(f"program instantiation failed: {error}") from error
-    return Program(source, checked.tree, checked.names, code.run, code.cost, dict(builder.slots), builder.size)
+    return Program(
+        source, checked.tree.type, checked.tree, checked.names, code.run, code.cost, dict(builder.slots), builder.size
+    )

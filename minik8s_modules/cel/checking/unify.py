@@ -16,11 +16,27 @@ _NULLABLE = frozenset({"opaque", "object", "duration", "timestamp", "null"})
 _COMPOUND = frozenset({"opaque", "list", "map"})
 
 
+class _Attempt:
+    """Substitutions with what an attempt adds, which is dropped when it fails: a copy would cost all that is known."""
+
+    def __init__(self, known: Substitutions) -> None:
+        self._known = known
+        self.added: Substitutions = {}
+
+    def get(self, parameter: Type) -> Type | None:
+        """Return what a parameter stands for, or None."""
+        return self.added.get(parameter) or self._known.get(parameter)
+
+    def set(self, parameter: Type, meaning: Type) -> None:
+        """Let a parameter stand for a type."""
+        self.added[parameter] = meaning
+
+
 def fit(known: Substitutions, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
     """Return whether each given type may stand where one is wanted; on success the parameters' meaning is kept."""
-    attempt = dict(known)
+    attempt = _Attempt(known)
     if len(given) == len(wanted) and all(map(lambda a, b: _fits(attempt, a, b), given, wanted)):
-        known.update(attempt)
+        known.update(attempt.added)
         return True
     return False
 
@@ -42,7 +58,7 @@ def most_general(one: Type, other: Type) -> Type:
     return one if _less_specific(one, other) else other
 
 
-def _fits(known: Substitutions, given: Type, wanted: Type) -> bool:  # noqa: PLR0911 - one return a kind of type
+def _fits(known: _Attempt, given: Type, wanted: Type) -> bool:  # noqa: PLR0911 - one return a kind of type
     if wanted.kind == "param":
         valid, bound = _stands_for(known, given, wanted)
         if valid or bound:
@@ -61,14 +77,14 @@ def _fits(known: Substitutions, given: Type, wanted: Type) -> bool:  # noqa: PLR
     return given == wanted
 
 
-def _stands_for(known: Substitutions, kind: Type, parameter: Type) -> tuple[bool, bool]:
+def _stands_for(known: _Attempt, kind: Type, parameter: Type) -> tuple[bool, bool]:
     """Return whether the parameter may mean the type, and whether it meant something already."""
     if kind == parameter:
         return True, True
     meaning = known.get(parameter)
     if meaning is None:
         if _free(known, parameter, kind):
-            known[parameter] = kind
+            known.set(parameter, kind)
             return True, False
         return False, False
     if kind == meaning:
@@ -77,16 +93,17 @@ def _stands_for(known: Substitutions, kind: Type, parameter: Type) -> tuple[bool
         return False, True
     general = most_general(kind, meaning)
     if _free(known, parameter, general):
-        known[parameter] = general
+        known.set(parameter, general)
     return True, True
 
 
-def _free(known: Substitutions, parameter: Type, within: Type) -> bool:
+def _free(known: _Attempt, parameter: Type, within: Type) -> bool:
     """Whether the parameter does not occur within a type."""
     if parameter == within:
         return False
     if within.kind == "param":
-        return within not in known or _free(known, parameter, known[within])
+        meaning = known.get(within)
+        return meaning is None or _free(known, parameter, meaning)
     return all(_free(known, parameter, each) for each in within.params)
 
 

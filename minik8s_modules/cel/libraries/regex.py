@@ -14,7 +14,7 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """Return the compiled pattern; raises EvaluationError."""
     try:

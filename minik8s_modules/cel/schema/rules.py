@@ -74,8 +74,8 @@ def compile_rule(declared: Mapping[str, Any], schema: Mapping[str, Any], kind: T
             message_failure = f"messageExpression compilation failed: {message_failure}"
     return Rule(
         declared,
-        program,
-        message=message,
+        program.slim(),
+        message=message.slim() if message else None,
         message_failure=message_failure,
         field_path=_path(declared, schema),
         cost=estimate(program.tree, kind).most,

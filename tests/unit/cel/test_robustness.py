@@ -98,6 +98,19 @@ def test_what_runs_away_is_stopped(source: str) -> None:
         compile(source, ENVIRONMENT).evaluate({"self": list(range(200))}, budget)
 
 
+@pytest.mark.parametrize("item", ["x+x", "x==1", "[]", "{1:[]}", "x<2?1:2", "[1].map(y,y)"])
+def test_the_longest_text_compiles(item: str) -> None:
+    count = 99_000 // (len(item) + 1)
+    program = compile(f"[{','.join([item] * count)}].size()", ENVIRONMENT)
+    assert program.evaluate({"x": 1}, Budget()) == count
+
+
+def test_a_hundred_mistakes_are_told_and_the_rest_counted() -> None:
+    with pytest.raises(CompileError, match=r"\n900 more errors were truncated$") as caught:
+        compile(f"[{','.join(['nosuch'] * 1000)}]", ENVIRONMENT)
+    assert str(caught.value).count("undeclared reference") == 100
+
+
 def test_a_term_that_fails_is_evaluated_once() -> None:
     source = "self.nosuch"
     for _ in range(60):
