@@ -215,6 +215,17 @@ VALIDATING_WEBHOOK_CONFIGURATION = Kind(
     namespaced=False, categories=("api-extensions",), has_spec=False,
 )  # fmt: skip
 
+VALIDATING_ADMISSION_POLICY = Kind(
+    _ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+    f"{_ADMISSION_TYPES}ValidatingAdmissionPolicy",
+    namespaced=False, categories=("api-extensions",), subresources=("status",),
+)  # fmt: skip
+VALIDATING_ADMISSION_POLICY_BINDING = Kind(
+    _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+    f"{_ADMISSION_TYPES}ValidatingAdmissionPolicyBinding",
+    namespaced=False, categories=("api-extensions",),
+)  # fmt: skip
+
 # --- kinds of the original MiniK8s; those whose names Kubernetes uses elsewhere have plurals of their own ------------
 
 _ORIGINAL = "io.minik8s.original.v1."
@@ -300,6 +311,8 @@ KINDS = Registry(
         MUTATING_WEBHOOK_CONFIGURATION,
         VALIDATING_WEBHOOK_CONFIGURATION,
         CUSTOM_RESOURCE_DEFINITION,
+        VALIDATING_ADMISSION_POLICY,
+        VALIDATING_ADMISSION_POLICY_BINDING,
         DNS,
         VIRTUAL_SERVICE,
         SUBSET,

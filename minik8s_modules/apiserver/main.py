@@ -29,6 +29,7 @@ from minik8s_modules.apiserver.nodes.reconcilers import HttpsReconcilers
 from minik8s_modules.apiserver.nodes.streams import Streams
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.nodes.webhook_routes import Routes
+from minik8s_modules.apiserver.policies.calls import Policies
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.definitions import Definitions
@@ -76,6 +77,7 @@ class Application:
             metrics,
             configured.service_cidr,
             refuse_taken_hosts=configured.refuse_taken_hosts,
+            policies=Policies(metrics),
             webhooks=Webhooks(metrics, Transport(Routes(self._cache, gateways).connect)),
         )
         self._hub = Hub(clock, self._cache, self.admission)

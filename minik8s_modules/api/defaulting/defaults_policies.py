@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minik8s_modules.api.defaulting.defaults_pod import canonical_amounts, set_missing, set_nonempty
-from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION
+from minik8s_modules.api.kinds import (
+    MUTATING_WEBHOOK_CONFIGURATION,
+    VALIDATING_ADMISSION_POLICY,
+    VALIDATING_ADMISSION_POLICY_BINDING,
+    VALIDATING_WEBHOOK_CONFIGURATION,
+)
 from minik8s_modules.api.objects import JsonObject
 
 DEFAULT_UTILIZATION = 80  # percent of the CPU requested
@@ -105,6 +110,25 @@ def _webhooks(configuration: JsonObject) -> None:
             set_missing(service, port=443)
 
 
+def _admission_policy(policy: JsonObject) -> None:
+    spec: JsonObject = policy.setdefault("spec", {})
+    set_missing(spec, failurePolicy="Fail")
+    _match_resources(spec.get("matchConstraints"))
+
+
+def _policy_binding(binding: JsonObject) -> None:
+    _match_resources(binding.setdefault("spec", {}).get("matchResources"))
+
+
+def _match_resources(constraints: JsonObject | None) -> None:
+    if constraints is None:
+        return
+    set_missing(constraints, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in constraints.get(field) or []:
+            set_missing(rule, scope="*")
+
+
 def _only_spec(obj: JsonObject) -> None:
     obj.setdefault("spec", {})
 
@@ -126,6 +150,8 @@ BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     MUTATING_WEBHOOK_CONFIGURATION.id: _webhooks,
     VALIDATING_WEBHOOK_CONFIGURATION.id: _webhooks,
+    VALIDATING_ADMISSION_POLICY.id: _admission_policy,
+    VALIDATING_ADMISSION_POLICY_BINDING.id: _policy_binding,
     ("policy", "PodDisruptionBudget"): _only_spec,
     ("certificates.k8s.io", "CertificateSigningRequest"): _only_spec,
 }

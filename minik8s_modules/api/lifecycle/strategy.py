@@ -60,6 +60,7 @@ _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("", "Job"): {"phase": "Pending"},
     ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
     ("certificates.k8s.io", "CertificateSigningRequest"): {},
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): {},
 }  # fmt: skip
 
 

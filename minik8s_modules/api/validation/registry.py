@@ -11,6 +11,7 @@ from minik8s_modules.api.custom import definitions
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
+    admission_policies,
     jobs,
     mirrors,
     networking,
@@ -75,6 +76,8 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("networking.k8s.io", "NetworkPolicy"): networking.validate_network_policy,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): webhooks.validate_configuration,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): webhooks.validate_configuration,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): admission_policies.validate_policy,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): admission_policies.validate_policy_binding,
     ("", "DNS"): originals.validate_dns,
     ("", "VirtualService"): originals.validate_virtual_service,
     ("", "Subset"): originals.validate_subset,

@@ -48,6 +48,8 @@ def concerned(backend: Backend, target: Target, operation: str, options: Options
     """Return whether a webhook may look at such a write."""
     if options.asker is None or options.reviewed:
         return False
+    if backend.policies.some(backend.cache):
+        return True
     asked = (backend.cache, target.kind, target.subresource, _OPERATIONS[operation])
     return any(backend.webhooks.matching(type_, *asked) for type_ in ("admit", "validating"))
 
@@ -69,7 +71,8 @@ def mutate(write: Write, again: Callable[[], None]) -> None:
 
 
 def validate(write: Write) -> None:
-    """Ask validating webhooks, all at once; raises the first refusal in their order."""
+    """Ask policies, then validating webhooks, all at once; raises the first refusal in their order."""
+    _ask_policies(write)
     matches = _matches("validating", write)
     if not matches:
         return
@@ -89,6 +92,24 @@ def validate(write: Write) -> None:
             raise outcome
         if outcome.verdict is not None and outcome.verdict.refusal is not None:
             raise outcome.verdict.refusal
+
+
+def _ask_policies(write: Write) -> None:
+    policies, cache = write.backend.policies, write.backend.cache
+    if write.options.reviewed or not policies.some(cache):
+        return
+    asked = _asked(write)
+    found = policies.concerned(cache, asked)
+    if not found:
+        return
+    outcome = policies.ask(found, Looking(asked, _form(write), write.asker, cache), write.obj, write.old)
+    for text in outcome.warnings:
+        write.options.warn(text)
+    for key, text in outcome.annotations.items():
+        write.asker.notes.setdefault(key, text)
+    refusal = outcome.refusal(write.target.kind, asked.name)
+    if refusal is not None:
+        raise refusal
 
 
 def request(

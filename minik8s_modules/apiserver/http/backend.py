@@ -19,6 +19,7 @@ from minik8s_modules.api.kind import Kinds
 from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.policies.calls import Policies
 from minik8s_modules.apiserver.webhooks.calls import Webhooks
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.ids import random_uid, random_word
@@ -59,6 +60,7 @@ class Backend:
     quotas: QuotaLedger = field(default_factory=QuotaLedger)
     webhooks: Webhooks = field(default_factory=Webhooks)
     kinds: Kinds = field(default_factory=lambda: Kinds(KINDS))
+    policies: Policies = field(default_factory=Policies)
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
 

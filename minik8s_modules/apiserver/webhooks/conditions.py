@@ -1,4 +1,4 @@
-"""Match conditions: CEL expressions that must all be true for a webhook to be asked about a write.
+"""Match conditions: CEL expressions that must all be true for a webhook or policy to be asked about a write.
 
 One that is false decides, whatever the others are. One that cannot be evaluated counts as the failurePolicy says.
 Source: apiserver ``pkg/admission/plugin/webhook/matchconditions/matcher.go``.
@@ -42,14 +42,14 @@ class Uncertain(Exception):
     """No condition is false, and some cannot be evaluated; the message says why."""
 
 
-def conditions_of(written: Iterable[JsonObject] | None) -> tuple[Condition, ...]:
-    """Return the conditions of a webhook, compiled."""
-    return tuple(_compiled(each["name"], each["expression"].strip()) for each in written or ())
+def conditions_of(written: Iterable[JsonObject] | None, *, params: bool = False) -> tuple[Condition, ...]:
+    """Return the conditions of a webhook, or (with ``params``) of a policy, compiled."""
+    return tuple(_compiled(each["name"], each["expression"].strip(), params=params) for each in written or ())
 
 
-def _compiled(name: str, source: str) -> Condition:
+def _compiled(name: str, source: str, *, params: bool) -> Condition:
     try:
-        return Condition(name, source, condition_program(source))
+        return Condition(name, source, condition_program(source, params=params))
     except CompileError as error:  # stored before it was checked
         return Condition(name, source, None, f"compilation error: compilation failed: {error}")
 

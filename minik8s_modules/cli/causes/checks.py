@@ -67,6 +67,7 @@ DATA = frozenset(
     {
         kinds.CONFIG_MAP, kinds.EVENT, kinds.EVENTS_EVENT, kinds.LIMIT_RANGE, kinds.CONTROLLER_REVISION, kinds.ROLE,
         kinds.CLUSTER_ROLE, kinds.POD_TEMPLATE, kinds.NODE_METRICS, kinds.POD_METRICS,
+        kinds.VALIDATING_ADMISSION_POLICY, kinds.VALIDATING_ADMISSION_POLICY_BINDING,
     }
 )  # fmt: skip
 """Kinds that others read: alone nothing can be wrong with them, but that their deletion waits."""

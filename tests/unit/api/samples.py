@@ -189,6 +189,15 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("node.k8s.io", "RuntimeClass"): {"handler": "runsc"},
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): {"webhooks": [_WEBHOOK]},
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): {"webhooks": [_WEBHOOK]},
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): {
+        "spec": {
+            "matchConstraints": {"resourceRules": _WEBHOOK["rules"]},
+            "validations": [{"expression": "object.metadata.name != ''"}],
+        }
+    },
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): {
+        "spec": {"policyName": "checks", "validationActions": ["Deny"]}
+    },
     ("certificates.k8s.io", "CertificateSigningRequest"): {
         "spec": {"request": _REQUEST, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     },
