@@ -111,6 +111,35 @@ def test_a_refusal_holds_on_every_way(hooks: Hooks, way: str, kind: str) -> None
     assert "deletionTimestamp" not in hooks.namespace.get("idle", "pods").json["metadata"]
 
 
+@pytest.fixture
+def refused(hooks: Hooks) -> Iterator[Hooks]:
+    """Hooks in whose namespace a policy refuses everything."""
+    server, name = hooks.namespace.server, hooks.namespace.name
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": name}}
+    no = [{"expression": "false", "message": "never", "reason": "Forbidden"}]
+    policy = {"matchConstraints": {"resourceRules": [EVERYTHING]}, "validations": no}
+    limits = {"namespaceSelector": selector}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": limits}
+    paths = [f"{GROUP}/validatingadmission{plural}" for plural in ("policies", "policybindings")]
+    for path, spec in zip(paths, (policy, binding), strict=True):
+        assert server.request("POST", path, {"metadata": {"name": name}, "spec": spec}).code == 201
+    yield hooks
+    for path in paths:
+        assert server.request("DELETE", f"{path}/{name}").code == 200
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_policy_holds_on_every_way(refused: Hooks, way: str) -> None:
+    method, path, body, headers, _ = WAYS[way]
+    space = refused.namespace
+    answer = space.server.request(method, place(space, path), body, headers=headers)
+    assert answer.code == 403, answer.body
+    told = f"ValidatingAdmissionPolicy '{space.name}' with binding '{space.name}' denied request: never"
+    assert answer.json["message"].endswith(told)
+    assert space.get("new").code == 404
+    assert "labels" not in space.get("there").json["metadata"]
+
+
 def test_a_plan_is_shown_to_webhooks_as_a_dry_run(hooks: Hooks) -> None:
     hooks.validating("/deny", deny)
     objects = [{**CONFIG_MAP, "metadata": {"name": "new", "namespace": hooks.namespace.name}}]
