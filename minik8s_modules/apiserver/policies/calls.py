@@ -151,7 +151,7 @@ def _act(policy: str, binding: Binding, action: str, denial: Denial, outcome: Ou
             "message": denial.message,
             "policy": policy,
             "binding": binding.name,
-            "expressionIndex": denial.index,
+            "expressionIndex": denial.place,
             "validationActions": list(binding.actions),
         }
         told = orjson.dumps([failure]).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from minik8s_modules import cel
@@ -49,7 +50,8 @@ class Constraints(NamedTuple):
         return asked.kind if self.rules is None else self._found(self.rules, asked)
 
     def _found(self, rules: tuple[JsonObject, ...], asked: Asked) -> Kind | None:
-        for kind in (asked.kind, *(equivalents(asked.kind) if self.equivalent and rules else ())):
+        others: Iterable[Kind] = equivalents(asked.kind) if self.equivalent and rules else ()
+        for kind in chain([asked.kind], others):
             if any(_fits(rule, kind, asked) for rule in rules):
                 return kind
         return None

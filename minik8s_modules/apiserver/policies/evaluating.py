@@ -19,11 +19,11 @@ _LONGEST_MESSAGE = 10 * 1024
 
 
 class Denial(NamedTuple):
-    """A validation that does not hold, or could not be evaluated (then ``index`` is that of nothing, or its own)."""
+    """A validation that does not hold, or could not be evaluated ; ``place`` is its index."""
 
     message: str
     reason: str = ""
-    index: int = 0
+    place: int = 0
 
 
 class Said(NamedTuple):
@@ -87,7 +87,7 @@ def _denials(
     try:
         holds = _value(validation.expression, names, budget)
     except _Failed as error:
-        return [Denial(str(error), index=index)] if policy.fail else []
+        return [Denial(str(error), place=index)] if policy.fail else []
     if holds is True:
         return []
     message = _computed(validation, names, budget) or validation.message
