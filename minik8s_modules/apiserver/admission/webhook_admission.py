@@ -22,7 +22,7 @@ from minik8s_modules.api.kinds import NAMESPACE, Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging.patch import json_patch
 from minik8s_modules.api.objects import JsonObject, metadata, name, uid
-from minik8s_modules.apiserver.admission.scales import SCALE, scale_of
+from minik8s_modules.apiserver.admission.scales import SCALE, scale_of, set_replicas
 from minik8s_modules.apiserver.http import incoming
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -50,7 +50,7 @@ def concerned(backend: Backend, target: Target, operation: str, options: Options
         return False
     if backend.policies.some(backend.cache):
         return True
-    asked = (backend.cache, target.kind, target.subresource, _OPERATIONS[operation])
+    asked = (backend.cache, target.kind, target.subresource, _OPERATIONS[operation], backend.kinds.registry)
     return any(backend.webhooks.matching(type_, *asked) for type_ in ("admit", "validating"))
 
 
@@ -77,7 +77,10 @@ def validate(write: Write) -> None:
     if not matches:
         return
     asked, form = _asked(write), _form(write)
-    hooks, looking = write.backend.webhooks, Looking(asked, form, write.asker, write.backend.cache)
+    hooks, looking = (
+        write.backend.webhooks,
+        Looking(asked, form, write.asker, write.backend.cache, write.backend.kinds.registry),
+    )
     found = list(hooks.chosen("validating", matches, looking, write.obj, write.old))
     ask = partial(write.backend.webhooks.ask, "validating")
     questions: list[Callable[[], Outcome]] = [
@@ -99,10 +102,12 @@ def _ask_policies(write: Write) -> None:
     if write.options.reviewed or not policies.some(cache):
         return
     asked = _asked(write)
-    found = policies.concerned(cache, asked)
+    found = policies.concerned(cache, asked, write.backend.kinds.registry)
     if not found:
         return
-    outcome = policies.ask(found, Looking(asked, _form(write), write.asker, cache), write.obj, write.old)
+    outcome = policies.ask(
+        found, Looking(asked, _form(write), write.asker, cache, write.backend.kinds.registry), write.obj, write.old
+    )
     for text in outcome.warnings:
         write.options.warn(text)
     for key, text in outcome.annotations.items():
@@ -150,7 +155,7 @@ class _Turns:
     def take(self, turn: int) -> bool:
         """Ask the webhooks; return whether one has changed the object."""
         write, any_changed = self._write, False
-        looking = Looking(self._asked, self._form, write.asker, write.backend.cache)
+        looking = Looking(self._asked, self._form, write.asker, write.backend.cache, write.backend.kinds.registry)
         for index, match in write.backend.webhooks.chosen("admit", self._matches, looking, write.obj, write.old):
             if turn and match.hook.key not in self._again:
                 continue
@@ -182,7 +187,8 @@ def _matches(type_: calls.Type, write: Write) -> tuple[Match, ...]:
         return ()
     operation = _OPERATIONS[write.operation]
     kind, subresource = write.target.kind, write.target.subresource
-    return write.backend.webhooks.matching(type_, write.backend.cache, kind, subresource, operation)
+    backend = write.backend
+    return backend.webhooks.matching(type_, backend.cache, kind, subresource, operation, backend.kinds.registry)
 
 
 def _asked(write: Write) -> Asked:
@@ -267,7 +273,7 @@ def _take(write: Write, kind: Kind, new: JsonObject) -> None:
     """Put what a webhook made of the object in its place."""
     obj = write.new
     if write.target.subresource == "scale" and write.shown is None:
-        obj["spec"]["replicas"] = (new.get("spec") or {}).get("replicas") or 0
+        set_replicas(write.target.kind, obj, (new.get("spec") or {}).get("replicas") or 0)
     else:
         owned = {field: metadata(obj)[field] for field in _OWNED if field in metadata(obj)}
         if write.shown is None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from minik8s_modules.api.errors import Forbidden, StatusError
+from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import (
     NAMESPACE,
     VALIDATING_ADMISSION_POLICY,
@@ -22,7 +23,7 @@ from minik8s_modules.apiserver.policies.params import Misconfigured, params_of
 from minik8s_modules.apiserver.webhooks.calls import Looking, namespace_labels
 from minik8s_modules.apiserver.webhooks.conditions import authorizer_of
 from minik8s_modules.apiserver.webhooks.reviews import Asked, request_of
-from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics import Registry as Metrics
 from minik8s_modules.store.cache import WatchCache
 
 _KINDS = (VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING)
@@ -66,18 +67,18 @@ class Outcome(NamedTuple):
 class Policies:
     """The policies as the cache has them."""
 
-    def __init__(self, metrics: Registry | None = None) -> None:
+    def __init__(self, metrics: Metrics | None = None) -> None:
         labels = ("policy", "policy_binding", "error_type", "enforcement_action")
-        families = metrics or Registry()
+        families = metrics or Metrics()
         prefix = "apiserver_validating_admission_policy_check"
         self._checks = families.counter(f"{prefix}_total", "Writes that a policy denied, warned of or noted.", labels)
         self._seconds = families.histogram(f"{prefix}_duration_seconds", "Time that a policy took.", labels)
         self._made: tuple[WatchCache | None, tuple[int, ...], tuple[Policy, ...]] = (None, (), ())
 
-    def concerned(self, cache: WatchCache, asked: Asked) -> list[Concerned]:
+    def concerned(self, cache: WatchCache, asked: Asked, kinds: Registry) -> list[Concerned]:
         """Return the policies whose rules speak of a request."""
         found = self._compiled(cache)
-        return list(concerned(found, asked)) if found else []
+        return list(concerned(found, asked, kinds)) if found else []
 
     def some(self, cache: WatchCache) -> bool:
         """Return whether there is any policy with a binding."""
@@ -103,7 +104,9 @@ class Policies:
                 notes: dict[str, list[str]] = {}
                 for binding in one.policy.bindings:
                     limits = binding.constraints
-                    if limits is None or (limits.kind_meant(looking.asked) is not None and chooses(limits)):
+                    if limits is None or (
+                        limits.kind_meant(looking.asked, looking.kinds) is not None and chooses(limits)
+                    ):
                         self._bound(one, binding, looking, outcome, notes)
                 for key, values in notes.items():
                     outcome.annotations[f"{one.policy.name}/{key}"] = ", ".join(values)
@@ -114,7 +117,7 @@ class Policies:
     ) -> None:
         policy, began = one.policy, time.monotonic()
         try:
-            params = params_of(looking.cache, policy.param_kind, binding.ref, looking.asked.namespace)
+            params = params_of(looking.cache, looking.kinds, policy.param_kind, binding.ref, looking.asked.namespace)
         except Misconfigured as error:
             if policy.fail:
                 denial = Denial(f"failed to configure binding: {error}")

@@ -7,7 +7,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from minik8s_modules import cel
-from minik8s_modules.api.kinds import NAMESPACE, Kind
+from minik8s_modules.api.kind import Registry
+from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.selectors import LabelSelector, from_label_selector
 from minik8s_modules.api.validation.expressions import PolicyNames
@@ -43,14 +44,14 @@ class Constraints(NamedTuple):
     namespaces: LabelSelector
     objects: LabelSelector
 
-    def kind_meant(self, asked: Asked) -> Kind | None:
+    def kind_meant(self, asked: Asked, kinds: Registry = KINDS) -> Kind | None:
         """Return the kind by which the rules speak of a request, None where they do not."""
-        if self._found(self.excluded, asked) is not None:
+        if self._found(self.excluded, asked, kinds) is not None:
             return None
-        return asked.kind if self.rules is None else self._found(self.rules, asked)
+        return asked.kind if self.rules is None else self._found(self.rules, asked, kinds)
 
-    def _found(self, rules: tuple[JsonObject, ...], asked: Asked) -> Kind | None:
-        others: Iterable[Kind] = equivalents(asked.kind) if self.equivalent and rules else ()
+    def _found(self, rules: tuple[JsonObject, ...], asked: Asked, kinds: Registry) -> Kind | None:
+        others: Iterable[Kind] = equivalents(asked.kind, kinds) if self.equivalent and rules else ()
         for kind in chain([asked.kind], others):
             if any(_fits(rule, kind, asked) for rule in rules):
                 return kind
@@ -172,10 +173,10 @@ class Concerned(NamedTuple):
     kind: Kind
 
 
-def concerned(policies: Iterable[Policy], asked: Asked) -> Iterator[Concerned]:
+def concerned(policies: Iterable[Policy], asked: Asked, kinds: Registry = KINDS) -> Iterator[Concerned]:
     """Yield the policies whose rules speak of a request."""
     if not exempt(asked.kind):
         for policy in policies:
-            kind = policy.constraints.kind_meant(asked)
+            kind = policy.constraints.kind_meant(asked, kinds)
             if kind is not None:
                 yield Concerned(policy, kind)

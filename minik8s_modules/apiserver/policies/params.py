@@ -5,7 +5,8 @@ Source: apiserver ``plugin/policy/generic/policy_dispatcher.go`` (``CollectParam
 
 from __future__ import annotations
 
-from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.defaulting.conversion import from_storage
+from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_label_selector
 from minik8s_modules.store.cache import WatchCache
@@ -16,7 +17,7 @@ class Misconfigured(Exception):
 
 
 def params_of(
-    cache: WatchCache, param_kind: JsonObject | None, ref: JsonObject | None, namespace: str
+    cache: WatchCache, kinds: Registry, param_kind: JsonObject | None, ref: JsonObject | None, namespace: str
 ) -> list[JsonObject | None]:
     """Return the objects that each validation is evaluated with; [None] where there are to be none.
 
@@ -26,7 +27,7 @@ def params_of(
     if param_kind is None or ref is None:
         return [None]
     api_version = param_kind["apiVersion"]
-    kind = KINDS.by_api_version(api_version, param_kind["kind"])
+    kind = kinds.by_api_version(api_version, param_kind["kind"])
     if kind is None:
         raise Misconfigured(
             f"failed to find resource referenced by paramKind: '{api_version}, Kind={param_kind['kind']}'"
@@ -46,4 +47,4 @@ def params_of(
         found = [each for each in cache.list(prefix).items if selector.matches(each.labels)]
     if not found and ref.get("parameterNotFoundAction") != "Allow":
         raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [each.object for each in found]
+    return [from_storage(kind, each.object) for each in found]

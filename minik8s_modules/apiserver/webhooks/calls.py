@@ -17,8 +17,9 @@ from urllib.parse import quote
 import orjson
 
 from minik8s_modules.api.errors import BadRequest, Forbidden, InternalError, NotFound, StatusError
-from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kind import Kind, Registry
 from minik8s_modules.api.kinds import (
+    KINDS,
     MUTATING_WEBHOOK_CONFIGURATION,
     NAMESPACE,
     VALIDATING_WEBHOOK_CONFIGURATION,
@@ -34,7 +35,7 @@ from minik8s_modules.apiserver.webhooks.rules import Hook, Match, Operation, com
 from minik8s_modules.apiserver.webhooks.transport import Place, Transport
 from minik8s_modules.apiserver.webhooks.troubles import FAILED, SLOW, SLOW_S, Troubles
 from minik8s_modules.base.ids import random_uid
-from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics import Registry as Metrics
 from minik8s_modules.store.cache import WatchCache
 
 log = logging.getLogger(__name__)
@@ -62,9 +63,11 @@ class _Compiled:
         self.cache, self.stamp, self.hooks = cache, stamp, hooks
         self._concerned: dict[tuple[Kind, str, Operation], tuple[Match, ...]] = {}
 
-    def concerned(self, kind: Kind, subresource: str, operation: Operation) -> tuple[Match, ...]:
+    def concerned(self, kind: Kind, subresource: str, operation: Operation, kinds: Registry) -> tuple[Match, ...]:
         if not self.hooks:
             return ()
+        if kind.custom is not None:  # exchanged whenever a definition changes, so not remembered
+            return concerned(self.hooks, kind, subresource, operation, kinds)
         key = (kind, subresource, operation)
         found = self._concerned.get(key)
         if found is None:
@@ -80,20 +83,21 @@ class Outcome(NamedTuple):
 
 
 class Looking(NamedTuple):
-    """What decides whether webhooks are asked about a write: the write, its objects, who asks, and their namespaces."""
+    """What decides whether somebody is asked about a write: the write, its objects, who asks, and what is served."""
 
     asked: Asked
     form: Form
     asker: Asker
     cache: WatchCache
+    kinds: Registry
 
 
 class Webhooks:
     """See the top of this file."""
 
-    def __init__(self, metrics: Registry | None = None, transport: Transport | None = None) -> None:
+    def __init__(self, metrics: Metrics | None = None, transport: Transport | None = None) -> None:
         self._transport = transport or Transport()
-        self._figures = Figures(metrics or Registry())
+        self._figures = Figures(metrics or Metrics())
         self._made: dict[Type, _Compiled] = {}
         self.troubles = Troubles()
 
@@ -102,10 +106,16 @@ class Webhooks:
         self._transport.close()
 
     def matching(
-        self, kind_of_hook: Type, cache: WatchCache, kind: Kind, subresource: str, operation: Operation
+        self,
+        kind_of_hook: Type,
+        cache: WatchCache,
+        kind: Kind,
+        subresource: str,
+        operation: Operation,
+        kinds: Registry = KINDS,
     ) -> tuple[Match, ...]:
         """Return the webhooks whose rules speak of such a write, in the order in which they are asked."""
-        return self._compiled(kind_of_hook, cache).concerned(kind, subresource, operation)
+        return self._compiled(kind_of_hook, cache).concerned(kind, subresource, operation, kinds)
 
     def _compiled(self, kind_of_hook: Type, cache: WatchCache) -> _Compiled:
         kind = _KINDS[kind_of_hook]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from minik8s_modules.api.defaulting.conversion import stored_kind
+from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS, MUTATING_WEBHOOK_CONFIGURATION, NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, name, uid
 from minik8s_modules.api.selectors import LabelSelector, from_label_selector
@@ -83,11 +84,16 @@ def _hook(about: Kind, configuration: JsonObject, hook: JsonObject) -> Hook:
     )
 
 
-def concerned(hooks: Iterable[Hook], kind: Kind, subresource: str, operation: Operation) -> tuple[Match, ...]:
+def concerned(
+    hooks: Iterable[Hook], kind: Kind, subresource: str, operation: Operation, kinds: Registry = KINDS
+) -> tuple[Match, ...]:
     """Return the webhooks whose rules speak of this operation on this resource, whatever object it is."""
     if exempt(kind):
         return ()
-    return tuple(Match(hook, found) for hook in hooks if (found := _kind_meant(hook, kind, subresource, operation)))
+    others = tuple(equivalents(kind, kinds))
+    return tuple(
+        Match(hook, found) for hook in hooks if (found := _kind_meant(hook, kind, others, subresource, operation))
+    )
 
 
 def exempt(kind: Kind) -> bool:
@@ -99,20 +105,24 @@ def exempt(kind: Kind) -> bool:
     return kind.group == GROUP or not kind.stored
 
 
-def _kind_meant(hook: Hook, kind: Kind, subresource: str, operation: Operation) -> Kind | None:
+def _kind_meant(
+    hook: Hook, kind: Kind, others: tuple[Kind, ...], subresource: str, operation: Operation
+) -> Kind | None:
     """Return the kind by which a rule speaks of the resource: its own, or an equivalent one; None for no rule."""
     if any(fits(rule, kind, subresource, operation) for rule in hook.rules):
         return kind
     if hook.equivalent:
         for rule in hook.rules:
-            for other in equivalents(kind):
+            for other in others:
                 if fits(rule, other, subresource, operation):
                     return other
     return None
 
 
-def equivalents(kind: Kind) -> Iterator[Kind]:
-    """Yield the other kinds under which the same objects are served."""
+def equivalents(kind: Kind, kinds: Registry = KINDS) -> Iterator[Kind]:
+    """Yield the other kinds under which the same objects are served: views, and versions of a custom kind."""
+    if kind.custom is not None:
+        return (other for other in kinds.all() if other.custom and other.resource == kind.resource and other != kind)
     stored = stored_kind(kind)
     return (other for other in KINDS.all() if other != kind and stored_kind(other) == stored)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.policies.params import Misconfigured, params_of
 
@@ -20,13 +21,13 @@ def put(backend: Backend, space: str, name: str, **labels: str) -> None:
 
 
 def names(backend: Backend, namespace: str = "a", **ref: Any) -> list[str]:
-    found = params_of(backend.cache, CONFIG_MAPS, {"parameterNotFoundAction": "Deny", **ref}, namespace)
+    found = params_of(backend.cache, KINDS, CONFIG_MAPS, {"parameterNotFoundAction": "Deny", **ref}, namespace)
     return [each["metadata"]["name"] for each in found if each is not None]
 
 
 def test_a_policy_without_params_is_evaluated_once(backend: Backend) -> None:
-    assert params_of(backend.cache, None, {"name": "x"}, "a") == [None]
-    assert params_of(backend.cache, CONFIG_MAPS, None, "a") == [None]
+    assert params_of(backend.cache, KINDS, None, {"name": "x"}, "a") == [None]
+    assert params_of(backend.cache, KINDS, CONFIG_MAPS, None, "a") == [None]
 
 
 def test_params_are_of_the_requests_namespace_unless_the_binding_names_one(backend: Backend) -> None:
@@ -54,5 +55,5 @@ def test_what_is_not_there_denies_or_is_passed_over(backend: Backend) -> None:
 )
 def test_what_cannot_be(backend: Backend, kind: dict[str, str], ref: dict[str, str], namespace: str, told: str) -> None:
     with pytest.raises(Misconfigured) as error:
-        params_of(backend.cache, kind, ref, namespace)
+        params_of(backend.cache, KINDS, kind, ref, namespace)
     assert told in str(error.value)
