@@ -133,9 +133,9 @@ class Policies:
                 known += [value[:_LONGEST_ANNOTATION]] if value[:_LONGEST_ANNOTATION] not in known else []
 
     def _count(self, policy: str, binding: str, action: str, denial: Denial, took_s: float) -> None:
-        labels = (policy, binding, "no_error" if denial.reason else "invalid_error", action.lower())
-        self._checks.labels(*labels).inc()
-        self._seconds.labels(*labels).observe(took_s)
+        values = (policy, binding, "no_error" if denial.reason else "invalid_error", action.lower())
+        self._checks.labels(*values).inc()
+        self._seconds.labels(*values).observe(took_s)
 
 
 def _actions(binding: Binding, said: Said) -> Iterator[tuple[str, Denial]]:

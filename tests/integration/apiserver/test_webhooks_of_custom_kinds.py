@@ -59,12 +59,13 @@ def test_a_webhook_sees_every_version_in_the_one_it_names(hooks: Hooks, widgets:
 
 
 def test_what_a_webhook_makes_of_a_custom_object_is_validated(hooks: Hooks, widgets: str) -> None:
-    hooks.mutating("/shrink", lambda _: patch({"op": "replace", "path": "/spec/size", "value": 0}))
+    rules = [{"operations": ["*"], "apiGroups": [widgets], "apiVersions": ["*"], "resources": ["*"]}]
+    hooks.mutating("/shrink", lambda _: patch({"op": "replace", "path": "/spec/size", "value": 0}), rules=rules)
     code, answer = make(hooks.namespace, widgets, "v1", "a", 1)
     assert code == 422
     assert "spec.size" in str(answer["message"])
     hooks.remove()
-    hooks.validating("/deny", deny)
+    hooks.validating("/deny", deny, rules=rules)
     assert "denied the request" in str(make(hooks.namespace, widgets, "v1", "a", 1)[1]["message"])
 
 
