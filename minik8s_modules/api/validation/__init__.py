@@ -86,7 +86,7 @@ def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     There is one for each reason why fields are stored and not acted on, with the fields in front.
     """
     if kind.custom is not None:
-        return [kind.custom.warning] if kind.custom.warning else []
+        return []
     reasons: dict[str, list[str]] = {}
     for found in coverage.findings(kind, obj):
         if found.rule.treatment == "warned":

@@ -26,8 +26,13 @@ def raw(body: bytes, code: int = 200, warnings: Iterable[str] = (), media: str =
     response = Response(body, _STATUS_LINES.get(code, code), content_type=media)
     response.headers["Cache-Control"] = "no-cache, private"
     for text in list(warnings)[:_MAX_WARNINGS]:
-        response.headers.add("Warning", f'299 - "{_quoted(text)}"')
+        warn(response, text)
     return response
+
+
+def warn(response: Response, text: str) -> None:
+    """Tell the client ``text`` with an answer."""
+    response.headers.add("Warning", f'299 - "{_quoted(text)}"')
 
 
 def _quoted(text: str) -> str:

@@ -330,4 +330,9 @@ def _connect(call: Call) -> None:
 
 def answer(verb: str, call: Call) -> Response:
     """Answer an authorized request."""
-    return stream(call) if call.target.subresource in {*STREAMED, PROXY} else VERBS[verb](call)
+    if call.target.subresource in {*STREAMED, PROXY}:
+        return stream(call)
+    response, custom = VERBS[verb](call), call.target.kind.custom
+    if custom is not None and custom.warning:
+        responses.warn(response, custom.warning)
+    return response

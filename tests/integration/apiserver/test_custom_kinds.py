@@ -383,3 +383,10 @@ def test_a_plan_tells_what_a_definition_and_its_objects_come_to(widgets: Widgets
     assert [(row["action"], row["before"]["spec"]["size"]) for row in answer.json["status"]["objects"]] == [
         ("update", 1)
     ]
+
+
+def test_a_deprecated_version_says_so_on_every_answer(widgets: Widgets):
+    widgets.define(deprecated=True, deprecationWarning="use gadgets")
+    assert widgets.create("a", spec={"size": 1}).headers["warning"] == '299 - "use gadgets"'
+    assert widgets.get("a").headers["warning"] == '299 - "use gadgets"'
+    assert "warning" not in widgets.definition().headers
