@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from minik8s_modules.cel import PER_EXPRESSION, PER_OBJECT, Budget, compile_schema, validate
+from minik8s_modules.cel.schema.declared import declare
+from minik8s_modules.cel.schema.field_path import normalized
+from minik8s_modules.cel.schema.rules import compile_rule
 from tests.support.cel_cases import cases, compiled, printed
 
 
@@ -152,3 +156,31 @@ def test_a_long_list_of_an_update_is_compared_by_its_keys() -> None:
     changed = [*items[:-1], {"name": "4999", "n": 0}]
     errors = validate(schema, {"l": changed[::-1]}, {"l": items})
     assert [error.path for error in errors] == ["l[0]"]
+
+
+@pytest.mark.parametrize("case", _cases("compilation"))
+def test_what_upstream_refuses_to_compile_is_refused(case: dict[str, Any]) -> None:
+    kind = declare(case["schema"], "selfType", root=False)
+    assert kind is not None
+    for declared, wanted in zip(case["schema"]["x-kubernetes-validations"], case["expected"], strict=True):
+        rule = compile_rule(declared, case["schema"], kind)
+        assert wanted.get("error", "") in rule.failure
+        assert bool(rule.failure) == ("error" in wanted)
+        assert wanted.get("message", "") in rule.message_failure
+        assert bool(rule.message_failure) == ("message" in wanted)
+        assert rule.uses_old == wanted.get("transition", rule.uses_old)
+
+
+def _field_paths() -> list[Any]:
+    found = cases("field_paths")
+    return [pytest.param(found[0]["schema"], case, id=case["name"]) for case in found]
+
+
+@pytest.mark.parametrize(("schema", "case"), _field_paths())
+def test_a_field_path_leads_to_a_field_or_is_refused(schema: dict[str, Any], case: dict[str, Any]) -> None:
+    if "error" in case:
+        with pytest.raises(ValueError, match=re.escape(case["error"])):
+            normalized(case["path"], schema)
+    else:
+        path = normalized(case["path"], schema)
+        assert path == case.get("result", path)
