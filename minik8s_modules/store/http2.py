@@ -2,7 +2,9 @@
 
 A call costs one ``send`` and, as a rule, one ``recv``: its headers are the same bytes each time, the answer's are only
 looked at when they are not those of the last success, and nothing is handed to another thread. What the peer wants to
-have acknowledged (settings, pings, room to send) goes out with the next call. grpcio has an event loop, a completion
+have acknowledged (settings, room to send) goes out with the next call, its pings with every ``PONG_CALLS``th: Go's
+server measures by them how much is on its way, sends the next one at the first byte after an answer, and would so wake
+the thread that waits for the call's answer a second time. grpcio has an event loop, a completion
 queue and callbacks in threads of its own for this; that was most of what a write to etcd cost.
 
 A ``Channel`` belongs to one thread at a time; only ``cut`` may be called from another one. After ``Broken`` it is of no
@@ -35,6 +37,7 @@ _WINDOW = 65_535  # what may be sent at first
 _ROOM = (1 << 31) - 1  # what may be sent to us
 _LAST_STREAM = 1 << 30
 _RECEIVE_BYTES = 65_536
+PONG_CALLS = 128
 UNKNOWN = 2  # gRPC's status of an answer that has none
 
 
@@ -73,6 +76,7 @@ class Channel:
         self._heads: dict[str, bytes] = {}
         settings = struct.pack(">HLHLHL", _HEADER_TABLE_SIZE, 0, _ENABLE_PUSH, 0, _INITIAL_WINDOW_SIZE, _ROOM)
         self._out = PREFACE + _frame(SETTINGS, 0, 0, settings) + _room(0, _ROOM - _WINDOW)
+        self._pongs = b""
         self._unread = b""
         self._stream = -1
         self._sendable, self._initial, self._stream_sendable = _WINDOW, _WINDOW, _WINDOW
@@ -167,6 +171,8 @@ class Channel:
         body = _MESSAGE.pack(0, len(message)) + message
         out = self._out + _frame(HEADERS, END_HEADERS, self._stream, self._heads.get(method) or self._head(method))
         self._out = b""
+        if self._pongs and self._stream % (2 * PONG_CALLS) == 1:
+            out, self._pongs = self._pongs + out, b""
         size = len(body)
         if size <= FRAME_BYTES and size <= self._sendable and size <= self._stream_sendable:
             self._spend(size)
@@ -208,8 +214,8 @@ class Channel:
         return made
 
     def _flush(self) -> None:
-        if self._out:
-            out, self._out = self._out, b""
+        if self._out or self._pongs:
+            out, self._out, self._pongs = self._out + self._pongs, b"", b""
             self._send(out)
 
     def _send(self, data: bytes) -> None:
@@ -257,7 +263,7 @@ class Channel:
         elif kind == WINDOW_UPDATE:
             self._take_room(stream, int.from_bytes(payload, "big"))
         elif kind == PING and not flags & ACK:
-            self._out += _frame(PING, ACK, 0, payload)
+            self._pongs += _frame(PING, ACK, 0, payload)
         elif kind == SETTINGS and not flags & ACK:
             self._take_settings(payload)
         elif kind == RST_STREAM and stream == self._stream and self._trailers is None:
