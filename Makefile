@@ -120,6 +120,10 @@ bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and w
 bench-quick: $(VENV)/dev.lock ## Before each release: measure for some minutes what needs no lab, and say what has become slower since BENCHMARKS.md
 	$(BIN)/python -m tests.benchmarks --quick $(ONLY)
 
+.PHONY: profile
+profile: $(VENV)/dev.lock ## Sample an API server under load into .cache/profile-WHAT.txt; WHAT=create or get
+	$(BIN)/python -m tests.benchmarks.profile $(or $(WHAT),create)
+
 .PHONY: lock
 lock: ## Write requirements.txt and requirements-dev.txt again from pyproject.toml
 	$(PYTHON) -m venv --clear .cache/lock
