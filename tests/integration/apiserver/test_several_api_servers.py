@@ -179,6 +179,39 @@ def test_writes_go_on_when_the_leader_of_etcd_is_killed(several: Several):
     killed.start()
 
 
+def test_what_a_server_shows_of_its_own_writes_is_what_the_other_one_reads(several: Several):
+    """The writer's own form goes into its cache, what etcd's watch brings into the other's."""
+    first, second = several.servers
+    place, merge = "/api/v1/namespaces/default", {"Content-Type": "application/merge-patch+json"}
+    scaler = {
+        "metadata": {"name": "own"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}},
+    }
+    written = [
+        (f"{place}/configmaps", {"metadata": {"name": "own", "labels": {"a": "x"}}, "data": {"k": "é\u2028"}}),
+        (f"{place}/secrets", {"metadata": {"name": "own"}, "stringData": {"k": "v"}}),
+        (f"{place}/services", {"metadata": {"name": "own"}, "spec": {"ports": [{"port": 80}]}}),
+        ("/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", scaler),
+    ]
+    for path, body in written:
+        assert first.request("POST", path, body).code == 201, path
+        patch = {"metadata": {"annotations": {"changed": "yes"}, "finalizers": ["example.com/wait"]}}
+        assert first.request("PATCH", f"{path}/own", patch, headers=merge).code == 200, path
+        assert first.request("DELETE", f"{path}/own").code == 200, path
+        _same(several, path)
+        assert first.request("PATCH", f"{path}/own", {"metadata": {"finalizers": None}}, headers=merge).code == 200
+        _same(several, path)
+        assert second.request("GET", f"{path}/own").code == 404
+
+
+def _same(several: Several, path: str) -> None:
+    """Wait until both servers list what is at ``path`` alike, at one revision."""
+    first, second = several.servers
+    revision = first.request("GET", path).json["metadata"]["resourceVersion"]
+    query = f"{path}?resourceVersion={revision}"
+    until(lambda: second.request("GET", query).json["items"] == first.request("GET", query).json["items"], 60)
+
+
 def test_a_watch_goes_on_at_the_other_server_when_its_own_is_killed(several: Several):
     first, second = several.servers
     seen = Seen(several.client(0, 1), "watch-")
