@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from minik8s_modules.api.kinds import DEPLOYMENT, POD
+import pytest
+import yaml
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import DEPLOYMENT, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.services.conftest import READY, SERVER, Cluster, answers, fetch
 
-# as Kubernetes asks of servers: they go on accepting for 2 s after TERM, the rules leave sooner
-LASTING = f"trap 'sleep 2; kill $!; exit 0' TERM; {SERVER.replace('exec ', '')} & wait; wait"
+# as Kubernetes asks of servers: they go on accepting until the rules have left, which takes as long as the API is away
+LASTING = f"trap '' TERM; {SERVER}"
+# what loses requests on Kubernetes
+ENDING_AT_ONCE = f"trap 'kill $!; exit 0' TERM; {SERVER.replace('exec ', '')} & wait; wait"
 REPLICAS = 3
 SURGE_ONLY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
@@ -27,7 +34,7 @@ def template(version: str) -> JsonObject:
         "ports": [{"name": "http", "containerPort": 8080}],
         "readinessProbe": READY,
     }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 20}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 300}
     return {"metadata": {"labels": {"app": "shop", "version": version}}, "spec": spec}
 
 
@@ -46,10 +53,25 @@ def ready(cluster: Cluster, version: str) -> int:
 
 
 def replaced(cluster: Cluster) -> bool:
-    """Return whether only new pods are there, all of them ready."""
+    """Return whether only new pods are to stay, and all of them are ready."""
     pods = cluster.admin.list(POD, "default", label_selector="app=shop").items
-    versions = [pod["metadata"]["labels"]["version"] for pod in pods]
+    versions = [pod["metadata"]["labels"]["version"] for pod in pods if not objects.is_deleting(pod)]
     return versions == ["two"] * REPLICAS and ready(cluster, "two") == REPLICAS
+
+
+def remove(cluster: Cluster) -> None:
+    """Delete the Deployment and all its pods at once."""
+    cluster.admin.delete(DEPLOYMENT, "shop", "default")
+    cluster.admin.delete(SERVICE, "shop", "default")
+
+    def gone() -> bool:
+        pods = cluster.admin.list(POD, "default", label_selector="app=shop").items
+        for pod in pods:
+            with suppress(NotFound):
+                cluster.admin.delete(POD, objects.name(pod), "default", grace_s=0)
+        return not pods
+
+    cluster.until(gone, 60)
 
 
 @contextmanager
@@ -88,4 +110,46 @@ def test_killed_controllers_and_api_server_in_the_middle_of_a_rollout_fail_no_re
         cluster.until(lambda: replaced(cluster), 90)
         cluster.until(lambda: set(answers(address, 5)) == {"two"}, 120)
     assert set(seen) == {"one", "two"}, seen
-    cluster.admin.delete(DEPLOYMENT, "shop", "default")
+    remove(cluster)
+
+
+@pytest.fixture
+def with_stop_delay(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with a reconciler that delays the signals of deleted pods."""
+    reconciler = cluster.daemons["reconcile"]
+    before = reconciler.config.read_text()
+
+    def restart(text: str) -> None:
+        reconciler.stop()
+        reconciler.config.write_text(text)
+        reconciler.start()
+
+    restart(yaml.safe_dump({**yaml.safe_load(before), "pod_stop_delay_s": 15}))
+    try:
+        yield cluster
+    finally:
+        restart(before)
+
+
+def test_a_rollout_restart_of_servers_that_end_at_once_fails_no_request(with_stop_delay: Cluster) -> None:
+    cluster = with_stop_delay
+    body = deployment()
+    body["spec"]["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", ENDING_AT_ONCE]
+    cluster.admin.create(DEPLOYMENT, body)
+    address = cluster.service("shop", {"app": "shop"})
+    cluster.until(lambda: ready(cluster, "one") == REPLICAS and len(cluster.endpoints("shop")) == REPLICAS, 60)
+    cluster.until(lambda: set(answers(address, 5)) == {"one"}, 60)
+    old = {pod["metadata"]["uid"] for pod in cluster.admin.list(POD, "default", label_selector="app=shop").items}
+    with load(address) as seen:
+        # as kubectl rollout restart does
+        restarted = {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}
+        cluster.admin.patch(DEPLOYMENT, "shop", "default", {"spec": {"template": restarted}})
+
+        def over() -> bool:
+            pods = cluster.admin.list(POD, "default", label_selector="app=shop").items
+            uids = {pod["metadata"]["uid"] for pod in pods}
+            return len(uids) == REPLICAS and not uids & old and ready(cluster, "one") == REPLICAS
+
+        cluster.until(over, 120)
+    assert set(seen) == {"one"}, seen
+    remove(cluster)
