@@ -9,34 +9,19 @@ apiextensions-apiserver ``pkg/apiserver/validation``. On update, faults of what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import re2
 
 from minik8s_modules.api import cause
 from minik8s_modules.api.custom import formats
+from minik8s_modules.api.custom.faults import Fault, Path, unchanged
 from minik8s_modules.api.errors import MOST_TOLD, Cause
 from minik8s_modules.api.objects import JsonObject
 
-Path = tuple[str | int, ...]
-
-
-class Fault(NamedTuple):
-    """One thing that is wrong: where, how it is told, and whether it is about a field that is not there."""
-
-    path: Path
-    tell: Callable[[str], Cause]
-    absent: bool = False
-
-    def below(self, step: str | int) -> Fault:
-        """Return the fault as seen from one level further up."""
-        return self._replace(path=(step, *self.path))
-
-
 Check = Callable[[Any], list[Fault]]
 _NOTHING: list[Fault] = []
-_ABSENT = object()
 
 
 def checker(schema: JsonObject) -> Callable[[JsonObject, JsonObject | None], list[Cause]]:
@@ -46,7 +31,7 @@ def checker(schema: JsonObject) -> Callable[[JsonObject, JsonObject | None], lis
     def told(new: JsonObject, old: JsonObject | None) -> list[Cause]:
         faults = check(new)
         if faults and old is not None:
-            faults = [fault for fault in faults if not _unchanged(fault, new, old, keys)]
+            faults = [fault for fault in faults if not unchanged(fault, new, old, keys)]
         return [fault.tell(_named(fault.path)) for fault in faults[:MOST_TOLD]]
 
     return told
@@ -396,29 +381,3 @@ _RULES: tuple[Callable[[JsonObject], Iterator[Check]], ...] = (
     _enum,
     _junctors,
 )
-
-
-# --- what has not changed -------------------------------------------------------------------------
-
-
-def _unchanged(fault: Fault, new: Any, old: Any, schema: Any) -> bool:
-    """Return whether the value that is at fault, or one that it stands in, is what it was."""
-    if new == old:
-        return True
-    for step in fault.path[:-1] if fault.absent else fault.path:
-        new, old, schema = _step(step, new, old, schema if isinstance(schema, dict) else {})
-        if old is _ABSENT or new == old:
-            return old is not _ABSENT
-    return False
-
-
-def _step(step: str | int, new: Any, old: Any, schema: JsonObject) -> tuple[Any, Any, Any]:
-    if isinstance(step, str):
-        inner = (schema.get("properties") or {}).get(step) or schema.get("additionalProperties")
-        return new[step], old.get(step, _ABSENT) if isinstance(old, dict) else _ABSENT, inner
-    keys = schema.get("x-kubernetes-list-map-keys")
-    item = new[step]
-    if not keys or not isinstance(item, dict) or not isinstance(old, list):
-        return item, _ABSENT, schema.get("items")
-    same = [each for each in old if isinstance(each, dict) and all(each.get(key) == item.get(key) for key in keys)]
-    return item, same[0] if len(same) == 1 else _ABSENT, schema.get("items")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from minik8s_modules.api.custom import FINALIZER, definitions
+from minik8s_modules.api.custom import FINALIZER, approval, definitions
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata, name, spec, status
 
@@ -54,9 +54,9 @@ def decide(definition: JsonObject, having: Taken, now: str, *, served: bool) -> 
     present = status(definition)
     names, conflict = _accepted(definition, having)
     wanted = [_names_condition(conflict)]
-    approval = definitions.approval(definition)
-    if approval is not None:
-        wanted.append(("KubernetesAPIApprovalPolicyConformant", *approval))
+    approved = approval.condition(definition)
+    if approved is not None:
+        wanted.append(("KubernetesAPIApprovalPolicyConformant", *approved))
     established = _established(definition, accepted=conflict is None, served=served)
     if established is not None:
         wanted.append(established)

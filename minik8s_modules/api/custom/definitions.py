@@ -6,22 +6,18 @@ Source: ``pkg/apis/apiextensions/v1/defaults.go`` and ``pkg/apis/apiextensions/v
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
-from minik8s_modules.api import cause, objects, syntax
-from minik8s_modules.api.custom import checking, filling, paths, rules, schemas
+from minik8s_modules.api import cause, syntax
+from minik8s_modules.api.custom import approval, checking, filling, lists_and_maps, paths, rules, schemas
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, condition, metadata, name, spec, status
+from minik8s_modules.api.objects import JsonObject, condition, name, spec, status
 from minik8s_modules.cel import compile_schema
 
-APPROVAL = "api-approved.kubernetes.io"
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_PROTECTED = (".k8s.io", ".kubernetes.io")
 _MAX_SELECTABLE = 8
 _MAX_DEPRECATION = 256
 _AT_ROOT = frozenset(
@@ -92,7 +88,7 @@ def validate(definition: JsonObject) -> list[Cause]:
 
 def validate_new(definition: JsonObject) -> list[Cause]:
     """Return why a definition may not be created, beside ``validate``."""
-    return _approval(definition)
+    return approval.causes(definition)
 
 
 def validate_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -106,8 +102,8 @@ def validate_update(new: JsonObject, old: JsonObject) -> list[Cause]:
         wanted, present = _dug(after, path), _dug(before, path)
         if wanted != present:
             causes.append(cause.immutable(".".join(("spec", *path)), wanted))
-    if _approval_state(new)[0] != _approval_state(old)[0]:
-        causes += _approval(new)
+    if approval.state_of(new)[0] != approval.state_of(old)[0]:
+        causes += approval.causes(new)
     return causes
 
 
@@ -195,7 +191,7 @@ def _schema(schema: JsonObject, at: str, *, status: bool) -> list[Cause]:
             f"only {sorted(_AT_ROOT)} fields are allowed at the root of the schema if the status subresource is enabled"
         )
         causes.append(cause.invalid(at, sorted(others), told))
-    causes += [*schemas.structural(schema, at), *schemas.openapi(schema, at)]
+    causes += [*schemas.structural(schema, at), *lists_and_maps.openapi(schema, at)]
     return causes or [*_defaults(schema, at), *_rules(schema, at)]
 
 
@@ -361,43 +357,3 @@ def _stored(definition: JsonObject) -> list[Cause]:
         for index, each in enumerate(stored)
         if each not in called
     ]
-
-
-# --- approval of Kubernetes' own groups -----------------------------------------------------------
-
-
-def approval(definition: JsonObject) -> tuple[str, str, str] | None:
-    """Return (status, reason, message) of the condition on approval; None for groups that need none."""
-    if not _is_protected(spec(definition).get("group") or ""):
-        return None
-    state, message = _approval_state(definition)
-    return ("True" if state == "ApprovedAnnotation" else "False", state, message)
-
-
-def _is_protected(group: str) -> bool:
-    return group in {"k8s.io", "kubernetes.io"} or group.endswith(_PROTECTED)
-
-
-def _approval_state(definition: JsonObject) -> tuple[str, str]:
-    text = objects.annotations(definition).get(APPROVAL) or ""
-    more = "see https://github.com/kubernetes/enhancements/pull/1111"
-    if not text:
-        return "MissingAnnotation", f'protected groups must have approval annotation "{APPROVAL}", {more}'
-    if text.startswith("unapproved"):
-        return "UnapprovedAnnotation", f'not approved: "{text}"'
-    parts = urlsplit(text) if re.fullmatch(r"[^\s\[\]]+", text) else None
-    if parts is not None and parts.scheme and parts.netloc:
-        return "ApprovedAnnotation", f"approved in {text}"
-    told = f'with either a URL or a reason starting with "unapproved", {more}'
-    return "InvalidAnnotation", f'protected groups must have approval annotation "{APPROVAL}" {told}'
-
-
-def _approval(definition: JsonObject) -> list[Cause]:
-    if not _is_protected(spec(definition).get("group") or ""):
-        return []
-    state, message = _approval_state(definition)
-    at = f"metadata.annotations[{APPROVAL}]"
-    if state == "MissingAnnotation":
-        return [cause.required(at, message)]
-    text = (metadata(definition).get("annotations") or {}).get(APPROVAL)
-    return [cause.invalid(at, text, message)] if state == "InvalidAnnotation" else []

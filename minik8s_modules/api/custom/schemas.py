@@ -22,13 +22,13 @@ MAX_NODES = 50_000
 """Schemas in a schema; prometheus-operator's largest has some 7,000."""
 TYPES = ("string", "number", "integer", "boolean", "array", "object")
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
-_PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
-_INT_OR_STRING, _LIST_TYPE, _MAP_KEYS = (
+PRESERVE, _EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
+_INT_OR_STRING, LIST_TYPE, MAP_KEYS = (
     "x-kubernetes-int-or-string",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
 )
-_MAP_TYPE, _RULES = "x-kubernetes-map-type", "x-kubernetes-validations"
+MAP_TYPE, _RULES = "x-kubernetes-map-type", "x-kubernetes-validations"
 _EITHER = [{"type": "integer"}, {"type": "string"}]
 
 
@@ -71,13 +71,13 @@ def _named(value: Any) -> bool:
 _KEYWORDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("description", "type", "format", "title", "pattern", "id", "$schema"), (_text, "a string")),
     **dict.fromkeys(("nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems"), (_flag, "a boolean")),
-    **dict.fromkeys((_PRESERVE, _EMBEDDED, _INT_OR_STRING), (_flag, "a boolean")),
+    **dict.fromkeys((PRESERVE, _EMBEDDED, _INT_OR_STRING), (_flag, "a boolean")),
     **dict.fromkeys(("maximum", "minimum", "multipleOf"), (_number, "a number")),
     **dict.fromkeys(
         ("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), (_count, "a whole number")
     ),
-    **dict.fromkeys(("required", _MAP_KEYS), (_texts, "a list of strings")),
-    **dict.fromkeys((_LIST_TYPE, _MAP_TYPE, "$ref"), (_text, "a string")),
+    **dict.fromkeys(("required", MAP_KEYS), (_texts, "a list of strings")),
+    **dict.fromkeys((LIST_TYPE, MAP_TYPE, "$ref"), (_text, "a string")),
     **dict.fromkeys(("default", "example", "externalDocs"), (_any, "")),
     **dict.fromkeys(("enum", _RULES), (lambda value: isinstance(value, list), "a list")),
     **dict.fromkeys(_JUNCTORS, (_schemas, "a list of schemas")),
@@ -153,110 +153,6 @@ def structural(schema: JsonObject, at: str) -> list[Cause]:
     return sorted(causes, key=str)[:MOST_TOLD]
 
 
-def openapi(schema: JsonObject, at: str, *, root: bool = True) -> list[Cause]:
-    """Return what else is wrong with a well-formed schema: types, lists, maps, sets, keys."""
-    causes = _standard(schema, at)
-    if root and schema.get("nullable"):
-        causes.append(cause.forbidden(f"{at}.nullable", "nullable cannot be true at the root"))
-    causes += [*_map_type(schema, at), *_list_type(schema, at)]
-    for step, inner in children(schema):
-        causes += openapi(inner, at + step, root=False)
-    return causes
-
-
-def _standard(schema: JsonObject, at: str) -> list[Cause]:
-    causes = []
-    kind = schema.get("type") or ""
-    if kind and kind not in TYPES:
-        causes.append(cause.not_supported(f"{at}.type", kind, TYPES))
-    if schema.get("uniqueItems"):
-        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        causes.append(cause.forbidden(f"{at}.uniqueItems", told))
-    extra = schema.get("additionalProperties")
-    if extra is not None and schema.get("properties") and extra is not True:
-        told = "additionalProperties and properties are mutual exclusive"
-        causes.append(cause.forbidden(f"{at}.additionalProperties", told))
-    if extra is False:
-        causes.append(cause.forbidden(f"{at}.additionalProperties", "additionalProperties cannot be set to false"))
-    if schema.get(_PRESERVE) is False:
-        causes.append(cause.invalid(f"{at}.{_PRESERVE}", schema[_PRESERVE], "must be true or undefined"))
-    return causes
-
-
-def _map_type(schema: JsonObject, at: str) -> list[Cause]:
-    kind = schema.get(_MAP_TYPE)
-    if kind is None:
-        return []
-    causes = _must_be(schema, "object", _MAP_TYPE, at)
-    if kind not in {"atomic", "granular"}:
-        causes.append(cause.not_supported(f"{at}.{_MAP_TYPE}", kind, ("atomic", "granular")))
-    return causes
-
-
-def _must_be(schema: JsonObject, kind: str, keyword: str, at: str) -> list[Cause]:
-    got = schema.get("type") or ""
-    told = f"must be {kind} if {keyword} is specified"
-    if got == kind:
-        return []
-    return [cause.invalid(f"{at}.type", got, told) if got else cause.required(f"{at}.type", told)]
-
-
-def _list_type(schema: JsonObject, at: str) -> list[Cause]:
-    kind, keys = schema.get(_LIST_TYPE), schema.get(_MAP_KEYS) or []
-    causes = _must_be(schema, "array", _LIST_TYPE, at) if kind is not None else []
-    items = schema.get("items") or {}
-    if kind == "set" and not causes:
-        causes += _atomic_items(items, at)
-    if kind is not None and kind not in {"atomic", "set", "map"}:
-        causes.append(cause.not_supported(f"{at}.{_LIST_TYPE}", kind, ("atomic", "set", "map")))
-    if keys and kind != "map":
-        told, here = "must be map if x-kubernetes-list-map-keys is non-empty", f"{at}.{_LIST_TYPE}"
-        causes.append(cause.required(here, told) if kind is None else cause.invalid(here, kind, told))
-    if kind == "map":
-        causes += _map_keys(keys, items, at)
-    if kind in {"map", "set"} and items.get("nullable"):
-        told = f"cannot be nullable when x-kubernetes-list-type is {kind}"
-        causes.append(cause.forbidden(f"{at}.items.nullable", told))
-    return causes
-
-
-def _atomic_items(items: JsonObject, at: str) -> list[Cause]:
-    told = "must be atomic as item of a list with x-kubernetes-list-type=set"
-    of_list, of_map = items.get(_LIST_TYPE), items.get(_MAP_TYPE)
-    if items.get("type") == "array" and of_list not in {None, "atomic"}:
-        return [cause.invalid(f"{at}.items.{_LIST_TYPE}", of_list, told)]
-    if items.get("type") == "object" and of_map != "atomic":
-        return [cause.invalid(f"{at}.items.{_MAP_TYPE}", of_map, told)]
-    return []
-
-
-def _map_keys(keys: list[str], items: JsonObject, at: str) -> list[Cause]:
-    here = f"{at}.{_MAP_KEYS}"
-    if not keys:
-        return [cause.required(here, "must not be empty if x-kubernetes-list-type is map")]
-    if items.get("type") != "object":
-        told = "must be object if parent array's x-kubernetes-list-type is map"
-        return [cause.invalid(f"{at}.items.type", items.get("type") or "", told)]
-    causes, fields = [], items.get("properties") or {}
-    for index, key in enumerate(keys):
-        field, place = fields.get(key), f"{at}.items.properties[{key}]"
-        if field is None:
-            causes.append(cause.invalid(here, keys, "entries must all be names of item properties"))
-            continue
-        if field.get("type") in {"array", "object"}:
-            told = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            causes.append(cause.invalid(f"{place}.type", field["type"], told))
-        if key in keys[:index]:
-            causes.append(cause.invalid(here, keys, "must not contain duplicate entries"))
-        if field.get("nullable"):
-            told = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
-            causes.append(cause.forbidden(f"{place}.nullable", told))
-        if key not in (items.get("required") or ()) and "default" not in field:
-            told = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
-            causes.append(cause.required(f"{place}.default", told))
-    return causes
-
-
 _EMPTY_TYPE = {
     "root": "must not be empty at the root",
     "item": "must not be empty for specified array items",
@@ -278,7 +174,7 @@ def _invariants(schema: JsonObject, level: str, at: str) -> list[Cause]:
     if isinstance(extra, dict):
         causes += _invariants(extra, "field", f"{at}.additionalProperties")
     either = bool(schema.get(_INT_OR_STRING))
-    for keyword in (_PRESERVE, _EMBEDDED):
+    for keyword in (PRESERVE, _EMBEDDED):
         if either and schema.get(keyword):
             told = "must be false if x-kubernetes-int-or-string is true"
             causes.append(cause.invalid(f"{at}.{keyword}", schema[keyword], told))
@@ -292,14 +188,14 @@ def _types(schema: JsonObject, level: str, at: str) -> list[Cause]:
     if embedded and kind != "object":
         told = "must be object if x-kubernetes-embedded-resource is true"
         causes.append(cause.invalid(f"{at}.type", kind, told) if kind else cause.required(f"{at}.type", told))
-    elif not kind and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVE):
+    elif not kind and not schema.get(_INT_OR_STRING) and not schema.get(PRESERVE):
         causes.append(cause.required(f"{at}.type", _EMPTY_TYPE[level]))
     if embedded and schema.get("additionalProperties") is not None:
         told = "must not be used if x-kubernetes-embedded-resource is set"
         causes.append(cause.forbidden(f"{at}.additionalProperties", told))
     if level == "root" and kind and kind != "object":
         causes.append(cause.invalid(f"{at}.type", kind, "must be object at the root"))
-    if embedded and not schema.get(_PRESERVE) and not schema.get("properties"):
+    if embedded and not schema.get(PRESERVE) and not schema.get("properties"):
         told = (
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
         )
@@ -362,10 +258,10 @@ def _pattern(schema: JsonObject, at: str) -> list[Cause]:
 _FORBIDDEN = (
     ("type", "must be empty to be structural"), ("default", "must be undefined to be structural"),
     ("title", "must be empty to be structural"), ("description", "must be empty to be structural"),
-    ("nullable", "must be false to be structural"), (_PRESERVE, "must be false to be structural"),
+    ("nullable", "must be false to be structural"), (PRESERVE, "must be false to be structural"),
     (_EMBEDDED, "must be false to be structural"), (_INT_OR_STRING, "must be false to be structural"),
-    (_MAP_KEYS, "must be empty to be structural"), (_LIST_TYPE, "must be undefined to be structural"),
-    (_MAP_TYPE, "must be undefined to be structural"), (_RULES, "must be empty to be structural"),
+    (MAP_KEYS, "must be empty to be structural"), (LIST_TYPE, "must be undefined to be structural"),
+    (MAP_TYPE, "must be undefined to be structural"), (_RULES, "must be empty to be structural"),
 )  # fmt: skip
 
 

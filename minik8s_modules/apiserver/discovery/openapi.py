@@ -65,7 +65,7 @@ def document(group: str, version: str, served: Registry = KINDS) -> tuple[bytes,
 
 @lru_cache(maxsize=512)
 def _document(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
-    """Return the document of the kinds of one group and version; made anew only when one of them changes."""
+    """Return the document of the kinds of one group and version; made again only when one of them changes."""
     group, version = kinds[0].group, kinds[0].version
     paths: JsonObject = {}
     for kind in kinds:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,14 @@ def test_commands_and_logs_of_a_running_pod(running: Running, program: str):
 @pytest.fixture
 def operator(server: ApiServerProcess, namespace: str, tmp_path: Path) -> Iterator[Path]:
     """A kopf operator at work; gives its log."""
-    log = tmp_path / "operator.log"
-    argv = [str(python_clients() / "kopf"), "run", str(PROGRAMS / "operator_on_config_maps.py"), "-n", namespace]
+    with operating(server, "operator_on_config_maps", namespace, tmp_path / "operator.log") as log:
+        yield log
+
+
+@contextmanager
+def operating(server: ApiServerProcess, program: str, namespace: str, log: Path) -> Iterator[Path]:
+    """Run a kopf operator; gives its log."""
+    argv = [str(python_clients() / "kopf"), "run", str(PROGRAMS / f"{program}.py"), "-n", namespace]
     with log.open("w") as output:
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
         process = subprocess.Popen(argv, stdout=output, stderr=subprocess.STDOUT, env=environment)
@@ -89,3 +96,36 @@ def test_an_operator_made_with_kopf(server: ApiServerProcess, namespace: str, op
     assert "deleted a" in told
     assert "attended a" in told
     assert "Traceback" not in told
+
+
+def test_an_operator_with_a_kind_of_its_own(server: ApiServerProcess, namespace: str, tmp_path: Path):
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    version = {
+        "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
+    }  # fmt: skip
+    names = {"plural": "widgets", "kind": "Widget"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    server.kubectl("create", "-f", "-", stdin=json.dumps(definition))
+    server.kubectl("wait", "--for=condition=Established", "crd/widgets.example.com")
+    path = f"/apis/example.com/v1/namespaces/{namespace}/widgets"
+
+    def seen() -> int | None:
+        size: int | None = server.request("GET", f"{path}/a").json.get("status", {}).get("size")
+        return size
+
+    with operating(server, "operator_on_widgets", namespace, tmp_path / "operator.log") as log:
+        assert server.request("POST", path, {"metadata": {"name": "a"}, "spec": {"size": 3}}).code == 201
+        until(lambda: seen() == 3, log)
+        merge = {"Content-Type": "application/merge-patch+json"}
+        server.request("PATCH", f"{path}/a", {"spec": {"size": 5}}, headers=merge)
+        until(lambda: seen() == 5, log)
+        assert server.request("GET", f"{path}/a").json["metadata"]["generation"] == 2
+        server.kubectl("delete", "crd", "widgets.example.com", "--timeout=60s")
+        until(lambda: "deleted a" in log.read_text(), log)
