@@ -19,7 +19,7 @@ class Misconfigured(Exception):
 def params_of(
     cache: WatchCache, kinds: Registry, param_kind: JsonObject | None, ref: JsonObject | None, namespace: str
 ) -> list[JsonObject | None]:
-    """Return the objects that each validation is evaluated with; [None] where there are to be none.
+    """Return the objects that each validation is evaluated with; [None] where the policy or binding names none.
 
     Raises:
         Misconfigured: the kind is not served, the reference does not fit it, or nothing is there and that is denied.
