@@ -71,6 +71,7 @@ def test_every_role_variable_that_a_page_names_exists() -> None:
     known = {name for spec in specs for entry in spec["argument_specs"].values() for name in entry.get("options", {})}
     prefix = re.compile(r"(minik8s|control_plane|coredns|pki|membership_lock|application|kubectl|images)_[a-z_]+\Z")
     others = {path.stem for folder in ("library", "playbooks") for path in (REPOSITORY / folder).iterdir()}
+    others |= {path.stem for path in REPOSITORY.glob("minik8s_modules/plugins/*/*.py")}
     others |= {path.name for path in (REPOSITORY / "roles").iterdir()} | {
         "minik8s_modules",
         "minik8s_pod",
