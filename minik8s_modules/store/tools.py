@@ -1,4 +1,4 @@
-"""etcd's own programs for snapshots, etcdctl (3.4) or etcdutl (3.5 and newer), and an etcd of our own for a while.
+"""Snapshots, by etcd's own programs (etcdctl of 3.4, etcdutl of 3.5 and newer), and an etcd of our own for a while.
 
 The etcd of our own listens on Unix sockets in a directory only we can enter, because a restored store holds
 every Secret and etcd itself would ask nobody who he is.
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.store import maintenance
 from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.errors import StoreError, StoreUnavailable
 from minik8s_modules.store.etcd import EtcdStore
 
 START_TIMEOUT_S = 120.0  # reading back a database of some gigabytes takes a while
 STOP_TIMEOUT_S = 60.0
-RUN_TIMEOUT_S = 900.0  # etcd's largest advised database, 8 GB, at 10 MB/s
 
 
 class ToolError(StoreError):
@@ -55,19 +55,11 @@ class Member(NamedTuple):
 
 def save(endpoint: str, tls: Tls | None, file: Path) -> None:
     """Write a snapshot of the member at ``endpoint`` to ``file``, readable by us only."""
-    # etcdctl would wait for ever for a member that is not there
-    probe = EtcdStore([endpoint], tls)
-    try:
-        probe.revision()
-    finally:
-        probe.close()
-    options = ["--endpoints", endpoint]
-    if tls:
-        options += ["--cacert", str(tls.ca), "--cert", str(tls.cert), "--key", str(tls.key)]
-    # etcdctl would make the file readable for everybody; it writes to FILE.part and renames that
     with tempfile.TemporaryDirectory(prefix=".minik8s-save-", dir=file.parent) as private:
         written = Path(private) / "snapshot"
-        _run([_program("etcdctl"), *options, "snapshot", "save", str(written)])
+        with written.open("xb") as output:
+            maintenance.snapshot(endpoint, tls, output)
+            os.fsync(output.fileno())
         written.chmod(0o600)
         written.replace(file)
 
@@ -163,10 +155,10 @@ def _run(argv: Sequence[str]) -> str:
     name = f"{Path(argv[0]).name} {_verb(argv)}"
     try:
         answer = subprocess.run(
-            argv, capture_output=True, text=True, check=False, env=_environment(), timeout=RUN_TIMEOUT_S
+            argv, capture_output=True, text=True, check=False, env=_environment(), timeout=maintenance.TIMEOUT_S
         )
     except subprocess.TimeoutExpired as error:
-        raise ToolError(f"{name} was not done after {RUN_TIMEOUT_S:g} s and was ended") from error
+        raise ToolError(f"{name} was not done after {maintenance.TIMEOUT_S:g} s and was ended") from error
     if answer.returncode:
         lines = answer.stderr.strip().splitlines()
         said = [line for line in lines if line.startswith("Error")] or lines[-3:]
