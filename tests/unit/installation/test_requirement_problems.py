@@ -107,9 +107,12 @@ def test_networks_are_those_without_a_gateway_and_not_our_own(tmp_path: Path) ->
         "mk8s-br0 0000F40A 00000000 0001 0 0 0 00FFFFFF 0 0 0",
         "eth0 0001F40A 030200C0 0003 0 0 0 00FFFFFF 0 0 0",
         "eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0",
+        "* 0000F40A 00000000 0201 0 0 4294967295 0000FFFF 0 0 0",
+        "* 0000F50A 00000000 0201 0 0 0 0000FFFF 0 0 0",
     ]
     table.write_text("\n".join(lines) + "\n")
-    assert connected_networks(table) == [("eth0", "192.0.2.0/24")]
+    # what another network program keeps unreachable is in use, what a node of ours does is not
+    assert connected_networks(table) == [("eth0", "192.0.2.0/24"), ("*", "10.245.0.0/16")]
     assert isinstance(connected_networks(), list)
 
 

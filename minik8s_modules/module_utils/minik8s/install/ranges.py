@@ -18,6 +18,8 @@ NODE_PREFIX_LENGTH = 24  # a node's share of the cluster's range (reconcile give
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
 _ROUTE_FIELDS = 8
+_REJECT = 0x200  # linux/route.h: RTF_REJECT
+_LAST_METRIC = 0xFFFFFFFF
 
 
 class Ranges(NamedTuple):
@@ -82,11 +84,16 @@ def _overlaps(usable: dict[str, ipaddress.IPv4Network], connected: Sequence[tupl
 
 
 def connected_networks(table: Path = Path("/proc/net/route")) -> list[tuple[str, str]]:
-    """Return (device, network) for each IPv4 route without a gateway, but for the default route and devices of ours."""
+    """Return (device, network) for each IPv4 route without a gateway, but for the default route and devices of ours.
+
+    Nor is a route of the last metric that leads nowhere: a node of ours has one for addresses of pods that nobody has.
+    """
     found = []
     for line in table.read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
         if len(fields) < _ROUTE_FIELDS or int(fields[2], 16) or fields[0].startswith(OURS):
+            continue
+        if int(fields[3], 16) & _REJECT and int(fields[6]) == _LAST_METRIC:
             continue
         address, mask = (ipaddress.IPv4Address(int(fields[at], 16).to_bytes(4, "little")) for at in (1, 7))
         if int(mask):
