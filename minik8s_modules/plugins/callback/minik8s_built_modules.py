@@ -42,6 +42,7 @@ options:
 """
 ROOT = Path(__file__).resolve().parents[3]
 DAY_S = 86400
+_RUN = "run-"
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible is not typed
@@ -62,6 +63,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible is not type
         kept = cache / "modules" / digest(sources())
         try:
             share(kept, Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache")
+            begin(kept, os.getpid())
             prune(kept, time.time() - self.get_option("built_modules_kept_days") * DAY_S)
         except OSError as error:  # a full disk, say: the run packs for itself
             self._display.vv(f"packed modules are not kept: {error}")
@@ -71,7 +73,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible is not type
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002  Ansible's signature
         """Forget what was packed while somebody changed the sources: it may be of one state or the other."""
         if self._kept and self._kept.name != digest(sources()):
-            shutil.rmtree(self._kept, ignore_errors=True)
+            empty(self._kept)
+        elif self._kept:
+            (self._kept / f"{_RUN}{os.getpid()}").unlink(missing_ok=True)
 
 
 def sources() -> list[Path]:
@@ -102,6 +106,19 @@ def share(kept: Path, place: Path) -> None:
     if is_ours(kept.parent) and is_ours(kept):
         os.utime(kept)
         place.symlink_to(kept)
+
+
+def begin(kept: Path, pid: int) -> None:
+    """Note that a run uses ``kept``; one that was killed may have packed what was changed meanwhile, so that goes."""
+    if any(not Path("/proc", run.name.removeprefix(_RUN)).exists() for run in kept.glob(f"{_RUN}*")):
+        empty(kept)
+    (kept / f"{_RUN}{pid}").touch()
+
+
+def empty(kept: Path) -> None:
+    """Remove what lies in ``kept``, but not the folder: another run's link may lead to it."""
+    for file in kept.iterdir():
+        file.unlink(missing_ok=True)
 
 
 def prune(kept: Path, since_s: float) -> None:

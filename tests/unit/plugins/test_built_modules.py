@@ -101,12 +101,24 @@ def test_only_what_nobody_used_for_long_is_removed(tmp_path: Path) -> None:
 
 
 def test_what_was_packed_while_sources_changed_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "kept").mkdir()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "packed").touch()
     plugin = built.CallbackModule()
-    plugin._kept = tmp_path / "kept"
+    plugin._kept = kept
     monkeypatch.setattr(built, "digest", lambda _folders: "kept")
     plugin.v2_playbook_on_stats(None)
-    assert plugin._kept.exists()
+    assert (kept / "packed").exists()
     monkeypatch.setattr(built, "digest", lambda _folders: "other")
     plugin.v2_playbook_on_stats(None)
-    assert not plugin._kept.exists()
+    assert [*kept.iterdir()] == [], "the folder stays: the link of another run may lead to it"
+
+
+def test_what_a_killed_run_packed_is_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "packed").touch()
+    built.begin(tmp_path, os.getpid())
+    built.begin(tmp_path, 1)
+    assert (tmp_path / "packed").exists()
+    (tmp_path / "run-4194305").touch()  # above the largest pid there is
+    built.begin(tmp_path, os.getpid())
+    assert [path.name for path in tmp_path.iterdir()] == [f"run-{os.getpid()}"]
