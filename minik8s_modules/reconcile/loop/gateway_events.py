@@ -57,7 +57,8 @@ class Hearing:
         now = self._clock.now()
         seen = [observation(raw, now) for raw in message["containers"]]
         first = not state.known
-        changed = state.on_state(seen, map(str, message["images"]), self._clock.monotonic())
+        images = map(str, message["images"])
+        changed = state.on_state(seen, images, self._clock.monotonic(), self._teller.happened)
         if first:
             self._life_changed(state.name)  # nothing was said of its life before
         return changed

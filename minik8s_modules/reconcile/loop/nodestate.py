@@ -266,15 +266,23 @@ class NodeState:
 
     # what the gateway tells
 
-    def on_state(self, seen: Iterable[ObservedContainer], images: Iterable[str], now_s: float) -> set[str]:
-        """Take over the list of all containers and images; return the UIDs of pods that changed."""
+    def on_state(
+        self, seen: Iterable[ObservedContainer], images: Iterable[str], now_s: float, happened: Happened
+    ) -> set[str]:
+        """Take over the list of all containers and images; return the UIDs of pods that changed.
+
+        The first list tells how things are, a later one also what has happened: an end that no event told, say.
+        """
         # a list made while an item is at work may lack what the item makes: it only adds, and another is asked for
         self.relist_wanted = self.sent is not None
         listed = list(seen)
+        before = {one.pod_uid: self.observed.pod(one.pod_uid) for one in listed} if self.known else {}
         changed = self.observed.replace(listed, now_s, float("inf") if self.sent is not None else FRESH_S)
         if self.sent is None and not self.observed.ids() <= {one.id for one in listed}:
             # it was kept for being fresh, but its end may be what a dying dockerd never told: looked at once more
             self._agenda.observe_fully_by(now_s + FRESH_S)
+        for uid in changed & before.keys():
+            happened(uid, before[uid], self.observed.pod(uid))
         first, self.known = not self.known, True
         if self.on_images(images) or first:
             changed |= set(self.decisions)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from minik8s_modules.reconcile.loop.agenda import SETTLE_S
 from minik8s_modules.reconcile.loop.nodestate import FRESH_S, NodeState, Sent
-from minik8s_modules.reconcile.pods.observed import ObservedContainer
+from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.values.values import NodeDocument
 
@@ -57,12 +57,12 @@ def test_a_fresh_container_that_a_list_lacks_is_kept_and_looked_for_again():
     state = NodeState("n", lambda: 300.0)
     assert observed(state, 0.0)
     state.on_event("1", RUNNING, 9.0, lambda *_: None)
-    assert state.on_state([], [], 10.0) == set()
+    assert state.on_state([], [], 10.0, lambda *_: None) == set()
     assert not state.observed.pod("u").empty
     assert state.next_moment_s(NOW, 10.0) == FRESH_S
     assert observed(state, 10.0 + FRESH_S)
     assert state.relist_wanted
-    assert state.on_state([], [], 10.0 + FRESH_S) == {"u"}
+    assert state.on_state([], [], 10.0 + FRESH_S, lambda *_: None) == {"u"}
     assert state.observed.pod("u").empty
     assert state.next_moment_s(NOW, 13.0) == 300.0
 
@@ -71,7 +71,7 @@ def test_a_list_that_has_all_that_is_known_asks_for_nothing():
     state = NodeState("n", lambda: 300.0)
     assert observed(state, 0.0)
     state.on_event("1", RUNNING, 9.0, lambda *_: None)
-    state.on_state([RUNNING], [], 10.0)
+    state.on_state([RUNNING], [], 10.0, lambda *_: None)
     assert state.next_moment_s(NOW, 10.0) == 290.0
 
 
@@ -100,3 +100,19 @@ def test_a_node_that_is_back_is_observed_again_once_its_services_have_started():
     assert state.next_moment_s(NOW, 50.0) == SETTLE_S
     assert observed(state, 80.0)
     assert state.next_moment_s(NOW, 80.0) == 300.0
+
+
+def test_a_list_tells_what_no_event_told_but_the_first_one_only_how_things_are():
+    state, told = NodeState("n", lambda: 300.0), []
+
+    def happened(uid: str, before: ObservedPod, after: ObservedPod) -> None:
+        told.append((uid, [one.state for one in before.attempts()], [one.state for one in after.attempts()]))
+
+    state.on_state([RUNNING], [], 0.0, happened)
+    state.on_state([RUNNING], [], 5.0, happened)
+    assert told == []
+    state.on_state([RUNNING._replace(state="exited", finished_at=NOW, oom_killed=True)], [], 10.0, happened)
+    assert told == [("u", ["running"], ["exited"])]
+    state.on_gateway_lost()
+    state.on_state([RUNNING._replace(id="2", attempt=1)], [], 20.0, happened)
+    assert len(told) == 1, "what happened while nobody listened is not known"
