@@ -59,6 +59,7 @@ class Lab:
             "MINIK8S_WARM_IDLE_S": "5",
             **options.pop("environment", {}),
         }
+        self._threads = {*threading.enumerate()}
         settings = {"playbook": PLAYBOOK, "forks": 4, "on_event": self.events.append, **options}
         self.runner = AnsibleRunner(
             inventory=self.inventory,
@@ -127,6 +128,8 @@ class Lab:
     def close(self) -> None:
         """End all that was started and remove it."""
         self.runner.stop(2)
+        for thread in {*threading.enumerate()} - self._threads:
+            thread.join(60)  # of a run that was killed, it writes its status into the folder yet
         for path in [self.warm, *self.home.glob("*/")]:
             for each in path.glob("*.sock"):
                 if pid := peer_pid(each):
