@@ -153,7 +153,9 @@ def test_every_command_that_why_leads_on_to_is_one_that_kubectl_knows(cli: Cli):
     cases = sorted((Path(__file__).parents[2] / "cases" / "why").glob("*.yml"))
     leads = {yaml.safe_load(case.read_text())["next"].partition(" | ")[0] for case in cases}
     cli.environment["KUBE_EDITOR"] = "true"
-    asked = [lead.split(" ", 1)[1] for lead in sorted(leads) if lead.startswith("kubectl ")]
+    # a kind of somebody's own is known where its definition is
+    known = [lead for lead in sorted(leads) if lead.startswith("kubectl ") and "widgets.example.com" not in lead]
+    asked = [lead.split(" ", 1)[1] for lead in known]
     assert len(asked) >= 15
     for lead in asked:
         told = cli(*shlex.split(lead), code=None).err

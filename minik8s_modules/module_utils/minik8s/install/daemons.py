@@ -35,8 +35,6 @@ class Daemon(NamedTuple):
     name: str
     description: str
     command: tuple[str, ...]
-    prepare: tuple[str, ...] = ()
-    """What root runs before each start, () for nothing; unless it succeeds, the program is not started."""
     user: str = "root"
     after: tuple[str, ...] = ()
     watch: tuple[str, ...] = ()
@@ -45,6 +43,8 @@ class Daemon(NamedTuple):
     stop_timeout_s: int = 20
     kill_children: bool = True
     confinement: Confinement = Confinement()
+    prepare: tuple[str, ...] = ()
+    """What root runs before each start, () for nothing; unless it succeeds, the program is not started."""
 
 
 class Found(NamedTuple):

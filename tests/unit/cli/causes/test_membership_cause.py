@@ -14,8 +14,6 @@ from minik8s_modules.cli.causes.membership import lock_faults
 from minik8s_modules.module_utils.minik8s.install.membership_lock import Place, machine_now, take
 from minik8s_modules.plugins.action.minik8s_membership_lock import controller, started
 
-NOW = machine_now()
-
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
@@ -29,7 +27,7 @@ def held(lock: Path, lasts_s: float = 1800, **holder: Any) -> None:
     told = {**own, "id": "5c0f2a91d3e4", "user": "root", "playbook": "site.yml", **holder}
     place = Place(str(lock))
     with place.alone() as descriptor:
-        place.write(descriptor, take(None, told, lasts_s, "", NOW).claim)
+        place.write(descriptor, take(None, told, lasts_s, "", machine_now()).claim)
 
 
 def test_a_playbook_that_runs_is_named(lock: Path) -> None:
