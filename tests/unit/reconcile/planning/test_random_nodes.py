@@ -48,6 +48,7 @@ from minik8s_modules.controllers.network.endpointslices import (
 )
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS, parse_question
 from minik8s_modules.reconcile.pods.service_links import link_variables
@@ -211,6 +212,8 @@ class Applied:
             if kind is SERVICE:
                 self.play()
                 until(self._hears_services)
+            if kind in (CONFIG_MAP, SECRET):
+                until(self._hears_references)
         self.play()
         self._age += 1
 
@@ -225,6 +228,24 @@ class Applied:
         assert self.cluster.service is not None
         known = self.cluster.service.shard.objects.links(SPACE, {})
         return known == link_variables(self.cluster.api.list(SERVICE, SPACE).items)
+
+    def _hears_references(self) -> bool:
+        """Return whether the reconciler has heard of all that pods refer to.
+
+        ConfigMaps and Secrets come by watches of their own: a container that waits for the one would start with the
+        other as it was.
+        """
+        assert self.cluster.service is not None
+        api, known = self.cluster.api, self.cluster.service.shard.references
+        there = {
+            (kind.kind, objects.name(one)): one for kind in (CONFIG_MAP, SECRET) for one in api.list(kind, SPACE).items
+        }
+        for pod in api.list(POD, SPACE).items:
+            named = {(one.kind, one.name) for one in references(pod)} & there.keys()
+            found = [each for kind in (CONFIG_MAP, SECRET) for each in known.of(objects.uid(pod), kind.kind).values()]
+            if sorted(map(str, found)) != sorted(str(there[one]) for one in named):
+                return False
+        return True
 
     def play(self) -> None:
         """Play the controllers of endpoints."""
