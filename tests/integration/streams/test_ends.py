@@ -31,6 +31,16 @@ def open_files(streaming: Streaming) -> tuple[int, int]:
     return psutil.Process(streaming.parser.pid).num_fds(), psutil.Process(streaming.gateway.pid).num_fds()
 
 
+def resting(streaming: Streaming) -> tuple[int, int]:
+    """Return the same once the numbers have stood still for a second: the gateway of an earlier test has just begun."""
+    found, since = open_files(streaming), time.monotonic()
+    while time.monotonic() - since < 1.0:
+        time.sleep(0.05)
+        if (now := open_files(streaming)) != found:
+            found, since = now, time.monotonic()
+    return found
+
+
 def settled(streaming: Streaming, before: tuple[int, int]) -> bool:
     parser, gateway = open_files(streaming)
     return parser <= before[0] and gateway <= before[1]
@@ -107,7 +117,7 @@ def test_streams_end_with_their_pod(streaming: Streaming) -> None:
 
 def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str) -> None:
     streaming.pod("noisy", ENDLESS + " & sleep 3600")
-    open_before = open_files(streaming)
+    open_before = resting(streaming)
     clients = [streaming.popen("logs", "-f", "noisy") for _ in range(3)]
     clients += [streaming.popen("exec", "-i", shell, "--", "cat") for _ in range(3)]
     streaming.until(lambda: b"apiserver_streams 6" in streaming.server.request("GET", "/metrics").body)
@@ -120,7 +130,7 @@ def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str
 
 def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
     assert streaming.parser is not None
-    parser, open_before = streaming.parser.pid, open_files(streaming)[0]
+    parser, open_before = streaming.parser.pid, resting(streaming)[0]
     following = streaming.popen("logs", "-f", shell)
     running = streaming.popen("exec", shell, "--", "sh", "-c", "echo on; sleep 1000")
     assert running.stdout is not None
@@ -143,7 +153,7 @@ def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
 
 def test_a_dead_process_of_streams_is_told(streaming: Streaming, shell: str) -> None:
     assert streaming.kubectl("exec", shell, "--", "echo", "on").stdout == "on\n"
-    open_before = open_files(streaming)[1]
+    open_before = resting(streaming)[1]
     following = streaming.popen("logs", "-f", shell)
     running = streaming.popen("exec", "-i", shell, "--", "sh", "-c", "echo on; cat; touch /tmp/ended")
     assert running.stdout is not None
