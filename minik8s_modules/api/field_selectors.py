@@ -90,7 +90,9 @@ def _escaped(value: str) -> str:
     return "".join(f"\\{character}" if character in _ESCAPED else character for character in value)
 
 
-def _path(*path: str) -> Callable[[JsonObject], str]:
+def text_at(*path: str) -> Callable[[JsonObject], str]:
+    """Return what reads the field at ``path`` as selectors compare it; "" where there is none."""
+
     def read(obj: JsonObject) -> str:
         value = dig(obj, *path)
         if isinstance(value, bool):
@@ -109,18 +111,18 @@ def _count(*path: str) -> Callable[[JsonObject], str]:
 
 
 def _fields(*names: str) -> dict[str, Callable[[JsonObject], str]]:
-    return {name: _path(*name.split(".")) for name in names}
+    return {name: text_at(*name.split(".")) for name in names}
 
 
 _COMMON = _fields("metadata.name", "metadata.namespace")
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_REGARDING = {f"regarding.{name}": _path("regarding", name) for name in _INVOLVED}
+_REGARDING = {f"regarding.{name}": text_at("regarding", name) for name in _INVOLVED}
 _FIELDS: Mapping[tuple[str, str], dict[str, Callable[[JsonObject], str]]] = {
     ("", "Pod"): {
         **_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
         **_fields("status.phase", "status.podIP", "status.nominatedNodeName"),
         "spec.hostNetwork": _flag("spec", "hostNetwork"),
-        "status.podIPs": _path("status", "podIP"),
+        "status.podIPs": text_at("status", "podIP"),
     },
     ("", "Event"): {
         **_fields(*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "type"),
@@ -132,7 +134,7 @@ _FIELDS: Mapping[tuple[str, str], dict[str, Callable[[JsonObject], str]]] = {
     },
     ("", "Node"): {"spec.unschedulable": _flag("spec", "unschedulable")},
     ("", "Secret"): _fields("type"),
-    ("", "Namespace"): {**_fields("status.phase"), "name": _path("metadata", "name")},
+    ("", "Namespace"): {**_fields("status.phase"), "name": text_at("metadata", "name")},
     ("", "Service"): _fields("spec.clusterIP", "spec.type"),
     ("apps", "ReplicaSet"): {"status.replicas": _count("status", "replicas")},
     ("", "ReplicationController"): {"status.replicas": _count("status", "replicas")},

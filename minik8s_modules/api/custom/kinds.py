@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 
 from minik8s_modules.api.custom import checking, conditions, definitions, filling, paths, rules
+from minik8s_modules.api.field_selectors import text_at
 from minik8s_modules.api.kind import ALL_VERBS, Declaration, Kind, PrinterColumn, ScalePaths
-from minik8s_modules.api.objects import JsonObject, dig, is_deleting, metadata, spec, status
+from minik8s_modules.api.objects import JsonObject, is_deleting, metadata, spec, status
 from minik8s_modules.api.schema.shapes import declared_shape
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -116,7 +117,7 @@ def _declaration(
         check=lambda new, old: check()(new, old),  # noqa: PLW0108 - made when it is needed
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
         selectable={
-            each["jsonPath"].removeprefix("."): _text_at(paths.fields_of(each["jsonPath"]))
+            each["jsonPath"].removeprefix("."): text_at(*paths.fields_of(each["jsonPath"]))
             for each in version.get("selectableFields") or ()
         },
         storage_version=next(each["name"] for each in definitions.versions(definition) if each.get("storage")),
@@ -170,16 +171,6 @@ def _cell(kind: str, value: Any) -> Any:
     if isinstance(value, str):
         return value
     return orjson.dumps(value).decode() if kind == "string" else None
-
-
-def _text_at(path: tuple[str, ...]) -> Callable[[JsonObject], str]:
-    def read(obj: JsonObject) -> str:
-        value = dig(obj, *path)
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return "" if value is None else str(value)
-
-    return read
 
 
 def _scale(scale: JsonObject) -> ScalePaths:
