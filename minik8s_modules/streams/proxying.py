@@ -29,6 +29,8 @@ from minik8s_modules.streams.secured import secured
 _SWITCHING = 101
 # a page is worked on in such pieces, and others have their turn in between
 _PIECE_BYTES = 16 * 1024
+# how long a client may still send what the pod, which has answered, does not want
+_LINGER_S = 5.0
 _HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding",
     b"upgrade",
@@ -125,20 +127,30 @@ async def _carry(ours: Wire, pod: Pod, reached: Reached, request: StreamRequest)
             await _switch(ours, theirs, answer, reached)
         else:
             await _answer(ours, theirs, asked, answer, request)
+            # closing a connection with unread bytes resets it, and the answer's end could be lost
+            await asyncio.wait({up}, timeout=_LINGER_S)
     finally:
         up.cancel()
         await asyncio.gather(up, return_exceptions=True)
 
 
 async def _send_body(ours: Wire, theirs: Wire) -> None:
-    """Pass the request's body on. A pod may answer, and stop reading, before it has all: its answer tells."""
-    with contextlib.suppress(OSError, h11.LocalProtocolError):
-        while True:
-            event = await ours.event()
-            if isinstance(event, h11.Data | h11.EndOfMessage):
-                await theirs.send(event)
-            if not isinstance(event, h11.Data):
+    """Pass the request's body on. A pod may answer, and stop reading, before it has all: the rest is read away."""
+    taken = True
+    with contextlib.suppress(OSError, h11.LocalProtocolError, h11.RemoteProtocolError):
+        while isinstance(event := await ours.event(), h11.Data | h11.EndOfMessage):
+            if taken:
+                taken = await _sent(theirs, event)
+            if isinstance(event, h11.EndOfMessage):
                 return
+
+
+async def _sent(theirs: Wire, event: h11.Event) -> bool:
+    try:
+        await theirs.send(event)
+    except (OSError, h11.LocalProtocolError):
+        return False
+    return True
 
 
 async def _answered(theirs: Wire) -> h11.Response | h11.InformationalResponse:

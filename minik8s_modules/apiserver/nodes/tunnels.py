@@ -52,6 +52,7 @@ class Flow:
         self.sink = sink
         self.held = bytearray(held)
         self.ended = False
+        self.refused = False
 
     def move(self) -> int:
         """Move what can be moved now, a turn's worth at most; return the bytes read or written."""
@@ -78,6 +79,8 @@ class Flow:
         return len(data)
 
     def _drain(self) -> int:
+        if self.refused:
+            self.held.clear()
         if not self.held:
             return 0
         with memoryview(self.held) as view:
@@ -112,11 +115,18 @@ class Tunnel:
         if self.lingering:
             return self._discard(), False
         try:
-            moved = (self.up.move(), self.down.move())
+            moved = (self._move_up(), self.down.move())
         except (OSError, ValueError):
             return True, False
         over = self.up.ended
         return over, max(moved) >= TURN_BYTES
+
+    def _move_up(self) -> int:
+        try:
+            return self.up.move()
+        except OSError:  # the gateway reads no more: what it has answered is yet to be told, and the rest read away
+            self.up.refused = True
+            return self.up.move()
 
     def told_all(self) -> bool:
         """Return whether the gateway is done and the client has it all."""

@@ -326,7 +326,7 @@ def _definition(group: str) -> dict[str, Any]:
 def _is_established(client: ApiClient, group: str) -> bool:
     try:
         found = condition(client.get(CUSTOM_RESOURCE_DEFINITION, f"widgets.{group}"), "Established")
-    except TemporaryError:
+    except (TemporaryError, NotFound):  # its reads may be behind what the other server was told
         return False
     return found is not None and found["status"] == "True"
 

@@ -129,7 +129,8 @@ class Lab:
         """End all that was started and remove it."""
         self.runner.stop(2)
         for thread in {*threading.enumerate()} - self._threads:
-            thread.join(60)  # of a run that was killed, it writes its status into the folder yet
+            if thread.name.endswith("(run)"):  # ansible-runner's: of a killed run, it writes its status yet
+                thread.join(60)
         for path in [self.warm, *self.home.glob("*/")]:
             for each in path.glob("*.sock"):
                 if pid := peer_pid(each):

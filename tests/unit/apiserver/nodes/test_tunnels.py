@@ -93,6 +93,20 @@ def test_the_gateways_end_comes_after_all_it_said(tunnels: Tunnels) -> None:
     wait_until_none(tunnels)
 
 
+@pytest.mark.parametrize("said", [b"enough", bytes(3 * BUFFER_BYTES)])
+def test_a_gateway_that_stops_reading_is_heard_to_its_end(tunnels: Tunnels, said: bytes) -> None:
+    ends = joined(tunnels)
+    speaker = threading.Thread(target=lambda: (ends.gateway.sendall(said), ends.gateway.close()))
+    sender = threading.Thread(target=ends.client.sendall, args=(bytes(4 * BUFFER_BYTES),))
+    for each in (speaker, sender):
+        each.start()
+    assert read_all(ends.client) == said
+    for each in (speaker, sender):
+        each.join()
+    ends.client.close()
+    wait_until_none(tunnels)
+
+
 def test_a_client_that_does_not_go_is_left_after_a_while(tunnels: Tunnels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnels_module, "LINGER_S", 0.2)
     ends = joined(tunnels)
