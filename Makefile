@@ -92,13 +92,18 @@ test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzi
 	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
 
 .PHONY: test-long
-test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, 20,000 requests against a model of rights
+test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, 20,000 requests against a model of rights, operators of others
 	$(PYTEST) tests/machines/long -s
 	MINIK8S_WAVES=20 MINIK8S_WAVE_PODS=50 $(PYTEST) tests/integration/reconcile/test_waves.py -s
 	MINIK8S_RIGHTS_CASES=20000 $(PYTEST) tests/attacks/test_no_answer_outside_ones_rights.py -s
 	MINIK8S_SERVING_S=3600 $(PYTEST) tests/machines/resilience/test_static_stability.py -s
 	MINIK8S_PLAN_SCENARIOS=500 $(PYTEST) tests/unit/apiserver/nodes/test_random_plans.py tests/unit/reconcile/planning/test_random_rollouts.py tests/unit/reconcile/planning/test_random_nodes.py
 	MINIK8S_FUZZ_TEXTS=20000 MINIK8S_FUZZ_SHAPES=10000 $(PYTEST) tests/unit/parsing
+	$(MAKE) operators
+
+.PHONY: operators
+operators: $(VENV)/dev.lock ## Build operators of others from Go's module proxy, once (an hour), and run them unmodified, some in pods of the installed cluster
+	MINIK8S_BUILD_OPERATORS=1 $(PYTEST) tests/e2e/operators
 
 .PHONY: skips
 skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that tests/SKIPS.md does not list

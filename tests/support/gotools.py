@@ -1,8 +1,10 @@
 """Programs in Go, built once from the Go module proxy into ``.cache``, at versions named here.
 
-Each is built in a module of its own that requires nothing else, so with the versions its authors chose; checksums are
-those of Go's checksum database. ``go`` is the one that builds CoreDNS (``roles/coredns/files/build.py``). Helm and
-stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second.
+A client is built in a module of its own that requires nothing else, so with the versions its authors chose; Helm and
+stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second. Operators share one
+module (``TOGETHER``), whose Kubernetes library is 0.33.3, for the same reason: each library takes ten minutes.
+Checksums are those of Go's checksum database. ``go`` is the one that builds CoreDNS
+(``roles/coredns/files/build.py``).
 """
 
 from __future__ import annotations
@@ -16,20 +18,48 @@ from tests.support.clients import CACHE, locked, partial, run
 
 BUILDER = Path(__file__).resolve().parents[2] / "roles" / "coredns" / "files"
 FIND = "import build; build.cache().mkdir(parents=True, exist_ok=True); print(build.find_go(''))"
+ENVIRONMENT = {
+    "GOFLAGS": "-buildvcs=false -modcacherw",
+    "GOTOOLCHAIN": "auto",
+    "CGO_ENABLED": "0",
+    "GOCACHE": str(CACHE / "go-build"),
+    "GOMODCACHE": str(CACHE / "go-mod"),
+}
 
 
 class Tool(NamedTuple):
-    """A program: its package, the module that holds it, the version."""
+    """A program: its package, the module that holds it, the version; ``tags`` make it a test binary of them."""
 
     package: str
     module: str
     version: str
+    tags: str = ""
 
 
+MONITORING = "github.com/prometheus-operator/prometheus-operator"
+GATEWAY = "sigs.k8s.io/gateway-api"
+RUNTIME = "sigs.k8s.io/controller-runtime"
+CERT_MANAGER = "github.com/cert-manager/cert-manager"
+TOGETHER = {
+    GATEWAY: "v1.3.0",
+    RUNTIME: "v0.21.0",
+    MONITORING: "v0.85.0",
+    "k8s.io/sample-apiserver": "v0.33.3",
+}
 TOOLS = {
     "helm": Tool("helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3", "v3.19.0"),
     "stern": Tool("github.com/stern/stern", "github.com/stern/stern", "v1.33.1"),
     "k9s": Tool("github.com/derailed/k9s", "github.com/derailed/k9s", "v0.50.18"),
+    "gateway-cel-standard": Tool(f"{GATEWAY}/pkg/test/cel", GATEWAY, TOGETHER[GATEWAY], "standard"),
+    "gateway-cel-experimental": Tool(f"{GATEWAY}/pkg/test/cel", GATEWAY, TOGETHER[GATEWAY], "experimental"),
+    "runtime-crd": Tool(f"{RUNTIME}/examples/crd", RUNTIME, TOGETHER[RUNTIME]),
+    "runtime-builtins": Tool(f"{RUNTIME}/examples/builtins", RUNTIME, TOGETHER[RUNTIME]),
+    "prometheus-operator": Tool(f"{MONITORING}/cmd/operator", MONITORING, TOGETHER[MONITORING]),
+    "sample-apiserver": Tool("k8s.io/sample-apiserver", "k8s.io/sample-apiserver", "v0.33.3"),
+    "cert-manager-controller": Tool(f"{CERT_MANAGER}/cmd/controller", CERT_MANAGER, "v1.11.5"),
+    "cert-manager-webhook": Tool(f"{CERT_MANAGER}/cmd/webhook", CERT_MANAGER, "v1.11.5"),
+    "cert-manager-cainjector": Tool(f"{CERT_MANAGER}/cmd/cainjector", CERT_MANAGER, "v1.11.5"),
+    "metrics-server": Tool("sigs.k8s.io/metrics-server/cmd/metrics-server", "sigs.k8s.io/metrics-server", "v0.7.2"),
 }
 
 
@@ -39,7 +69,7 @@ def tool_path(name: str) -> Path:
 
 
 def tool(name: str) -> Path:
-    """Return a program of ``TOOLS``; builds it the first time (helm and stern a minute each, k9s five).
+    """Return a program of ``TOOLS``; builds it the first time (a minute, or ten where its libraries are not built).
 
     Raises:
         RuntimeError: no Go could be had, or it failed; the message holds its words.
@@ -55,20 +85,24 @@ def tool(name: str) -> Path:
 
 def _build(wanted: Tool, work: Path, output: Path) -> None:
     go = str(_go())
-    environment = {
-        "GOFLAGS": "-buildvcs=false",
-        "GOTOOLCHAIN": "auto",
-        "CGO_ENABLED": "0",
-        "GOCACHE": str(CACHE / "go-build"),
-        "GOMODCACHE": str(CACHE / "go-mod"),
-    }
+    modules = TOGETHER if wanted.module in TOGETHER else {wanted.module: wanted.version}
+    verb = ["test", "-c", f"-tags={wanted.tags}"] if wanted.tags else ["build"]
     steps = [
         [go, "mod", "init", "tool"],
-        [go, "mod", "edit", f"-require={wanted.module}@{wanted.version}"],
-        [go, "build", "-mod=mod", "-modcacherw", "-trimpath", "-ldflags=-s -w", "-o", str(output), wanted.package],
+        [go, "mod", "edit", *(f"-require={module}@{version}" for module, version in modules.items())],
+        [go, *verb, "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o", str(output), wanted.package],
     ]
     for step in steps:
-        run(step, cwd=work, env=environment, timeout_s=1800)
+        run(step, cwd=work, env=ENVIRONMENT, timeout_s=1800)
+
+
+def module_path(module: str, version: str) -> Path:
+    """Return the folder of a module, which also has its manifests; fetches it the first time."""
+    folder = CACHE / "go-mod" / f"{module}@{version}"
+    with locked(CACHE / f"go-mod-{Path(module).name}-{version}"):
+        if not folder.exists():
+            run([str(_go()), "mod", "download", f"{module}@{version}"], cwd=CACHE, env=ENVIRONMENT)
+    return folder
 
 
 def _go() -> Path:

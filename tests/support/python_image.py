@@ -29,7 +29,7 @@ _LEFT_OUT = {
 }
 
 
-def _linked(files: list[Path]) -> set[Path]:
+def linked(files: list[Path]) -> set[Path]:
     """Return the shared libraries that the dynamic linker finds for ``files``, the linker itself among them."""
     done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, check=False)
     return {Path(found) for found in re.findall(r"(/\S+\.so\S*) \(0x", done.stdout)}
@@ -45,7 +45,7 @@ def _archive() -> bytes:
     extensions = sorted((LIBRARY / "lib-dynload").glob("*.so"))
     with tarfile.open(fileobj=buffer, mode="w", dereference=True) as archive:
         archive.add(LIBRARY, str(LIBRARY).lstrip("/"), filter=_kept)
-        for path in sorted({PYTHON, *_linked([PYTHON, *extensions])}):
+        for path in sorted({PYTHON, *linked([PYTHON, *extensions])}):
             archive.add(path, str(path).lstrip("/"))
         for folder in ("tmp", "etc", "var/run"):
             member = tarfile.TarInfo(folder)

@@ -9,6 +9,7 @@ apiextensions-apiserver ``pkg/apiserver/validation``. On update, faults of what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ import re2
 
 from minik8s_modules.api import cause
 from minik8s_modules.api.custom import formats
+from minik8s_modules.api.custom.closest import closest
 from minik8s_modules.api.custom.faults import Fault, Path, unchanged
 from minik8s_modules.api.errors import MOST_TOLD, Cause
 from minik8s_modules.api.objects import JsonObject
@@ -326,9 +328,9 @@ def _junctors(schema: JsonObject) -> Iterator[Check]:
     if every:
         yield _all_of([_compiled(each) for each in every])
     if some:
-        yield _any_of([_compiled(each) for each in some])
+        yield _any_of(some)
     if one:
-        yield _one_of([_compiled(each) for each in one])
+        yield _one_of(one)
     if no is not None:
         refused = _compiled(no)
         yield lambda value: _NOTHING if refused(value) else _juncture("must not validate the schema (not)")
@@ -340,26 +342,32 @@ def _juncture(words: str) -> list[Fault]:
 
 def _all_of(checks: list[Check]) -> Check:
     def check(value: Any) -> list[Fault]:
-        found = [fault for each in checks for fault in each(value)]
-        return found + _juncture("must validate all the schemas (allOf)") if found else _NOTHING
+        faults = [found for each in checks if (found := each(value))]
+        if not faults:
+            return _NOTHING
+        none = ". None validated" if len(faults) == len(checks) else ""
+        return list(chain(*faults)) + _juncture(f"must validate all the schemas (allOf){none}")
 
     return check
 
 
-def _any_of(checks: list[Check]) -> Check:
+def _any_of(schemas: list[JsonObject]) -> Check:
+    checks = [_compiled(each) for each in schemas]
+
     def check(value: Any) -> list[Fault]:
-        best: list[Fault] | None = None
+        faults: list[list[Fault]] = []
         for each in checks:
-            faults = each(value)
-            if not faults:
+            if not (found := each(value)):
                 return _NOTHING
-            best = faults if best is None or len(faults) < len(best) else best
-        return _juncture("must validate at least one schema (anyOf)") + (best or [])
+            faults.append(found)
+        return _juncture("must validate at least one schema (anyOf)") + faults[closest(schemas, value)]
 
     return check
 
 
-def _one_of(checks: list[Check]) -> Check:
+def _one_of(schemas: list[JsonObject]) -> Check:
+    checks = [_compiled(each) for each in schemas]
+
     def check(value: Any) -> list[Fault]:
         faults = [each(value) for each in checks]
         valid = sum(1 for each in faults if not each)
@@ -367,7 +375,8 @@ def _one_of(checks: list[Check]) -> Check:
             return _NOTHING
         if valid:
             return _juncture(f"must validate one and only one schema (oneOf). Found {valid} valid alternatives")
-        return _juncture("must validate one and only one schema (oneOf). Found none valid") + min(faults, key=len)
+        none = _juncture("must validate one and only one schema (oneOf). Found none valid")
+        return none + faults[closest(schemas, value)]
 
     return check
 

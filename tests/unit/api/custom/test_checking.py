@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.custom.checking import checker
+from minik8s_modules.api.custom.closest import closest
 
 
 def told(schema, value, old=None):
@@ -106,6 +107,43 @@ def test_several_schemas_are_told_with_the_nearest_miss():
     assert told({"type": "object", "oneOf": EITHER}, {"a": 1, "b": 1}) == [wanted]
     wanted = '<nil>: Invalid value: "": "spec" must validate all the schemas (allOf)'
     assert told({"type": "object", "allOf": EITHER}, {"a": 1}) == ["spec.b: Required value", wanted]
+    assert told({"type": "object", "allOf": EITHER}, {}) == [
+        "spec.a: Required value",
+        "spec.b: Required value",
+        f"{wanted}. None validated",
+    ]
+
+
+def test_the_nearest_miss_is_what_looks_at_most_of_the_value():
+    """Gateway API's addresses: its tests want to hear of the address, not that the type might be another."""
+    address = {"type": {"enum": ["IPAddress"]}, "value": {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}}
+    branches = [{"properties": {"type": {"not": {"enum": ["IPAddress"]}}}}, {"properties": address}]
+    fields = {"type": {"type": "string"}, "value": {"type": "string"}}
+    schema = {"type": "object", "properties": fields, "oneOf": branches}
+    assert told(schema, {"type": "IPAddress", "value": "1.2.3.4:8080"}) == [
+        '<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found none valid',
+        '<nil>: Invalid value: "": "spec.value" must validate at least one schema (anyOf)',
+        'spec.value: Invalid value: "1.2.3.4:8080": spec.value in body must be of type ipv4: "1.2.3.4:8080"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "place"),
+    [
+        ({"properties": {"a": {"type": "string"}}}, {"a": 1}, 1),
+        ({"additionalProperties": {"type": "string"}}, {"a": 1, "b": 2}, 1),
+        ({"items": {"type": "string"}}, [1, 2], 1),
+        ({"format": "date-time"}, "x", 1),
+        ({"allOf": [{"minimum": 3}]}, 2, 1),
+        ({"oneOf": [{"minimum": 3}]}, 2, 1),
+        ({"properties": {"b": {}}}, {"a": 1}, 0),
+        ({"additionalProperties": False}, {"a": 1}, 0),
+        ({"minLength": 3}, "x", 0),
+        ({"enum": [True]}, None, 0),
+    ],
+)
+def test_the_first_of_equals_is_nearest(schema, value, place):
+    assert closest([{"not": {}}, schema], value) == place
 
 
 @pytest.mark.parametrize(

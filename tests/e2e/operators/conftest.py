@@ -1,0 +1,42 @@
+"""Operators of others, unmodified: processes on a control plane of their own, or pods of the installed cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.gotools import tool, tool_path
+
+BUILDS = bool(os.environ.get("MINIK8S_BUILD_OPERATORS"))
+
+
+def built(name: str) -> Path:
+    """Return a program; skips the test where it is not built and nobody asked for that."""
+    if not BUILDS and not tool_path(name).exists():
+        pytest.skip("operators of others take minutes to build: make operators builds them")
+    return tool(name)
+
+
+@contextmanager
+def running(program: Path, folder: Path, kubeconfig: Path, **environment: str) -> Iterator[Path]:
+    """Run an operator outside the cluster; gives its log, where it must not panic."""
+    log = folder / f"{program.name}.log"
+    known = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "TMPDIR": str(folder), **environment}
+    with log.open("w") as output:
+        process = subprocess.Popen([str(program)], stdout=output, stderr=subprocess.STDOUT, env=known, cwd=folder)
+    try:
+        yield log
+        assert process.poll() is None, log.read_text()[-5000:]
+    finally:
+        process.terminate()
+        try:
+            process.wait(40)
+        finally:
+            process.kill()
+            process.wait()
+    assert "panic:" not in log.read_text()
