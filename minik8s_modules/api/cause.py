@@ -24,9 +24,9 @@ def invalid(field: str, value: Any, detail: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}", field)
 
 
-def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    """Return ``Unsupported value``, with the values that are, sorted."""
-    known = ", ".join(f'"{each}"' for each in sorted(supported))
+def not_supported(field: str, value: Any, supported: Iterable[str], *, in_order: bool = False) -> Cause:
+    """Return ``Unsupported value``, with the values that are, sorted unless they come ``in_order``."""
+    known = ", ".join(f'"{each}"' for each in (supported if in_order else sorted(supported)))
     return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {known}", field)
 
 

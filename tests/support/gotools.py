@@ -55,6 +55,9 @@ TOOLS = {
     "runtime-crd": Tool(f"{RUNTIME}/examples/crd", RUNTIME, TOGETHER[RUNTIME]),
     "runtime-builtins": Tool(f"{RUNTIME}/examples/builtins", RUNTIME, TOGETHER[RUNTIME]),
     "prometheus-operator": Tool(f"{MONITORING}/cmd/operator", MONITORING, TOGETHER[MONITORING]),
+    "prometheus-config-reloader": Tool(
+        f"{MONITORING}/cmd/prometheus-config-reloader", MONITORING, TOGETHER[MONITORING]
+    ),
     "sample-apiserver": Tool("k8s.io/sample-apiserver", "k8s.io/sample-apiserver", "v0.33.3"),
     "cert-manager-controller": Tool(f"{CERT_MANAGER}/cmd/controller", CERT_MANAGER, "v1.11.5"),
     "cert-manager-webhook": Tool(f"{CERT_MANAGER}/cmd/webhook", CERT_MANAGER, "v1.11.5"),

@@ -206,7 +206,7 @@ def _enum(schema: JsonObject) -> Iterator[Check]:
     def check(value: Any) -> list[Fault]:
         if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known:
             return _NOTHING
-        return _fault(lambda at: cause.not_supported(at, value, told))
+        return _fault(lambda at: cause.not_supported(at, value, told, in_order=True))
 
     yield check
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gotools import tool, tool_path
+from tests.support.installed import KUBECONFIG
 
 BUILDS = bool(os.environ.get("MINIK8S_BUILD_OPERATORS"))
 
@@ -40,3 +41,12 @@ def running(program: Path, folder: Path, kubeconfig: Path, **environment: str) -
             process.kill()
             process.wait()
     assert "panic:" not in log.read_text()
+
+
+def helm(folder: Path, *arguments: str) -> str:
+    """Run Helm on the installed cluster and return what it prints."""
+    environment = {**os.environ, "KUBECONFIG": str(KUBECONFIG), "HOME": str(folder)}
+    argv = [str(built("helm")), *arguments]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
