@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from ansible_runner import Runner
 
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, WorkItem
@@ -59,7 +60,6 @@ class Lab:
             "MINIK8S_WARM_IDLE_S": "5",
             **options.pop("environment", {}),
         }
-        self._threads = {*threading.enumerate()}
         settings = {"playbook": PLAYBOOK, "forks": 4, "on_event": self.events.append, **options}
         self.runner = AnsibleRunner(
             inventory=self.inventory,
@@ -125,11 +125,15 @@ class Lab:
         path = self.files / f"pid-{node}"
         return psutil.Process(int(wait_for(lambda: path.exists() and path.read_text(), "a running module")))
 
+    def _is_a_run(self, thread: threading.Thread) -> bool:
+        run = getattr(getattr(thread, "_target", None), "__self__", None)
+        return isinstance(run, Runner) and run.config.private_data_dir == str(self.private)
+
     def close(self) -> None:
         """End all that was started and remove it."""
         self.runner.stop(2)
-        for thread in {*threading.enumerate()} - self._threads:
-            if thread.name.endswith("(run)"):  # ansible-runner's: of a killed run, it writes its status yet
+        for thread in threading.enumerate():
+            if self._is_a_run(thread):  # of a run that was killed, it writes its status into the folder yet
                 thread.join(60)
         for path in [self.warm, *self.home.glob("*/")]:
             for each in path.glob("*.sock"):
