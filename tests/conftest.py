@@ -5,7 +5,7 @@ first, which tests are left to `make test-nightly`, and which may have a second 
 """
 
 import functools
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import ansible.module_utils
 import ansible.modules
@@ -14,14 +14,14 @@ import xdist.remote
 from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.support.second_try"]
-REPOSITORY = PurePosixPath(__file__).parent.parent
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent
 ansible.modules.__path__.append(str(REPOSITORY / "library"))
 ansible.module_utils.__path__.append(str(REPOSITORY / "minik8s_modules" / "module_utils"))
 # A cluster or a lab of a whole folder carries one test at a time, and the installed cluster carries molecule's scenario
 # for this machine as well. Everything else goes by module.
 TOGETHER = {
-    "resilience": ["machines/resilience"],
-    "membership": ["machines/membership"],
+    "machines": ["machines/membership", "machines/resilience"],
     "installed": [
         *(f"e2e/{room}" for room in ("faults", "workloads", "causes")),
         *(f"e2e/clients/test_{name}.py" for name in ("go_clients", "k9s", "kubernetes_core", "python_clients")),
@@ -41,10 +41,11 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts),
 # and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
 # of rules by the section alone, and of Services on pods by nftables.
-# Of molecule, roles that the clusters of tests/machines converge, run again and look at as well. Left in are `default`
-# (check mode of everything), `reset` (with Docker's settings), `node` (what its user may do, and a boot that nobody
-# attends) and `membership_lock`. Others stand for the rest: integration/installation for certificates, daemons and
-# preflight, tests/cis for rights of users and files, machines/resilience for daemons and machines that die.
+# A second run of site.yml on several machines and of `node add`: .ci/run has the first on this machine, with the same
+# roles. Of molecule, all but `default` (check mode of everything): the clusters of tests/machines converge the roles,
+# and look at what a reset leaves and at the lock (machines/membership), at a node's user and a boot that nobody attends
+# (machines/resilience). Others stand for the rest: integration/installation for certificates, daemons and preflight,
+# integration/naming for a resolv.conf that is given back, tests/cis for rights of users and files.
 NIGHTLY = [
     "integration/apiserver/test_fuzz.py",
     "integration/fuzz/test_mutated_manifests.py",
@@ -59,20 +60,17 @@ NIGHTLY = [
     "machines/test_ipvs_whole.py",
     "machines/test_install.py",
     "machines/test_shards.py",
+    "machines/test_control_planes.py::test_a_second_run_changes_nothing",
     "machines/test_control_planes.py::test_the_first_machine_comes_back_with_an_empty_disk",
     "machines/membership/test_upgrade.py",
+    "machines/membership/test_join_leave.py::test_the_command_that_added_a_machine_changes_nothing_again",
     "machines/membership/test_join_leave.py::test_a_disruption_budget_is_honoured_and_the_removal_can_be_called_off",
     "machines/membership/test_join_leave.py::test_a_machine_that_does_not_answer_is_given_up_and_its_addresses_wait",
     "integration/services/test_ipvs_cluster.py::test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed",
     "integration/services/test_ipvs_cluster.py::test_equal_names_in_two_namespaces_and_quick_recreation",
     "integration/services/test_ipvs_cluster.py::test_a_clock_an_hour_wrong_delays_nothing",
     "e2e/faults/test_slow_pods.py::test_all_three_at_once_for_a_quarter_of_a_minute",
-    *(f"molecule/{role}" for role in ("application", "cadvisor", "container_runtime", "control_plane", "coredns")),
-    *(
-        f"molecule/{role}"
-        for role in ("etcd", "images", "kubectl", "lab", "minik8s", "nginx", "node_access", "packages")
-    ),
-    *(f"molecule/{role}" for role in ("pki", "preflight", "service_manager")),
+    *(f"molecule/{path.parent.name}" for path in HERE.glob("molecule/[!d]*/molecule.yml")),  # all but default
 ]
 # Where whole clusters are late at times, on machines or as processes of this one, and two modules that depend on how
 # fast others' programs are: followers of Docker's logs over rotations, and masters of ssh that are killed. More than

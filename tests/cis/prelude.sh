@@ -1,9 +1,9 @@
 # What the commands of controls.yml are made of. Each function ends with 0 where it holds, and prints what was found.
-# The runner sets NS (a namespace of its own that asks for Pod Security `restricted`), HERE, and PYTHON (with PyYAML).
+# The runner sets NS (a namespace of its own that asks for Pod Security `restricted`), HERE, PYTHON (with PyYAML), CODE (of
+# minik8s_modules), STREAMS and PLANS (ports).
 set -o pipefail
 CONFIG=/etc/minik8s
 PORT=6443
-CODE=$("$PYTHON" -c 'import minik8s_modules; print(minik8s_modules.__path__[0])')
 export KUBECONFIG=$CONFIG/admin.kubeconfig
 k() { /opt/minik8s/bin/kubectl --cache-dir=/run/minik8s/kubectl "$@"; }
 
@@ -20,8 +20,6 @@ END
 absent() { ! value "$1" "$2" 2>/dev/null && echo "$1 has no $2"; }
 file() { test -s "$1" && echo "$1"; }
 DEFINITIONS=$(ls /etc/supervisor/conf.d/minik8s-*.conf /etc/systemd/system/minik8s-*.service 2>/dev/null)
-STREAMS=$(value gateway.yml streams.listen 2>/dev/null | sed 's/.*://')
-PLANS=$(value reconciler.yml plan.listen | sed 's/.*://')
 
 # modes MOST FILE...: no file has a permission that MOST (octal) lacks
 modes() {

@@ -1,11 +1,18 @@
-"""Clusters on lab machines, made with ``LabCluster``: a test module has its own, or a folder one for its modules."""
+"""Clusters on lab machines, made with ``LabCluster``: one for the folders that share it, one for each other module."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 
 import pytest
+
+from tests.support import standing
+from tests.support.labcluster import LabCluster
+
+# pressure is over soon after a full disk was freed, not after Kubernetes' five minutes
+HOUSEKEEPING = {"eviction_hard": {"nodefs.available": "5%"}, "eviction_transition_s": 5, "reserved": {}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,3 +26,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def lab_name() -> str:
     """A name for a lab that no other has."""
     return f"i{uuid.uuid4().hex[:7]}"
+
+
+@pytest.fixture(scope="package")
+def installed() -> Iterator[LabCluster]:
+    """The cluster of membership and resilience: a machine of the control plane, two workers that stay, and a spare.
+
+    MINIK8S_STANDING in the environment names a lab to use again, and to keep.
+    """
+    kept = os.environ.get("MINIK8S_STANDING", "")
+    variables = {"control_plane_housekeeping": HOUSEKEEPING}
+    cluster = LabCluster(kept or f"m{uuid.uuid4().hex[:7]}", control=1, workers=2, spare=1, variables=variables)
+    try:
+        cluster.up()
+        if not cluster.kubeconfig.exists():
+            cluster.install()
+        cluster.apply(standing.namespace())
+        yield cluster
+    finally:
+        if not kept:
+            cluster.close()

@@ -65,22 +65,14 @@ def python_clients() -> Path:
                 if older.is_dir():
                     shutil.rmtree(older)
             run([sys.executable, "-m", "venv", str(target)])
+            # of 15,000 files few are imported, and compiled then
             install = [str(target / "bin" / "pip"), "install", "--quiet", "--no-compile"]
             try:
                 run([*install, "--requirement", str(REQUIREMENTS)])
             except BaseException:
                 shutil.rmtree(target)
                 raise
-            _compile(target)
     return target / "bin"
-
-
-def _compile(environment: Path) -> None:
-    """Compile what clients import, as pip would, but for Ansible's collections: 15,000 files, of which few are used."""
-    argv = [str(environment / "bin" / "python"), "-m", "compileall", "-qq", "-x", "/ansible_collections/"]
-    subprocess.run(
-        [*argv, str(environment / "lib")], check=False
-    )  # templates among them are no Python, which is no harm
 
 
 @contextmanager

@@ -15,6 +15,17 @@ from tests.support.labcluster import REPOSITORY
 
 NAME, UNIT = "spare1", "minik8s-alone"
 FILE = (REPOSITORY / "examples" / "node.yml").read_text(encoding="utf-8")
+# as molecule's scenario reset has them: what the machine's administrator had before us, and a container of others
+OWN = r"""
+printf '%s' '{"log-opts": {"max-size": "7m"}}' >/etc/docker/daemon.json
+printf "# the machine's own\nnameserver 192.0.2.53\nsearch lab.example\n" >/etc/resolv.own
+ln -sfn resolv.own /etc/resolv.conf
+"""
+FOREIGN = """
+tar -cC / bin/busybox | docker import - foreign:1
+docker run --detach --name foreign foreign:1 /bin/busybox sleep 100000
+"""
+AFTER_RESET = REPOSITORY / "tests" / "molecule" / "reset" / "verify.yml"
 
 
 class Alone:
@@ -35,10 +46,18 @@ class Alone:
             inventory.unlink()
 
     def prepare(self) -> None:
-        """Run the playbook, and write the node's file."""
+        """Run the playbook on a machine with settings of its own; write the node's file, and run what is not ours."""
+        self.cluster.on(NAME, ["sh", "-euc", OWN])
         with self.grouped():
             self.cluster.play("reconciler.yml")
+        self.cluster.on(NAME, ["bash", "-euo", "pipefail", "-c", FOREIGN])
         self.cluster.on(NAME, ["tee", "/root/node.yml"], text=FILE)
+
+    def reset(self) -> None:
+        """Remove every trace of ours, if there is one."""
+        if self.members.remains(NAME):
+            with self.grouped():
+                self.cluster.play("reset.yml", "--limit", NAME)
 
     def join_command(self) -> list[str]:
         """Return a new command of the control plane, for this machine."""
@@ -80,8 +99,7 @@ def alone(members: Members) -> Iterator[Alone]:
         yield made
     finally:
         made.cluster.on(NAME, ["sh", "-c", f"systemctl stop {UNIT}; true"], timeout_s=240)
-        with made.grouped():
-            made.cluster.play("reset.yml", "--limit", NAME)
+        made.reset()
 
 
 def test_its_pods_reach_others_over_the_overlay_and_are_reached(alone: Alone):
@@ -119,3 +137,14 @@ def test_a_clean_stop_leaves_no_node_and_nothing_on_the_machine(alone: Alone):
     left = cluster.on(NAME, ["sh", "-c", "docker ps -aq --filter label=minik8s.io/node; ip -o link | grep mk8s; true"])
     assert left == ""
     cluster.until(lambda: "there" not in cluster.kubectl("get", "pods", "-n", standing.NAMESPACE, "-o", "name"))
+
+
+def test_a_reset_leaves_nothing_of_ours_and_all_that_is_others(alone: Alone):
+    """Docker with the administrator's settings, a container that never stopped, and the machine's resolver."""
+    alone.reset()
+    alone.members.list(NAME, listed=True)  # the playbook looks at nodes
+    try:
+        alone.cluster.play(str(AFTER_RESET), "--limit", NAME)
+    finally:
+        alone.members.list(NAME, listed=False)
+    alone.cluster.on(NAME, ["docker", "rm", "--force", "foreign"])

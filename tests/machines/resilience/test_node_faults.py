@@ -9,6 +9,9 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+import pytest
+
+from tests.lab.errors import LabError
 from tests.support import backdoor, standing
 from tests.support.labcluster import LabCluster
 from tests.support.wholeness import assert_whole, containers, look
@@ -16,6 +19,8 @@ from tests.support.wholeness import assert_whole, containers, look
 HERE, THERE = "worker1", "worker2"
 CHANGED_S = 240.0
 # the sessions of the daemons on a node: what sshd has forked for their user
+ATTENDING = ["minik8s-gateway", "minik8s-reconciler"]
+AS_NODE = ["setpriv", "--reuid=minik8s-node", "--regid=minik8s-node", "--init-groups"]
 SESSIONS = "ps -eww -o pid=,args= | awk '/sshd: minik8s-node/ && !/awk/ {print $1}'"
 
 
@@ -120,6 +125,30 @@ def test_a_power_cut_in_the_middle_of_a_rollout(cluster: LabCluster) -> None:
         cluster.lab.start(THERE)
         cluster.until(lambda: rolled(cluster, 4), CHANGED_S)
         finish(cluster, 4)
+
+
+def test_a_machine_that_boots_unattended_has_its_network_again(cluster: LabCluster) -> None:
+    """What was declared last is there after a boot though the control plane is silent, and no process stays for it."""
+    bridge = ["sh", "-c", "ip -brief address show mk8s-br0 | grep -o '[0-9.]*/[0-9]*'"]
+    before = cluster.until(lambda: cluster.on(HERE, bridge))
+    cluster.on("control1", ["systemctl", "stop", *ATTENDING])
+    try:
+        cluster.lab.reboot(HERE)
+        cluster.until(lambda: cluster.on(HERE, bridge) == before)
+        cluster.until(
+            lambda: cluster.on(HERE, ["sh", "-c", "pgrep --full '[m]inik8s.reapply' || echo none"]) == "none\n"
+        )
+    finally:
+        cluster.on("control1", ["systemctl", "start", *ATTENDING])
+
+
+def test_the_user_of_the_runs_becomes_root_by_one_command_and_no_other(cluster: LabCluster) -> None:
+    root = [*AS_NODE, "sudo", "-n", "/usr/bin/python3", "-I", "-"]
+    assert cluster.on(HERE, root, text="import os; print(os.geteuid())") == "0\n"
+    for refused in (["/usr/bin/python3", "-c", ""], ["/bin/sh", "-c", "true"]):
+        with pytest.raises(LabError):
+            cluster.on(HERE, [*AS_NODE, "sudo", "-n", *refused])
+    cluster.on(HERE, [*AS_NODE, "docker", "ps"])
 
 
 def kill_all(cluster: LabCluster) -> None:

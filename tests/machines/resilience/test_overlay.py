@@ -55,16 +55,17 @@ class Overlaid:
         self.service = str(cluster.get("service", "nginx-service")["spec"]["clusterIP"])
         cluster.until(lambda: self.spread(f"{self.service}:{SERVICE_PORT}", "worker1"), 120, "the service is not there")
 
-    def fetch(self, place: str, at: str, path: str = "") -> str:
-        """Return what a URL answers a machine or a pod."""
-        url = f"http://{at}/{path}"
-        if place in self.ips:
-            return self.cluster.inside(place, "timeout", "20", "wget", "-q", "-O", "-", url).strip()
-        return self.cluster.on(place, ["curl", "-sS", "--fail", "--max-time", "20", url]).strip()
+    def fetch(self, place: str, at: str, path: str = "", times: int = 1) -> str:
+        """Return what a URL answers a machine or a pod, as often as it is asked, all by one command."""
+        url = shlex.quote(f"http://{at}/{path}")
+        get = f"timeout 20 wget -q -O - {url}" if place in self.ips else f"curl -sS --fail --max-time 20 {url}"
+        script = ["sh", "-ec", f"for _ in $(seq {times}); do {get}; done"]
+        return (self.cluster.inside(place, *script) if place in self.ips else self.cluster.on(place, script)).strip()
 
     def spread(self, at: str, place: str) -> bool:
         """Return whether both pods answer a machine or a pod, and each request is answered."""
-        return {self.fetch(place, at) for _ in range(ENOUGH)} == BOTH
+        answers = self.fetch(place, at, times=ENOUGH).split()
+        return len(answers) == ENOUGH and set(answers) == BOTH
 
     def within(self, name: str, *argv: str) -> str:
         """Run a command of a pod's machine in the pod's network."""
