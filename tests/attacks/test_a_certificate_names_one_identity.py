@@ -31,10 +31,10 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
 from minik8s_modules.streams.listener import StreamFiles, StreamServer
-from tests.integration.control.conftest import until
 from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.pki import Authority, Certificate, subject_of, write_kubeconfig
 from tests.support.signer import Signer
+from tests.support.waiting import until
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 TOKENS = "/api/v1/namespaces/kube-system/secrets"
@@ -160,7 +160,7 @@ class Cluster:
             types = {each["type"] for each in status.get("conditions") or []}
             return status if types & {"Denied", "Failed"} or status.get("certificate") else {}
 
-        found: dict[str, Any] = until(settled, 30)
+        found: dict[str, Any] = until(settled)
         return found
 
 

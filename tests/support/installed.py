@@ -25,6 +25,7 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
+from tests.support.waiting import nap
 
 KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
 KUBECTL = "/opt/minik8s/bin/kubectl"
@@ -34,7 +35,6 @@ STATE, RUN, NODE_CODE = Path("/var/lib/minik8s"), Path("/run/minik8s"), Path("/u
 IMAGE = "minik8s/busybox:1"
 DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "streams", "reconciler")
 ONCE = (*DAEMONS, "etcd", "apiserver worker", "play")
-POLL_S = 0.05
 
 
 def is_here(process: psutil.Process) -> bool:
@@ -197,14 +197,14 @@ class Installed:
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60.0, told: str = "") -> Any:
         """Wait until ``condition`` holds and return its value; refusals count as not yet."""
-        deadline, last = time.monotonic() + timeout_s, ""
-        while time.monotonic() < deadline:
+        begun, last = time.monotonic(), ""
+        while time.monotonic() < begun + timeout_s:
             try:
                 if value := condition():
                     return value
             except (StatusError, TemporaryError) as error:
                 last = str(error)
-            time.sleep(POLL_S)
+            nap(begun)
         raise AssertionError(f"not within {timeout_s} s {told} {last}\n{self.report()}")
 
     def report(self) -> str:

@@ -38,9 +38,10 @@ from tests.lab.errors import LabError
 from tests.lab.lab import Lab
 from tests.lab.records import Kind, NodeSpec
 from tests.support.kubectl import kubectl_path
+from tests.support.waiting import nap
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PLAYBOOK_S, KUBECTL_S, READY_S, POLL_S = 1200, 90, 120, 0.5
+PLAYBOOK_S, KUBECTL_S, READY_S = 1200, 90, 120
 TAIL = 6000
 VARIABLES = {"minik8s_offline": True, "minik8s_network_driver": "vxlan", "ansible_connection": "warm_ssh"}
 RECAP = re.compile(r"^(\S+)\s+: (ok=\d.*)$", re.MULTILINE)
@@ -309,7 +310,7 @@ class LabCluster:
 
     def until(self, condition: Callable[[], Any], timeout_s: float = READY_S, told: str = "") -> Any:
         """Return the first true value of ``condition``; refusals and unreachable servers count as not yet."""
-        deadline, last = time.monotonic() + timeout_s, ""
+        begun, last = time.monotonic(), ""
         while True:
             try:
                 if value := condition():
@@ -317,8 +318,8 @@ class LabCluster:
                 last = ""
             except (CommandFailed, StatusError, TemporaryError) as error:
                 last = str(error)
-            assert time.monotonic() < deadline, f"not within {timeout_s} s: {told} {last}\n{self.report()}"
-            time.sleep(POLL_S)
+            assert time.monotonic() < begun + timeout_s, f"not within {timeout_s} s: {told} {last}\n{self.report()}"
+            nap(begun)
 
     def report(self) -> str:
         """Return what helps to understand a failure: nodes, pods, last words of the control plane."""

@@ -28,7 +28,7 @@ class Recorder:
         """Everything seen so far, in order."""
         return [change for batch in list(self.batches) for change in batch]
 
-    def wait(self, count: int, timeout_s: float = 10.0) -> list[Change]:
+    def wait(self, count: int, timeout_s: float = 60.0) -> list[Change]:
         """Return all changes once there are ``count``; a moment later there must not be more."""
         with self._arrived:
             self._arrived.wait_for(lambda: len(self.changes) >= count or self.error, timeout_s)
@@ -78,7 +78,7 @@ class Events:
             self.seen.append(event)
             self._arrived.notify_all()
 
-    def wait(self, count: int, timeout_s: float = 10.0) -> list[CacheEvent]:
+    def wait(self, count: int, timeout_s: float = 60.0) -> list[CacheEvent]:
         """Return all events once there are ``count``; a moment later there must not be more."""
         with self._arrived:
             self._arrived.wait_for(lambda: len(self.seen) >= count, timeout_s)

@@ -98,6 +98,10 @@ class Agenda:
         """The node answers again: what failed meanwhile is no reason to wait, and what ran before may run no more."""
         self._item_failures, self._retry_at_s, self._back = 0, 0.0, self._was_observed
 
+    def may_have_booted(self) -> None:
+        """The node did not answer for a moment: it is observed when it does, and again when its services are up."""
+        self._full_at_s, self._back = 0.0, self._was_observed
+
     # what came back
 
     def on_end(self, now_s: float, *, failed: bool, changed: bool, whole: bool) -> bool:

@@ -205,6 +205,8 @@ class NodeState:
         failed, whole = outcome.status != "ok", sent.whole
         changed = any(result.get("changed") for result in outcome.sections.values())
         asked = self._agenda.on_end(now_s, failed=failed, changed=changed, whole=whole)
+        if outcome.status == "unreachable":
+            self._agenda.may_have_booted()  # a machine boots in less time than it takes to call it dead
         if whole and not failed:
             self.healing = self.healing and asked
             self.relist_wanted = True
@@ -283,6 +285,8 @@ class NodeState:
             self._agenda.observe_fully_by(now_s + FRESH_S)
         for uid in changed & before.keys():
             happened(uid, before[uid], self.observed.pod(uid))
+            if self.sent is None and _lost_sandbox(before[uid], self.observed.pod(uid)):
+                self._agenda.may_have_booted()
         first, self.known = not self.known, True
         if self.on_images(images) or first:
             changed |= set(self.decisions)
@@ -342,6 +346,11 @@ def retained_volumes(
         for key, entry in (confirmed.entries.items() if confirmed else ())
         if key not in document["volumes"] and any(one.alive for one in observed(key.partition("/")[0]).attempts())
     }
+
+
+def _lost_sandbox(before: ObservedPod, after: ObservedPod) -> bool:
+    """Return whether a sandbox ended that no event has told of."""
+    return before.sandbox is not None and before.sandbox.alive and not (after.sandbox and after.sandbox.alive)
 
 
 def _names(image: str) -> frozenset[str]:

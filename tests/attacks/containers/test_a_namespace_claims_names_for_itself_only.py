@@ -91,7 +91,7 @@ def test_a_host_answers_in_the_pods_of_its_own_namespace_alone(town: Town) -> No
     for namespace in (BANK, VICTIM, "default"):
         assert town.fetch(namespace, HOST, cluster.http_port) == ""
     assert cluster.resolve(HOST)[0] == NOBODY
-    cluster.until(lambda: town.told(EVIL, "login", "Granted").startswith("False HostNotGranted"), 30)
+    cluster.until(lambda: town.told(EVIL, "login", "Granted").startswith("False HostNotGranted"))
     assert '"namespaces": ["evil"], "hosts": ["login.bank.example"]' in town.told(EVIL, "login", "Granted")
 
 
@@ -100,12 +100,12 @@ def test_a_grant_takes_effect_and_ends_at_once(town: Town) -> None:
     town.claim(EVIL, "other", "other.bank.example")
     cluster.until(lambda: town.finds(EVIL, "other.bank.example", EVIL), 60)
     town.grant("evil-other", EVIL, "other.bank.example")
-    cluster.until(lambda: cluster.resolve("other.bank.example") == ("NOERROR", [cluster.listen]), 30)
-    cluster.until(lambda: town.finds(VICTIM, "other.bank.example", EVIL), 30)
-    cluster.until(lambda: town.told(EVIL, "other", "Granted").startswith("True"), 30)
+    cluster.until(lambda: cluster.resolve("other.bank.example") == ("NOERROR", [cluster.listen]))
+    cluster.until(lambda: town.finds(VICTIM, "other.bank.example", EVIL))
+    cluster.until(lambda: town.told(EVIL, "other", "Granted").startswith("True"))
     cluster.admin.delete(HOST_GRANT, "evil-other")
-    cluster.until(lambda: cluster.resolve("other.bank.example")[0] == NOBODY, 30)
-    cluster.until(lambda: town.finds(EVIL, "other.bank.example", EVIL), 30)
+    cluster.until(lambda: cluster.resolve("other.bank.example")[0] == NOBODY)
+    cluster.until(lambda: town.finds(EVIL, "other.bank.example", EVIL))
 
 
 def test_whoever_is_granted_a_host_takes_it_from_whoever_claimed_it_first(town: Town) -> None:
@@ -116,8 +116,8 @@ def test_whoever_is_granted_a_host_takes_it_from_whoever_claimed_it_first(town: 
     town.claim(BANK, "own", host)
     for namespace in (VICTIM, BANK, EVIL, "default"):
         cluster.until(partial(town.finds, namespace, host, BANK), 60)
-    cluster.until(lambda: cluster.get(host) == (200, BANK), 30)
-    cluster.until(lambda: town.told(EVIL, "first", "Accepted").startswith("False HostNotGranted"), 30)
+    cluster.until(lambda: cluster.get(host) == (200, BANK))
+    cluster.until(lambda: town.told(EVIL, "first", "Accepted").startswith("False HostNotGranted"))
     assert "DNS bank/own, which has it by HostGrant bank" in town.told(EVIL, "first", "Accepted")
 
 
@@ -126,7 +126,7 @@ def test_a_bare_name_in_a_pod_is_its_own_namespaces(town: Town) -> None:
     cluster.service("front", {"app": "web"}, namespace=EVIL)
     ours = cluster.service("ours", {"app": "web"})
     cluster.until(lambda: town.fetch(EVIL, "front") == EVIL, 60)
-    cluster.until(lambda: cluster.resolve("ours.nodes.cluster.local") == ("NOERROR", [ours]), 30)
+    cluster.until(lambda: cluster.resolve("ours.nodes.cluster.local") == ("NOERROR", [ours]))
     for namespace in (BANK, VICTIM, "default"):
         assert town.fetch(namespace, "front") == ""
         assert town.fetch(namespace, "front.evil") == EVIL
@@ -137,10 +137,10 @@ def test_a_bare_name_in_a_pod_is_its_own_namespaces(town: Town) -> None:
 def test_nodes_find_short_names_of_granted_namespaces(town: Town) -> None:
     cluster = town.cluster
     address = cluster.service("till", {"app": "web"}, namespace=BANK)
-    cluster.until(lambda: cluster.resolve("till.bank.svc.cluster.local") == ("NOERROR", [address]), 30)
+    cluster.until(lambda: cluster.resolve("till.bank.svc.cluster.local") == ("NOERROR", [address]))
     assert cluster.resolve("till.nodes.cluster.local")[0] == NOBODY
     town.grant("tills", BANK, short=True)
-    cluster.until(lambda: cluster.resolve("till.nodes.cluster.local") == ("NOERROR", [address]), 30)
+    cluster.until(lambda: cluster.resolve("till.nodes.cluster.local") == ("NOERROR", [address]))
     assert town.fetch(VICTIM, "till") == ""
     taken = cluster.service("till", {"app": "web"}, namespace="default")
-    cluster.until(lambda: cluster.resolve("till.nodes.cluster.local") == ("NOERROR", [taken]), 30)
+    cluster.until(lambda: cluster.resolve("till.nodes.cluster.local") == ("NOERROR", [taken]))

@@ -65,7 +65,7 @@ PODS: dict[str, tuple[dict[str, Any], str]] = {
         "CreateContainerConfigError: container has runAsNonRoot and image will run as root",
     ),
 }
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,7 +22,7 @@ from tests.support.docker_watch import DockerWatch
 from tests.support.dockerd import Dockerd, private_dockerd
 from tests.support.installed import is_ready
 
-CONVERGES_S = 40.0
+CONVERGES_S = 120.0
 SEED = time.time_ns()
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +104,6 @@ class Daemon:
 def pod(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
     containers = [{"name": "app", "image": "minik8s/busybox:1"}]
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": containers, **spec}}
-
-
-def until(condition: Callable[[], object], timeout_s: float = 15.0) -> Any:
-    end = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.05)
-    return value
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError, TooManyRequests
 from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.controllers.core.pods import is_active, is_ready
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.playing import STUCK, PlayingNode
+from tests.support.waiting import until
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

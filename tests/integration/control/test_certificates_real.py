@@ -18,9 +18,10 @@ from cryptography.x509.oid import NameOID
 
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
 from minik8s_modules.client.api import ApiClient
-from tests.integration.control.conftest import Cluster, until
+from tests.integration.control.conftest import Cluster
 from tests.support.pki import Certificate
 from tests.support.signer import Signer, pem_of
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def ask(client: ApiClient, name: str, common_name: str, *groups: str, **spec: An
 
 
 def issued(cluster: Cluster, name: str) -> bytes:
-    found = until(lambda: (cluster.admin.get(CSR, name).get("status") or {}).get("certificate"), 30)
+    found = until(lambda: (cluster.admin.get(CSR, name).get("status") or {}).get("certificate"))
     return base64.b64decode(found)
 
 
@@ -83,7 +84,7 @@ def test_a_denied_request_and_one_the_signer_does_not_give_have_no_certificate(c
         status = cluster.admin.get(CSR, "odd").get("status") or {}
         return [(each["type"], each["message"]) for each in status.get("conditions") or []]
 
-    until(lambda: conditions() == [("Denied", "invalid usage for client certificate: server auth")], 30)
+    until(lambda: conditions() == [("Denied", "invalid usage for client certificate: server auth")])
     assert "certificate" not in cluster.admin.get(CSR, "odd")["status"]
     assert "certificate" not in cluster.admin.get(CSR, "denied")["status"]
 

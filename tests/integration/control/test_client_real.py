@@ -15,7 +15,8 @@ from minik8s_modules.client.informer import Informer
 from minik8s_modules.gateway.leases import NodeLeases
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import LeaderElector, Token
-from tests.integration.control.conftest import Cluster, pod, until
+from tests.integration.control.conftest import Cluster, pod
+from tests.support.waiting import until
 
 
 def config_map(name: str, namespace: str, **data: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from minik8s_modules.api.errors import Forbidden, NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, POD, SECRET
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.controllers.cleanup.events import EventController
-from tests.integration.control.conftest import Cluster, Daemon, pod, until
+from tests.integration.control.conftest import Cluster, Daemon, pod
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

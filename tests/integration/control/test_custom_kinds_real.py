@@ -17,9 +17,10 @@ from minik8s_modules.api.kinds import (
     RESOURCE_QUOTA,
     Kind,
 )
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
+from tests.support.waiting import until
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, DAEMON_SET, NODE, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from minik8s_modules.controllers.workloads.daemon_pods import node_of
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.playing import PlayingNode
+from tests.support.waiting import until
 
 PATIENCE_S = 60.0
 

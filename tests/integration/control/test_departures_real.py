@@ -11,9 +11,10 @@ from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kinds import CONTROLLER_REVISION, NODE, POD, POD_ADDRESS, POD_CIDR, REPLICA_SET
 from minik8s_modules.api.nodes.leaving import LEAVING
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
-from tests.integration.control.conftest import Cluster, Daemon, pod, until
+from tests.integration.control.conftest import Cluster, Daemon, pod
+from tests.support.waiting import until
 
-PATIENCE_S = 60.0  # a node that was deleted is missed for 40 s
+PATIENCE_S = 120.0  # a node that was deleted is missed for 40 s
 
 
 def bare(cluster: Cluster, space: str, node: str, name: str, *, original: bool) -> str:

@@ -9,10 +9,11 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, NODE, POD, REPLICA_SET
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.playing import PlayingNode
+from tests.support.waiting import until
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 
 
 def deployment(cluster: Cluster, space: str, replicas: int = 3) -> None:

@@ -17,8 +17,9 @@ from minik8s_modules.controllers.batch.job_tracking import FINALIZER
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.playing import ENDS, PlayingNode
+from tests.support.waiting import until
 
 PATIENCE_S = 60.0
 

@@ -10,7 +10,8 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import uid
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -32,14 +33,14 @@ def published(cluster: Cluster, namespace: str) -> str:
 def test_what_a_namespace_needs_is_made_and_comes_back(cluster: Cluster, controllers: Daemon):
     trusted = cluster.server.authority.ca.read_text()
     name = cluster.namespace()
-    assert until(lambda: published(cluster, name), 30) == trusted
+    assert until(lambda: published(cluster, name)) == trusted
     former = uid(cluster.admin.get(SERVICE_ACCOUNT, "default", name))
     cluster.admin.delete(SERVICE_ACCOUNT, "default", name)
     cluster.admin.patch(CONFIG_MAP, ROOT_CA, name, {"data": {"ca.crt": "forged"}})
-    until(lambda: published(cluster, name) == trusted, 30)
+    until(lambda: published(cluster, name) == trusted)
     assert uid(cluster.admin.get(SERVICE_ACCOUNT, "default", name)) != former
     cluster.admin.delete(NAMESPACE, name)
-    until(lambda: name not in [each["metadata"]["name"] for each in cluster.admin.list(NAMESPACE).items], 30)
+    until(lambda: name not in [each["metadata"]["name"] for each in cluster.admin.list(NAMESPACE).items])
 
 
 def test_a_killed_controller_leaves_nothing_half_done(cluster: Cluster, controllers: Daemon):

@@ -13,11 +13,12 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden, Invalid, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, POD, RESOURCE_QUOTA
 from minik8s_modules.client.api import ApiClient
-from tests.integration.control.conftest import Cluster, Daemon, pod, until
+from tests.integration.control.conftest import Cluster, Daemon, pod
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
+from tests.support.waiting import until
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

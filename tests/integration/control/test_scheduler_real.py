@@ -11,7 +11,8 @@ import pytest
 from minik8s_modules.api.kinds import EVENT, NODE, POD
 from minik8s_modules.api.objects import condition
 from minik8s_modules.client.informer import Informer
-from tests.integration.control.conftest import Cluster, Daemon, pod, until
+from tests.integration.control.conftest import Cluster, Daemon, pod
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

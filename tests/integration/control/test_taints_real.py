@@ -9,10 +9,11 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import EVENT, NODE, POD
-from tests.integration.control.conftest import Cluster, Daemon, pod, until
+from tests.integration.control.conftest import Cluster, Daemon, pod
 from tests.support.playing import PlayingNode
+from tests.support.waiting import until
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 

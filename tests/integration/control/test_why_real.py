@@ -28,7 +28,8 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.cli.causes.checks import FINE, Verdict, judge
 from minik8s_modules.cli.causes.surroundings import Around
-from tests.integration.control.conftest import Cluster, pod, until
+from tests.integration.control.conftest import Cluster, pod
+from tests.support.waiting import until
 
 PATIENCE_S = 60.0
 pytestmark = pytest.mark.usefixtures("daemon", "scheduler")

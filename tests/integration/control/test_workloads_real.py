@@ -10,10 +10,11 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Invalid, NotFound
 from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, LEGACY_REPLICA_SET, POD, REPLICA_SET, REPLICATION_CONTROLLER
-from tests.integration.control.conftest import Cluster, Daemon, until
+from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.playing import STUCK, PlayingNode
+from tests.support.waiting import until
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 
 
 def workload(kind: str, name: str, space: str, replicas: int = 3, **spec: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from ansible_runner import Runner
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, WorkItem
 from tests.support.etcd import free_port
+from tests.support.waiting import nap
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[2]
@@ -33,11 +34,11 @@ LOCAL = {"ansible_connection": "warm_local"}
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    begun = time.monotonic()
+    while time.monotonic() < begun + timeout_s:
         if value := condition():
             return value
-        time.sleep(0.02)
+        nap(begun)
     raise AssertionError(f"not within {timeout_s} s: {what}")
 
 

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core import labels
 from tests.support.etcd import free_port
+from tests.support.waiting import until
 
 DOCKER = "/var/run/docker.sock"
 IMAGE = "minik8s/busybox:1"
@@ -44,11 +45,11 @@ class Peer:
         """Send one message."""
         self._socket.sendall(orjson.dumps(message) + b"\n")
 
-    def wait(self, timeout_s: float = 10.0, **wanted: Any) -> dict[str, Any]:
+    def wait(self, timeout_s: float = 60.0, **wanted: Any) -> dict[str, Any]:
         """Return the next message that has all of ``wanted``; earlier ones are dropped."""
         return self.upto(timeout_s, **wanted)[-1]
 
-    def upto(self, timeout_s: float = 10.0, **wanted: Any) -> list[dict[str, Any]]:
+    def upto(self, timeout_s: float = 60.0, **wanted: Any) -> list[dict[str, Any]]:
         """Return the messages up to the next that has all of ``wanted``, which is the last."""
         end = time.monotonic() + timeout_s
         found: list[dict[str, Any]] = []
@@ -152,20 +153,13 @@ def start_sshd(folder: Path, port: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         ["/usr/sbin/sshd", "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL, start_new_session=True
     )
-    wait_until(lambda: _listens(port), 10)
+    until(lambda: _listens(port))
     return process
 
 
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.gateway.inventory import NodeAddress
 from minik8s_modules.gateway.main import Gateway
-from tests.integration.gateway.conftest import Containers, Peer, wait_until
+from tests.integration.gateway.conftest import Containers, Peer
+from tests.support.waiting import until
 
 ACTIONS = ("create", "start", "die", "destroy")
 
@@ -128,7 +129,7 @@ def test_a_pull_that_fails_tells_dockers_message(peer: Peer, containers: Contain
     release.set()
     image = f"127.0.0.1:{port}/nothing:1"
     peer.send(op="pull", id="p1", node=containers.node, image=image, auth=None)
-    answer = peer.wait(op="pulled", id="p1", timeout_s=20)
+    answer = peer.wait(op="pulled", id="p1")
     assert (answer["ok"], answer["reason"], answer["image"]) == (False, "ErrImagePull", image)
     assert str(port) in answer["message"] or "503" in answer["message"]
 
@@ -158,9 +159,9 @@ def test_a_living_node_has_its_lease_renewed_and_its_file_touched(
     peer: Peer, containers: Containers, api: FakeApi, tmp_path: Path
 ):
     attended = tmp_path / "run" / "attended"
-    wait_until(attended.exists, 5)
-    assert abs(attended.stat().st_mtime - time.time()) < 5
-    wait_until(lambda: bool(api.list(LEASE).items), 5)
+    until(attended.exists)
+    assert abs(attended.stat().st_mtime - time.time()) < 60
+    until(lambda: bool(api.list(LEASE).items))
     (lease,) = api.list(LEASE).items
     assert lease["metadata"]["namespace"] == "kube-node-lease"
     assert (lease["metadata"]["name"], lease["spec"]["leaseDurationSeconds"]) == (containers.node, 40)
@@ -171,8 +172,8 @@ def test_a_dead_node_delays_no_other_and_is_told_dead(gateway: Gateway, containe
     peer = Peer(tmp_path / "gateway.sock")
     try:
         gateway.use([dead, local(containers, tmp_path)])
-        peer.wait(op="state", node=containers.node, timeout_s=3)
-        peer.wait(op="alive", node="dead", alive=False, timeout_s=15)
+        peer.wait(op="state", node=containers.node)
+        peer.wait(op="alive", node="dead", alive=False)
     finally:
         peer.close()
 

@@ -56,7 +56,7 @@ def test_a_killed_dockerd_costs_no_container_and_no_event(peer: Peer, private: C
     dockerd.kill()
     time.sleep(1.5)
     dockerd.start()
-    state = peer.wait(op="state", node=private.node, timeout_s=15)
+    state = peer.wait(op="state", node=private.node)
     seen = {each["id"]: (each["state"], each["exit_code"]) for each in state["containers"]}
     assert seen[long] == ("running", 0)
     if seen[short][0] == "running":  # Docker itself hears of the end a moment after its start
@@ -74,9 +74,9 @@ def test_a_dockerd_that_hangs_is_dead_until_it_answers_again(
     dockerd.process.send_signal(signal.SIGSTOP)
     try:
         # up to 10 s until the next ping, 5 s until it is given up, 5 s of silence
-        peer.wait(op="alive", node=private.node, alive=False, timeout_s=30)
+        peer.wait(op="alive", node=private.node, alive=False)
     finally:
         dockerd.process.send_signal(signal.SIGCONT)
-    peer.wait(op="alive", node=private.node, alive=True, timeout_s=20)
+    peer.wait(op="alive", node=private.node, alive=True)
     peer.send(op="relist", node=private.node)
     peer.wait(op="state", node=private.node)

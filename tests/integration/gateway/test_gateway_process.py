@@ -22,8 +22,8 @@ from tests.integration.gateway.conftest import (
     Sshd,
     start_sshd,
     user,
-    wait_until,
 )
+from tests.support.waiting import until
 
 
 class Daemon:
@@ -96,12 +96,12 @@ def daemon(tmp_path: Path, sshd: Sshd, containers: Containers) -> Iterator[Daemo
 def test_a_node_behind_ssh_is_watched_and_attended(daemon: Daemon, containers: Containers):
     daemon.start()
     peer = daemon.peer()
-    peer.wait(op="state", node=containers.node, timeout_s=15)
+    peer.wait(op="state", node=containers.node)
     made = containers.create("a", ["true"])
     containers.start(made)
     assert peer.wait(op="event", action="die", id=made)["container"]["exit_code"] == 0
     attended = daemon.folder / "node-run" / "attended"
-    wait_until(attended.exists, 5)
+    until(attended.exists)
     assert attended.stat().st_mode & 0o777 == 0o644
     assert daemon.socket.stat().st_mode & 0o777 == 0o660
     assert (daemon.folder / "gateway" / f"{containers.node}.docker").stat().st_mode & 0o777 == 0o600
@@ -115,7 +115,7 @@ def test_a_node_behind_ssh_is_watched_and_attended(daemon: Daemon, containers: C
 def test_after_kill_9_the_successor_adopts_the_master_and_replaces_the_socket(daemon: Daemon, containers: Containers):
     daemon.start()
     first = daemon.peer()
-    first.wait(op="state", node=containers.node, timeout_s=15)
+    first.wait(op="state", node=containers.node)
     master = daemon.master_pid(containers.node)
     daemon.end(signal.SIGKILL)
     first.close()
@@ -124,7 +124,7 @@ def test_after_kill_9_the_successor_adopts_the_master_and_replaces_the_socket(da
     made = containers.create("meanwhile", ["true"])
     daemon.start()
     second = daemon.peer()
-    state = second.wait(op="state", node=containers.node, timeout_s=15)
+    state = second.wait(op="state", node=containers.node)
     assert [each["id"] for each in state["containers"]] == [made]
     assert daemon.master_pid(containers.node) == master
     second.close()
@@ -135,10 +135,10 @@ def test_after_kill_9_the_successor_adopts_the_master_and_replaces_the_socket(da
 def test_a_killed_master_is_replaced_and_no_event_is_lost(daemon: Daemon, containers: Containers):
     daemon.start()
     peer = daemon.peer()
-    peer.wait(op="state", node=containers.node, timeout_s=15)
+    peer.wait(op="state", node=containers.node)
     os.kill(daemon.master_pid(containers.node), signal.SIGKILL)
     made = containers.create("meanwhile", ["true"])
-    state = peer.wait(op="state", node=containers.node, timeout_s=10)
+    state = peer.wait(op="state", node=containers.node)
     assert [each["id"] for each in state["containers"]] == [made]
     containers.start(made)
     peer.wait(op="event", action="die", id=made)
@@ -148,16 +148,16 @@ def test_a_killed_master_is_replaced_and_no_event_is_lost(daemon: Daemon, contai
 def test_an_unreachable_node_is_dead_and_comes_back(daemon: Daemon, containers: Containers, sshd: Sshd):
     daemon.start()
     peer = daemon.peer()
-    peer.wait(op="alive", node=containers.node, alive=True, timeout_s=15)
+    peer.wait(op="alive", node=containers.node, alive=True)
     sshd.process.kill()
     sshd.process.wait()
     # the connections live in children of the listener; the master holds one, and dies with it
     os.kill(daemon.master_pid(containers.node), signal.SIGKILL)
-    peer.wait(op="alive", node=containers.node, alive=False, timeout_s=20)
+    peer.wait(op="alive", node=containers.node, alive=False)
     again = start_sshd(sshd.key.parent, sshd.port)
     try:
-        peer.wait(op="alive", node=containers.node, alive=True, timeout_s=40)
-        peer.wait(op="state", node=containers.node, timeout_s=10)
+        peer.wait(op="alive", node=containers.node, alive=True)
+        peer.wait(op="state", node=containers.node)
         peer.close()
         daemon.end(signal.SIGTERM)
     finally:
@@ -168,7 +168,7 @@ def test_an_unreachable_node_is_dead_and_comes_back(daemon: Daemon, containers: 
 def test_an_unknown_host_key_is_refused(daemon: Daemon, containers: Containers, sshd: Sshd):
     sshd.known_hosts.write_text("")
     daemon.start()
-    wait_until(lambda: "Host key verification failed" in daemon.log.read_text(), 15)
+    until(lambda: "Host key verification failed" in daemon.log.read_text())
     peer = daemon.peer()
     told = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
     assert "Host key verification failed" in told["message"]
@@ -196,7 +196,7 @@ def test_a_second_gateway_on_the_same_socket_is_refused(daemon: Daemon, containe
     assert done.returncode == 2
     assert b"another gateway serves" in done.stderr
     peer = daemon.peer()
-    peer.wait(op="state", node=containers.node, timeout_s=15)
+    peer.wait(op="state", node=containers.node)
     peer.close()
 
 
@@ -206,5 +206,5 @@ def test_nodes_follow_the_inventory_file(daemon: Daemon, containers: Containers)
     peer = daemon.peer()
     host = {"ansible_connection": "warm_local", "minik8s_run_dir": str(daemon.folder / "node-run")}
     daemon.inventory.write_text(yaml.safe_dump({"all": {"hosts": {containers.node: host}}}))
-    peer.wait(op="state", node=containers.node, timeout_s=15)
+    peer.wait(op="state", node=containers.node)
     peer.close()

@@ -81,7 +81,7 @@ class Cluster(services.Cluster):
         """Stop the node's nginx as somebody does who asks it to; whoever started it does so again."""
         pid = self.until(lambda: server.master(str(self.state / "nginx")))
         os.kill(pid, signal.SIGTERM)
-        self.until(lambda: server.master(str(self.state / "nginx")) != pid, 30)
+        self.until(lambda: server.master(str(self.state / "nginx")) != pid)
 
     @contextlib.contextmanager
     def without_nginx(self) -> Iterator[None]:

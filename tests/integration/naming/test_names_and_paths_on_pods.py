@@ -79,15 +79,15 @@ def test_a_pod_resolves_services_by_every_name(cluster: Cluster) -> None:
     address = cluster.service("web", {"app": "web"})
     cluster.until(lambda: cluster.ready("web") and cluster.ready("client"), 60)
     for name in ("web", "web.default", "web.default.svc", "web.default.svc.cluster.local"):
-        cluster.until(partial(_answers, cluster, "client", name), 30)
-    cluster.until(lambda: cluster.resolve("web.nodes.cluster.local") == ("NOERROR", [address]), 30)
+        cluster.until(partial(_answers, cluster, "client", name))
+    cluster.until(lambda: cluster.resolve("web.nodes.cluster.local") == ("NOERROR", [address]))
     # the backing pod itself, whose own name is web, too
-    cluster.until(partial(_answers, cluster, "web", "web.default"), 30)
+    cluster.until(partial(_answers, cluster, "web", "web.default"))
 
 
 def test_a_service_created_again_at_once_has_its_new_address(cluster: Cluster) -> None:
     first = cluster.service("moved", {"app": "web"})
-    cluster.until(lambda: cluster.resolve("moved.default.svc.cluster.local") == ("NOERROR", [first]), 30)
+    cluster.until(lambda: cluster.resolve("moved.default.svc.cluster.local") == ("NOERROR", [first]))
     taken = {one["spec"].get("clusterIP") for one in cluster.admin.list(SERVICE).items}
     every = (f"{first.rpartition('.')[0]}.{number}" for number in range(200, 250))
     former, then, now = (first, *(one for one in every if one not in taken))[:3]
@@ -95,11 +95,11 @@ def test_a_service_created_again_at_once_has_its_new_address(cluster: Cluster) -
         cluster.admin.delete(SERVICE, "moved", "default")
         cluster.service("moved", {"app": "web"}, clusterIP=address)
     for name in ("moved.default.svc.cluster.local", "moved.nodes.cluster.local"):
-        cluster.until(partial(_told_as, cluster, name, "A", ("NOERROR", [now])), 30)
+        cluster.until(partial(_told_as, cluster, name, "A", ("NOERROR", [now])))
     found = ("NOERROR", ["moved.default.svc.cluster.local"])
     for address, answer in ((now, found), (then, ("NXDOMAIN", [])), (former, ("NXDOMAIN", []))):
-        cluster.until(partial(_told_as, cluster, _reverse(address), "PTR", answer), 30)
-    cluster.until(partial(_answers, cluster, "client", "moved"), 30)
+        cluster.until(partial(_told_as, cluster, _reverse(address), "PTR", answer))
+    cluster.until(partial(_answers, cluster, "client", "moved"))
     assert not {former, then} & {*looked_up(cluster, "client", "moved")}
 
 
@@ -108,27 +108,27 @@ def _reverse(address: str) -> str:
 
 
 def test_what_the_cluster_does_not_know_is_asked_outside(cluster: Cluster) -> None:
-    cluster.until(lambda: cluster.resolve(OUTSIDE) == ("NOERROR", [OUTSIDE_ADDRESS]), 30)
-    cluster.until(lambda: OUTSIDE_ADDRESS in looked_up(cluster, "client", OUTSIDE), 30)
-    cluster.until(lambda: cluster.resolve("nowhere.outside.test") == ("NXDOMAIN", []), 30)
+    cluster.until(lambda: cluster.resolve(OUTSIDE) == ("NOERROR", [OUTSIDE_ADDRESS]))
+    cluster.until(lambda: OUTSIDE_ADDRESS in looked_up(cluster, "client", OUTSIDE))
+    cluster.until(lambda: cluster.resolve("nowhere.outside.test") == ("NXDOMAIN", []))
 
 
 def test_an_external_name_leads_to_the_address_it_stands_for(cluster: Cluster) -> None:
     cluster.service("away", None, type="ExternalName", externalName=OUTSIDE, ports=[])
     name = "away.default.svc.cluster.local"
-    cluster.until(lambda: cluster.resolve(name) == ("NOERROR", [OUTSIDE_ADDRESS, OUTSIDE]), 30)
-    cluster.until(partial(_told_as, cluster, name, "CNAME", ("NOERROR", [OUTSIDE])), 30)
-    cluster.until(lambda: OUTSIDE_ADDRESS in looked_up(cluster, "client", "away"), 30)
+    cluster.until(lambda: cluster.resolve(name) == ("NOERROR", [OUTSIDE_ADDRESS, OUTSIDE]))
+    cluster.until(partial(_told_as, cluster, name, "CNAME", ("NOERROR", [OUTSIDE])))
+    cluster.until(lambda: OUTSIDE_ADDRESS in looked_up(cluster, "client", "away"))
     # one that stands for a Service of the cluster
     cluster.service("nick", None, type="ExternalName", externalName="web.default.svc.cluster.local", ports=[])
-    cluster.until(partial(_answers, cluster, "client", "nick"), 30)
+    cluster.until(partial(_answers, cluster, "client", "nick"))
 
 
 def test_a_headless_service_has_its_pods_names(cluster: Cluster) -> None:
     cluster.service("db", {"app": "db"}, clusterIP="None", ports=[{"name": "http", "port": 80, "targetPort": "http"}])
     cluster.web("db-0", {"app": "db"}, hostname="db-0", subdomain="db")
     ip = cluster.until(lambda: cluster.ready("db-0") and cluster.pod("db-0")["status"]["podIP"], 60)
-    cluster.until(lambda: cluster.resolve("db-0.db.default.svc.cluster.local") == ("NOERROR", [ip]), 30)
+    cluster.until(lambda: cluster.resolve("db-0.db.default.svc.cluster.local") == ("NOERROR", [ip]))
     assert cluster.resolve("db.default.svc.cluster.local") == ("NOERROR", [ip])
     srv = ("NOERROR", ["8080 db-0.db.default.svc.cluster.local"])
     assert cluster.resolve("_http._tcp.db.default.svc.cluster.local", "SRV") == srv
@@ -138,18 +138,18 @@ def test_a_headless_service_has_its_pods_names(cluster: Cluster) -> None:
 def test_a_dns_object_leads_paths_of_a_host_to_services(cluster: Cluster) -> None:
     cluster.service("again", {"app": "web"})
     cluster.admin.create(DNS, dns("shop", "shop.example.test", web="web", api="again"))
-    cluster.until(lambda: cluster.get("shop.example.test", "/web") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("shop.example.test", "/web") == (200, "web"))
     # the workers of before a reload may accept for a moment
-    cluster.until(lambda: cluster.get("shop.example.test", "/api/index.html") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("shop.example.test", "/api/index.html") == (200, "web"))
     assert cluster.get("shop.example.test", "/website")[0] == 404
     assert cluster.get("shop.example.test", "/")[0] == 404
-    cluster.until(lambda: cluster.resolve("shop.example.test") == ("NOERROR", [cluster.listen]), 30)
+    cluster.until(lambda: cluster.resolve("shop.example.test") == ("NOERROR", [cluster.listen]))
     script = f"wget -qO- http://shop.example.test:{cluster.http_port}/web"
-    cluster.until(lambda: cluster.inside("client", "sh", "-c", script).stdout.strip() == "web", 30)
+    cluster.until(lambda: cluster.inside("client", "sh", "-c", script).stdout.strip() == "web")
 
 
 def test_of_two_objects_with_one_host_the_second_is_refused_with_its_name(cluster: Cluster) -> None:
-    cluster.until(lambda: has_place(cluster.admin.get(DNS, "shop", "default")), 30)
+    cluster.until(lambda: has_place(cluster.admin.get(DNS, "shop", "default")))
     with pytest.raises(BadRequest, match=r"host shop.example.test conflicts with existing host of DNS default/shop"):
         cluster.admin.create(DNS, dns("second", "shop.example.test", web="again"))
     with pytest.raises(BadRequest, match=r"DNS default/shop"):
@@ -162,12 +162,12 @@ def test_of_two_objects_admitted_at_the_same_moment_the_second_is_told_the_first
     cluster.admin.create(INGRESS, ingress("third", "raced2.example.test", [("Prefix", "/new", "web")]))
     cluster.slip_in(DNS, "upstart", "raced.example.test", "shop.example.test")
     cluster.slip_in(INGRESS, "third", "raced2.example.test", "shop.example.test")
-    cluster.until(lambda: "DNS default/shop" in told(cluster, "upstart"), 30)
-    cluster.until(lambda: "DNS default/shop" in told(cluster, "third"), 30)
+    cluster.until(lambda: "DNS default/shop" in told(cluster, "upstart"))
+    cluster.until(lambda: "DNS default/shop" in told(cluster, "third"))
     conditions = cluster.admin.get(DNS, "upstart", "default")["status"]["conditions"]
     assert {one["type"]: one["reason"] for one in conditions}["Accepted"] == "HostConflict"
     assert cluster.get("shop.example.test", "/new") != (200, "web")
-    cluster.until(lambda: cluster.get("shop.example.test", "/new")[0] == 404, 30)
+    cluster.until(lambda: cluster.get("shop.example.test", "/new")[0] == 404)
 
 
 def test_ingress_exact_goes_before_prefix_and_the_longest_wins(cluster: Cluster) -> None:
@@ -176,7 +176,7 @@ def test_ingress_exact_goes_before_prefix_and_the_longest_wins(cluster: Cluster)
     paths = [("Prefix", "/", "web"), ("Prefix", "/index.html", "web"), ("Exact", "/index.html", "other")]
     cluster.admin.create(INGRESS, ingress("ways", "ways.example.test", paths))
     cluster.until(lambda: cluster.get("ways.example.test", "/index.html") == (200, "other"), 60)
-    cluster.until(lambda: cluster.get("ways.example.test", "/") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("ways.example.test", "/") == (200, "web"))
     given = cluster.until(
         lambda: cluster.admin.get(INGRESS, "ways", "default")["status"]["loadBalancer"].get("ingress")
     )
@@ -186,13 +186,13 @@ def test_ingress_exact_goes_before_prefix_and_the_longest_wins(cluster: Cluster)
 
 def test_a_wildcard_stands_for_one_label_and_gives_way_to_a_host_of_its_own(cluster: Cluster) -> None:
     cluster.admin.create(INGRESS, ingress("many", "*.many.example.test", [("Prefix", "/", "web")]))
-    cluster.until(lambda: cluster.get("any.many.example.test") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("any.many.example.test") == (200, "web"))
     for host in ("many.example.test", "a.b.many.example.test"):
         assert "nothing is declared for this host" in cluster.get(host)[1]
     cluster.admin.create(INGRESS, ingress("one", "one.many.example.test", [("Exact", "/index.html", "other")]))
-    cluster.until(lambda: cluster.get("one.many.example.test", "/index.html") == (200, "other"), 30)
+    cluster.until(lambda: cluster.get("one.many.example.test", "/index.html") == (200, "other"))
     # what that host does not name is not the wildcard's; the workers of before a reload may accept for a moment
-    cluster.until(lambda: "no path of this host" in cluster.get("one.many.example.test", "/")[1], 30)
+    cluster.until(lambda: "no path of this host" in cluster.get("one.many.example.test", "/")[1])
     assert cluster.get("two.many.example.test", "/index.html") == (200, "web")
 
 
@@ -202,15 +202,15 @@ def test_a_default_backend_takes_what_no_host_and_no_path_does(cluster: Cluster)
     assert cluster.get("unheard-of.test")[0] == HTTPStatus.NOT_FOUND
     cluster.admin.create(INGRESS, rest)
     for host in ("unheard-of.test", "127.0.0.1"):
-        cluster.until(partial(_is_web, cluster, host), 30)
+        cluster.until(partial(_is_web, cluster, host))
     # with hosts of its own: their paths that no rule names
     part = ingress("part", "part.example.test", [("Exact", "/index.html", "other")], defaultBackend=default)
     cluster.admin.create(INGRESS, part)
-    cluster.until(lambda: cluster.get("part.example.test", "/index.html") == (200, "other"), 30)
+    cluster.until(lambda: cluster.get("part.example.test", "/index.html") == (200, "other"))
     assert cluster.get("part.example.test") == (200, "web")
     for name in ("rest", "part"):
         cluster.admin.delete(INGRESS, name, "default")
-    cluster.until(lambda: "nothing is declared" in cluster.get("unheard-of.test")[1], 30)
+    cluster.until(lambda: "nothing is declared" in cluster.get("unheard-of.test")[1])
 
 
 def _is_web(cluster: Cluster, host: str) -> bool:
@@ -225,8 +225,8 @@ def test_a_service_without_endpoints_is_a_clear_503(cluster: Cluster) -> None:
         lambda: cluster.get("empty.example.test")[0] == 503 and wanted in cluster.get("empty.example.test")[1], 30
     )
     cluster.admin.create(INGRESS, ingress("absent", "absent.example.test", [("Prefix", "/", "absent")]))
-    cluster.until(lambda: "does not exist" in cluster.get("absent.example.test")[1], 30)
-    cluster.until(lambda: "ServiceNotFound" in told(cluster, "absent"), 30)
+    cluster.until(lambda: "does not exist" in cluster.get("absent.example.test")[1])
+    cluster.until(lambda: "ServiceNotFound" in told(cluster, "absent"))
 
 
 def test_a_certificate_from_a_secret_is_served_and_replaced(cluster: Cluster) -> None:
@@ -234,36 +234,36 @@ def test_a_certificate_from_a_secret_is_served_and_replaced(cluster: Cluster) ->
     pairs = [one.issue("tls", "tls.example.test") for one in (first, second)]
     spec = {"tls": [{"hosts": ["tls.example.test"], "secretName": "tls"}]}
     cluster.admin.create(INGRESS, ingress("tls", "tls.example.test", [("Prefix", "/", "web")], **spec))
-    cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"))
     for number, (authority, pair) in enumerate(zip((first, second), pairs, strict=True)):
         files = [f"--cert={pair.cert}", f"--key={pair.key}"]
         made = cluster.kubectl("create", "secret", "tls", "tls", *files, "--dry-run=client", "-o", "json").stdout
         if number:
             cluster.admin.delete(SECRET, "tls", "default")
         cluster.admin.create(SECRET, json.loads(made) | {"metadata": {"name": "tls", "namespace": "default"}})
-        cluster.until(partial(_served, cluster, authority), 30)
+        cluster.until(partial(_served, cluster, authority))
 
 
 def test_plain_requests_of_a_host_with_a_certificate_are_sent_to_https_unless_told_not_to(cluster: Cluster) -> None:
-    cluster.until(lambda: cluster.get("tls.example.test", "/a?b=c")[0] == HTTPStatus.PERMANENT_REDIRECT, 30)
+    cluster.until(lambda: cluster.get("tls.example.test", "/a?b=c")[0] == HTTPStatus.PERMANENT_REDIRECT)
     wanted = f"https://tls.example.test:{cluster.https_port}/a?b=c"
     # the workers of before a reload may accept for a moment
-    cluster.until(lambda: cluster.location("tls.example.test", "/a?b=c") == wanted, 30)
+    cluster.until(lambda: cluster.location("tls.example.test", "/a?b=c") == wanted)
     off = {"metadata": {"annotations": {"nginx.ingress.kubernetes.io/ssl-redirect": "false"}}}
     cluster.admin.patch(INGRESS, "tls", "default", off)
-    cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"))
 
 
 def test_nginx_syntax_in_a_path_stays_data(cluster: Cluster) -> None:
     wild = '/a"; } location / { return 200 "owned"; } #${host}\\'
     paths = [("Prefix", wild, "web"), ("Exact", "/index.html", "web"), ("Prefix", "/re/(.*)", "web")]
     cluster.admin.create(INGRESS, ingress("wild", "wild.example.test", paths))
-    cluster.until(lambda: cluster.get("wild.example.test", "/index.html") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("wild.example.test", "/index.html") == (200, "web"))
     assert cluster.get("wild.example.test", "/y")[0] == 404
     assert "owned" not in cluster.get("wild.example.test", "/y")[1]
     # a pattern is a text: what it would fit is no path, and what it says is one (which the pod has no file for)
-    cluster.until(lambda: "no path of this host" in cluster.get("wild.example.test", "/re/y")[1], 30)
-    cluster.until(lambda: _from_pod(cluster.get("wild.example.test", "/re/(.*)")), 30)
+    cluster.until(lambda: "no path of this host" in cluster.get("wild.example.test", "/re/y")[1])
+    cluster.until(lambda: _from_pod(cluster.get("wild.example.test", "/re/(.*)")))
 
 
 def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster: Cluster) -> None:
@@ -275,7 +275,7 @@ def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster:
     assert any(step["section"] == "ingress" for step in plan["nodes"][cluster.node.name]["steps"]), plan
     assert cluster.get("ways.example.test") == (200, "web")
     cluster.admin.create(INGRESS, ingress("next", "next.example.test", [("Prefix", "/", "web")]))
-    cluster.until(lambda: cluster.get("next.example.test") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("next.example.test") == (200, "web"))
     assert path.read_text() == good
     assert not (path.parent / "zz.conf").exists()
 
@@ -286,7 +286,7 @@ def test_a_host_that_nginx_refuses_is_told_at_its_object_until_it_is_over(cluste
     cluster.admin.create(SECRET, {"metadata": metadata, "type": "kubernetes.io/tls", "data": broken})
     spec = {"tls": [{"hosts": [host], "secretName": "odd-pair"}]}
     cluster.admin.create(INGRESS, ingress("odd", host, [("Prefix", "/", "web")], **spec))
-    cluster.until(lambda: times(cluster, "odd", "FailedToUpdatePaths"), 30)
+    cluster.until(lambda: times(cluster, "odd", "FailedToUpdatePaths"))
     assert "cannot load certificate" in told(cluster, "odd")
     assert cluster.get("ways.example.test") == (200, "web")
     assert not times(cluster, "odd", "PathsUpdated")
@@ -295,8 +295,8 @@ def test_a_host_that_nginx_refuses_is_told_at_its_object_until_it_is_over(cluste
     whole = {"tls.crt": pair.cert, "tls.key": pair.key}
     data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in whole.items()}
     cluster.admin.patch(SECRET, "odd-pair", "default", {"data": data})
-    cluster.until(lambda: _served(cluster, authority, host), 30)
-    cluster.until(lambda: times(cluster, "odd", "PathsUpdated"), 30)
+    cluster.until(lambda: _served(cluster, authority, host))
+    cluster.until(lambda: times(cluster, "odd", "PathsUpdated"))
 
 
 def test_an_nginx_that_somebody_stopped_is_told_at_its_node_until_it_runs(cluster: Cluster) -> None:
@@ -304,10 +304,10 @@ def test_an_nginx_that_somebody_stopped_is_told_at_its_node_until_it_runs(cluste
     failed, over = (times(cluster, node, reason) for reason in ("FailedToUpdatePaths", "PathsUpdated"))
     with cluster.without_nginx():
         cluster.admin.create(INGRESS, ingress("late", "late.example.test", [("Prefix", "/", "web")]))
-        cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed, 30)
+        cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed)
         assert "nginx does not run on this node" in told(cluster, node)
         assert times(cluster, node, "PathsUpdated") == over
-    cluster.until(lambda: cluster.get("late.example.test") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("late.example.test") == (200, "web"))
     cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
 
 
@@ -320,19 +320,19 @@ def test_an_nginx_that_somebody_broke_for_good_runs_again(cluster: Cluster) -> N
     cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": uuid.uuid4().hex}}})
     cluster.until(lambda: cluster.get("ways.example.test") == (200, "web"), 60)
     assert (folder / "nginx.conf").read_text() == good
-    cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed, 30)
+    cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed)
     cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
 
 
 def test_what_is_deleted_no_longer_resolves_or_routes(cluster: Cluster) -> None:
     cluster.admin.delete(DNS, "shop", "default")
     # the one that was refused has the host now
-    cluster.until(lambda: cluster.get("shop.example.test", "/api")[0] == 404, 30)
-    cluster.until(lambda: cluster.get("shop.example.test", "/web") == (200, "web"), 30)
+    cluster.until(lambda: cluster.get("shop.example.test", "/api")[0] == 404)
+    cluster.until(lambda: cluster.get("shop.example.test", "/web") == (200, "web"))
     cluster.admin.delete(DNS, "upstart", "default")
-    cluster.until(lambda: cluster.resolve("shop.example.test")[0] != "NOERROR", 30)
+    cluster.until(lambda: cluster.resolve("shop.example.test")[0] != "NOERROR")
     cluster.admin.delete(SERVICE, "again", "default")
-    cluster.until(lambda: cluster.resolve("again.default.svc.cluster.local")[0] == "NXDOMAIN", 30)
+    cluster.until(lambda: cluster.resolve("again.default.svc.cluster.local")[0] == "NXDOMAIN")
 
 
 def test_a_plan_shows_names_and_paths_before_they_are(cluster: Cluster) -> None:

@@ -105,7 +105,7 @@ class Applied:
         cluster = self.cluster
         cluster.until(lambda: _rolled_out(cluster.admin.get(DEPLOYMENT, name, "default"), replicas), 120)
         cluster.until(lambda: all("deletionTimestamp" not in p["metadata"] for p in cluster.admin.list(POD).items), 60)
-        cluster.until(lambda: len(cluster.endpoints("shop")) == replicas, 30)
+        cluster.until(lambda: len(cluster.endpoints("shop")) == replicas)
 
 
 def _rolled_out(deployment: JsonObject, replicas: int) -> bool:
@@ -148,11 +148,11 @@ def test_a_plan_shows_what_will_stand_there(cluster: Cluster) -> None:
 
     # another selector: nobody is behind it, and the path says so
     planned = applied.change(service("shop", "nobody"))
-    cluster.until(lambda: not cluster.endpoints("shop"), 30)
+    cluster.until(lambda: not cluster.endpoints("shop"))
     assert "503" in planned["ingress"]
     applied.stands(planned, only=True)
     applied.change(service("shop", "shop"))
-    cluster.until(lambda: len(cluster.endpoints("shop")) == 3, 30)
+    cluster.until(lambda: len(cluster.endpoints("shop")) == 3)
 
     # another backend, and no certificate any more
     planned = applied.change(ingress("absent"))
@@ -164,10 +164,10 @@ def test_a_plan_shows_what_will_go(cluster: Cluster) -> None:
     applied = Applied(cluster)
     gone = service("gone", "nobody")
     applied.change(gone, service("stays", "nobody"))
-    cluster.until(lambda: cluster.resolve("gone.default.svc.cluster.local")[0] == "NOERROR", 30)
+    cluster.until(lambda: cluster.resolve("gone.default.svc.cluster.local")[0] == "NOERROR")
     before = applied.sections("before", deleted=[gone])
     planned = applied.change(deleted=(gone,))
     assert "gone" in before["dns"]
     assert "gone" not in planned["dns"]
-    cluster.until(lambda: cluster.resolve("gone.default.svc.cluster.local")[0] == "NXDOMAIN", 30)
+    cluster.until(lambda: cluster.resolve("gone.default.svc.cluster.local")[0] == "NXDOMAIN")
     assert applied.plan(deleted=[gone])["steps"] == []

@@ -30,6 +30,7 @@ from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode
 from tests.support.pause import pause_image
 from tests.support.pki import Authority, write_kubeconfig
+from tests.support.waiting import nap
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "minik8s/busybox:1"
@@ -243,14 +244,14 @@ class Cluster:
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until ``condition`` holds; refusals count as not yet."""
-        end = time.monotonic() + timeout_s
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        while time.monotonic() < begun + timeout_s:
             try:
                 if value := condition():
                     return value
             except (StatusError, TemporaryError):
                 pass
-            time.sleep(0.05)
+            nap(begun)
         pods = [{one["metadata"]["name"]: one["status"]} for one in self.admin.list(POD, "default").items]
         raise AssertionError(f"not within {timeout_s} s\n{json.dumps(pods, indent=1)}\n{self.logs()}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -127,8 +128,12 @@ def asking(image: str) -> dict[str, Any]:
 
 def everywhere(cluster: Cluster) -> str:
     """Return every file of the cluster's daemons and node, as far as it is text."""
-    files = [path for path in cluster.folder.rglob("*") if path.is_file() and "etcd" not in path.parts]
-    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
+    found = []
+    for path in cluster.folder.rglob("*"):
+        if path.is_file() and "etcd" not in path.parts:
+            with contextlib.suppress(FileNotFoundError):  # what a run writes, and removes at once
+                found.append(path.read_bytes().decode("utf-8", "replace"))
+    return "\n".join(found)
 
 
 def test_a_private_image_waits_for_its_secret_and_is_had_with_it(cluster: Cluster, private: Registry) -> None:

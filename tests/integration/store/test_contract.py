@@ -291,7 +291,7 @@ def test_a_watch_outlives_an_outage(interruptible, prefix):
         assert seen.error is None
 
 
-def until_available(call: Callable[[], T], timeout_s: float = 10.0) -> T:
+def until_available(call: Callable[[], T], timeout_s: float = 60.0) -> T:
     deadline = time.monotonic() + timeout_s
     while True:
         try:

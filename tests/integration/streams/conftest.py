@@ -30,6 +30,7 @@ from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode
 from tests.support.pki import Authority, write_kubeconfig
+from tests.support.waiting import nap
 
 ROOT = Path(__file__).resolve().parents[3]
 # nobody, if we may be anybody
@@ -154,11 +155,11 @@ class Streaming:
 
     def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until ``condition`` holds."""
-        end = time.monotonic() + timeout_s
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        while time.monotonic() < begun + timeout_s:
             if value := condition():
                 return value
-            time.sleep(0.02)
+            nap(begun)
         raise AssertionError(f"not within {timeout_s} s\n{self.log.read_text()[-3000:]}")
 
     # pods

@@ -145,9 +145,9 @@ def test_what_leaves_the_cluster_has_its_nodes_address(overlaid: Overlaid) -> No
         shown = f"/tmp/heard-{port}"
         listen = f"python3 -c {shlex.quote(LISTEN.format(port=port))} >{shown} 2>&1 &"
         cluster.on("control1", ["sh", "-c", listen])
-        cluster.until(lambda at=port: cluster.on("control1", ["ss", "-Hltn", f"sport = :{at}"]).strip(), 30)  # type: ignore[misc]
+        cluster.until(lambda at=port: cluster.on("control1", ["ss", "-Hltn", f"sport = :{at}"]).strip())  # type: ignore[misc]
         cluster.inside(f"client{number}", "sh", "-c", f"nc -w 10 {address} {port} </dev/null")
-        heard = cluster.until(lambda at=shown: cluster.on("control1", ["cat", at]).strip(), 30)  # type: ignore[misc]
+        heard = cluster.until(lambda at=shown: cluster.on("control1", ["cat", at]).strip())  # type: ignore[misc]
         assert heard == cluster.address(worker)
 
 

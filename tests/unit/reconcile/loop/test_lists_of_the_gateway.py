@@ -102,6 +102,29 @@ def test_a_node_that_is_back_is_observed_again_once_its_services_have_started():
     assert state.next_moment_s(NOW, 80.0) == 300.0
 
 
+def test_a_node_that_did_not_answer_for_a_moment_is_observed_whole_and_once_more():
+    """It may have booted, and lost its network, before anybody called it dead."""
+    state = NodeState("n", lambda: 300.0)
+    assert observed(state, 0.0)
+    state.sent = Sent("item", {})
+    state.on_outcome(Outcome("item", "n", "unreachable", {}, "connection reset"), NOW, 50.0, lambda *_: None)
+    assert observed(state, 51.0)
+    assert state.next_moment_s(NOW, 51.0) == SETTLE_S
+    assert observed(state, 81.0)
+    assert state.next_moment_s(NOW, 81.0) == 300.0
+
+
+def test_a_sandbox_that_ended_without_an_event_has_the_node_observed():
+    state = NodeState("n", lambda: 300.0)
+    sandbox = RUNNING._replace(type="sandbox", container="")
+    state.on_state([sandbox], [], 0.0, lambda *_: None)
+    assert observed(state, 0.0)
+    state.on_state([sandbox], [], 10.0, lambda *_: None)
+    assert state.next_moment_s(NOW, 10.0) == 290.0
+    state.on_state([sandbox._replace(state="exited", finished_at=NOW)], [], 20.0, lambda *_: None)
+    assert observed(state, 20.0)
+
+
 def test_a_list_tells_what_no_event_told_but_the_first_one_only_how_things_are():
     state, told = NodeState("n", lambda: 300.0), []
 
