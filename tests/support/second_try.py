@@ -26,6 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SecondTry(), "minik8s-second-try")
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close the socket by which pytest-rerunfailures counts tries with the other processes, which leaves it open."""
+    if hasattr(config, "workerinput"):
+        config.failures_db.sock.close()  # type: ignore[attr-defined]
+
+
 class SecondTry:
     """The tests of this process, and those of the module at work that have begun."""
 
