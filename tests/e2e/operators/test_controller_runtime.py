@@ -21,9 +21,9 @@ from minik8s_modules.api.kinds import POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject
 from tests.e2e.operators.conftest import built, running
 from tests.integration.control.conftest import Cluster, pod
-from tests.integration.control.conftest import until as _until
 from tests.support.apiserver import own_server
 from tests.support.pki import Authority
+from tests.support.waiting import until as _until
 
 MARK = "example-mutating-admission-webhook"
 # kind, webhook, path, operations: the first would put right what the second refuses, so it sees new pods alone

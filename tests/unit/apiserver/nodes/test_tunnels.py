@@ -96,7 +96,12 @@ def test_the_gateways_end_comes_after_all_it_said(tunnels: Tunnels) -> None:
 @pytest.mark.parametrize("said", [b"enough", bytes(3 * BUFFER_BYTES)])
 def test_a_gateway_that_stops_reading_is_heard_to_its_end(tunnels: Tunnels, said: bytes) -> None:
     ends = joined(tunnels)
-    speaker = threading.Thread(target=lambda: (ends.gateway.sendall(said), ends.gateway.close()))
+
+    def speak() -> None:
+        ends.gateway.sendall(said)
+        ends.gateway.close()
+
+    speaker = threading.Thread(target=speak)
     sender = threading.Thread(target=ends.client.sendall, args=(bytes(4 * BUFFER_BYTES),))
     for each in (speaker, sender):
         each.start()
