@@ -4,12 +4,11 @@ kubectl reads it for ``explain``, ``apply``, ``create``, ``edit`` and ``diff``: 
 a kind by ``x-kubernetes-group-version-kind``, and sends ``fieldValidation`` only where the operation names
 that parameter. The documents are named by their content (``?hash=``), so clients keep them.
 
-kubectl parses a document again for every object of ``apply -f`` (cli-runtime, query_param_verifier_v3.go; kubectl,
-patcher.go), so what operations share (parameters, bodies, answers) stands once and is referred to. Written out is
-what it looks for in a PATCH: ``dryRun``, ``fieldValidation``, and that a strategic merge patch is taken, so that
-lists of our own kinds, of which it has no Go types, are merged, too. Left out are structures that validation always
-refuses (volumes of clouds, Windows options): nobody can write them here, and they were a tenth of the largest
-document.
+Programs parse the documents whole, and kubectl many times (``openapi_patches``), so what operations share (parameters,
+bodies, answers) stands once and is referred to. Written out is what kubectl looks for in a PATCH: ``dryRun``,
+``fieldValidation``, and that a strategic merge patch is taken, so that lists of our own kinds, of which it has no Go
+types, are merged, too. Left out are structures that validation always refuses (volumes of clouds, Windows options):
+nobody can write them here, and they were a tenth of the largest document.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ def document(group: str, version: str, served: Registry = KINDS) -> tuple[bytes,
     kinds = served.in_group(group, version)
     if not kinds:
         raise NotFound.path()
-    return _document(kinds)
+    return of_kinds(kinds)
 
 
 @lru_cache(maxsize=512)
-def _document(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
+def of_kinds(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
     """Return the document of the kinds of one group and version; made again only when one of them changes."""
     group, version = kinds[0].group, kinds[0].version
     paths: JsonObject = {}
@@ -74,14 +73,12 @@ def _document(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
     schemas = dict(sorted(_types(names, {kind.definition: kind for kind in kinds if kind.custom}).items()))
     for name in _EXTRA:
         schemas[name] = _of_version(schemas[name], group, version)
-    body = orjson.dumps(
-        {
-            "openapi": "3.0.0",
-            "info": {"title": "minik8s", "version": __version__},
-            "paths": paths,
-            "components": _shared(names, schemas, kinds),
-        }
-    )
+    return named({"paths": paths, "components": _shared(names, schemas, kinds)})
+
+
+def named(told: JsonObject) -> tuple[bytes, str]:
+    """Return a document as bytes, and the digest of it."""
+    body = orjson.dumps({"openapi": "3.0.0", "info": {"title": "minik8s", "version": __version__}, **told})
     return body, hashlib.sha512(body).hexdigest()[:64].upper()
 
 
@@ -116,10 +113,15 @@ def _without_refused(name: str) -> JsonObject:
     return {**found, "properties": left} if len(left) < len(found.get("properties", {})) else found
 
 
-def _paths(kind: Kind) -> JsonObject:
+def places(kind: Kind) -> tuple[str, str]:
+    """Return the paths of a kind's objects: of all, and of one."""
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
-    collection, item = f"{root}{scope}/{kind.plural}", f"{root}{scope}/{kind.plural}/{{name}}"
+    return f"{root}{scope}/{kind.plural}", f"{root}{scope}/{kind.plural}/{{name}}"
+
+
+def _paths(kind: Kind) -> JsonObject:
+    collection, item = places(kind)
     operations = {
         "list": (collection, "get", _LIST, ""),
         "create": (collection, "post", _WRITE, kind.definition),
@@ -149,11 +151,12 @@ def _shared(names: Iterable[str], schemas: JsonObject, kinds: Iterable[Kind]) ->
         "schemas": schemas,
         "responses": {name: {"description": "OK", "content": shown} for name, shown in content.items()},
         "requestBodies": bodies,
-        "parameters": {name: _parameter(name) for name in (*_PATH, *_WRITE, *_LIST, "force")},
+        "parameters": {name: parameter(name) for name in (*_PATH, *_WRITE, *_LIST, "force")},
     }
 
 
-def _parameter(name: str) -> JsonObject:
+def parameter(name: str) -> JsonObject:
+    """Return a parameter of an operation, in its path or its query."""
     place = {"in": "path", "required": True} if name in _PATH else {"in": "query"}
     return {"name": name, **place, "schema": {"type": "string"}}
 
@@ -174,7 +177,7 @@ def _operation(kind: Kind, verb: str, parameters: tuple[str, ...], body: str) ->
     written_out = _LOOKED_FOR if verb == "patch" else frozenset()
     operation: JsonObject = {
         "responses": {"200": _refer("responses", kind.definition)},
-        "parameters": [_parameter(name) if name in written_out else _refer("parameters", name) for name in parameters],
+        "parameters": [parameter(name) if name in written_out else _refer("parameters", name) for name in parameters],
         "x-kubernetes-action": _ACTIONS.get(verb, verb),
         _GVK: {"group": kind.group, "version": kind.version, "kind": kind.kind},
     }

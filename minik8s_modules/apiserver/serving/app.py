@@ -15,7 +15,7 @@ from flask.sessions import SecureCookieSessionInterface
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kind import Kinds
 from minik8s_modules.apiserver.access.tokens import Tokens
-from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
+from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.target import parse, verb_of
 from minik8s_modules.apiserver.reads import watching
@@ -155,7 +155,10 @@ def _discovery_routes(app: Flask, kinds: Kinds) -> None:
 def _openapi_routes(app: Flask, kinds: Kinds) -> None:
     @app.get("/openapi/v3")
     def openapi_index() -> Response:
-        return responses.json(openapi.index(kinds.registry))
+        many = request.headers.get("Kubectl-Command") in openapi_patches.COMMANDS
+        response = responses.json((openapi_patches if many else openapi).index(kinds.registry))
+        response.headers["Vary"] = "Kubectl-Command"
+        return response
 
     @app.get("/openapi/v2")
     def openapi_2() -> Response:
@@ -166,7 +169,8 @@ def _openapi_routes(app: Flask, kinds: Kinds) -> None:
     @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
     @app.get("/openapi/v3/apis/<group>/<version>")
     def openapi_document(group: str, version: str) -> Response:
-        body, digest = openapi.document(group, version, kinds.registry)
+        told = openapi_patches if request.args.get("only") == "patch" else openapi
+        body, digest = told.document(group, version, kinds.registry)
         response = responses.raw(body)
         response.headers["Etag"] = f'"{digest}"'
         response.headers["Cache-Control"] = "public, immutable" if request.args.get("hash") else "no-cache, private"

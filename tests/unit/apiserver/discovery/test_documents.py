@@ -7,7 +7,7 @@ import pytest
 
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import KINDS
-from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_v2
+from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
 
 
 def test_every_kind_is_in_both_forms_of_discovery():
@@ -137,10 +137,64 @@ def test_every_document_is_in_the_index():
         assert entry["serverRelativeURL"].startswith(f"/openapi/v3/{path}?hash=")
 
 
+def test_commands_that_write_many_objects_are_named_documents_of_patches_alone():
+    for path, entry in openapi_patches.index()["paths"].items():
+        address = entry["serverRelativeURL"]
+        assert address.startswith(f"/openapi/v3/{path}?hash=")
+        assert address.endswith("&only=patch")
+    assert openapi_patches.index()["paths"].keys() == openapi.index()["paths"].keys()
+    whole, short = openapi.document("", "v1")[0], openapi_patches.document("", "v1")[0]
+    assert len(short) < len(whole) / 10
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.all() if "patch" in kind.verbs], ids=lambda kind: kind.kind)
+def test_a_document_of_patches_says_what_kubectl_looks_up(kind):
+    document = orjson.loads(openapi_patches.document(kind.group, kind.version)[0])
+    wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    (patch,) = [
+        served["patch"]
+        for served in document["paths"].values()
+        if served["patch"]["x-kubernetes-group-version-kind"] == wanted
+    ]
+    assert {(each["name"], each["in"]) for each in patch["parameters"]} == {
+        ("dryRun", "query"),
+        ("fieldValidation", "query"),
+    }
+    types = document["components"]["schemas"]
+    assert {reference.rpartition("/")[2] for reference in _references(document)} <= types.keys()
+    ours = kind.definition.startswith("io.minik8s.")
+    assert ours == (kind.definition in types), "kubectl has no Go types of our kinds, and merges by the document"
+    assert ours == ("application/strategic-merge-patch+json" in patch.get("requestBody", {}).get("content", {}))
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS.all() if kind.definition.startswith("io.minik8s.")], ids=lambda kind: kind.kind
+)
+def test_a_document_of_patches_merges_lists_of_our_kinds_as_the_whole_one_does(kind):
+    def merged(document, schema, seen=()):
+        schema = schema["allOf"][0] | schema if "allOf" in schema else schema
+        found = {field: schema[field] for field in schema if field.startswith("x-kubernetes-patch")}
+        if name := schema.get("$ref", "").rpartition("/")[2]:
+            if name in seen:
+                return found
+            return found | merged(document, document["components"]["schemas"][name], (*seen, name))
+        held = {field: merged(document, one, seen) for field, one in schema.get("properties", {}).items()}
+        if "x-kubernetes-patch-merge-key" in schema:
+            held["[]"] = merged(document, schema["items"], seen)
+        return found | {field: one for field, one in held.items() if one}
+
+    whole, short = (orjson.loads(told.document(kind.group, kind.version)[0]) for told in (openapi, openapi_patches))
+    told = merged(whole, whole["components"]["schemas"][kind.definition])
+    assert told
+    assert merged(short, short["components"]["schemas"][kind.definition]) == told
+
+
 def test_groups_that_are_not_served_are_not_found():
     with pytest.raises(NotFound):
         discovery.resource_list("example.com", "v1")
     with pytest.raises(NotFound):
         openapi.document("example.com", "v1")
+    with pytest.raises(NotFound):
+        openapi_patches.document("example.com", "v1")
     with pytest.raises(NotFound):
         discovery.group("example.com")
