@@ -8,10 +8,10 @@ from urllib.parse import quote
 import orjson
 
 from minik8s_modules.api.kinds import KINDS, Kind
-from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.interface import Raw
 
 
-def kind_at(client: ApiClient, api_version: str, name: str) -> Kind | None:
+def kind_at(client: Raw, api_version: str, name: str) -> Kind | None:
     """Return the kind called ``name`` of ``api_version``, built in or custom; None where the server has none.
 
     Raises:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
+from urllib3.response import BaseHTTPResponse
+
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.watches import EventStream
@@ -64,6 +66,15 @@ class Getter(Protocol):
 
 class Reader(Getter, Lister, Protocol):
     """Reads objects, and follows nothing."""
+
+
+class Raw(Protocol):
+    """Sends any request."""
+
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> BaseHTTPResponse:
+        """Return the answer, whatever its status."""
 
 
 class Api(Reader, Source, Protocol):

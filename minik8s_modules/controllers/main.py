@@ -21,6 +21,8 @@ from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.controllers.access.bootstrap_tokens import TokenController
 from minik8s_modules.controllers.access.root_ca import RootCa
 from minik8s_modules.controllers.access.service_accounts import service_accounts
+from minik8s_modules.controllers.autoscaling.controller import AutoscalerController
+from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.batch.cronjobs import CronJobController
 from minik8s_modules.controllers.batch.job_controller import JobController
 from minik8s_modules.controllers.cleanup.collector import GarbageCollector
@@ -71,11 +73,12 @@ def controllers(
     authorities: Callable[[], bytes] = lambda: b"",
     terminated_pods: int = TERMINATED_PODS,
     cluster_cidr: str = "",
+    figures: AutoscalerFigures | None = None,
 ) -> list[Controller]:
     """Return all controllers; a new one is a line here.
 
     ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
-    get ranges of ``cluster_cidr``, unless it is empty.
+    get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``.
     """
     recorder = context.recorder
     return [
@@ -104,6 +107,7 @@ def controllers(
         RootCa(client, authorities),
         TokenController(client, authorities),
         QuotaController(context),
+        AutoscalerController(context, client, figures or AutoscalerFigures(Registry())),
         # these two last: they share the copies that the others have asked for
         NamespaceController(
             client,
@@ -128,6 +132,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     recorder.start()
     registry = Registry()
     metrics = QueueMetrics(registry)
+    figures = AutoscalerFigures(registry)
     server = _metrics_server(configuration, registry, client) if configuration.has("metrics") else None
     if server is not None:
         server.start()
@@ -137,7 +142,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
     def lead(_token: Token, lost: threading.Event) -> None:
         context = Context(client, recorder, Informers(client), metrics=metrics)
-        running = controllers(client, context, authorities, terminated_pods, cluster_cidr)
+        running = controllers(client, context, authorities, terminated_pods, cluster_cidr, figures)
         for part in (context.informers, *running):
             part.start()
         lost.wait()

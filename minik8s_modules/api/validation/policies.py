@@ -1,6 +1,6 @@
-"""Validation of autoscalers, budgets, quotas, limits, priorities and signing requests.
+"""Validation of budgets, quotas, limits, priorities and signing requests.
 
-Source: kubernetes ``pkg/apis/{autoscaling,policy,core,scheduling,certificates}/validation``.
+Source: kubernetes ``pkg/apis/{policy,core,scheduling,certificates}/validation``.
 """
 
 from __future__ import annotations
@@ -14,78 +14,6 @@ from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.validation import check, shared
 from minik8s_modules.api.validation.containers import validate_resources
 from minik8s_modules.api.validation.meta import label_selector, validate_labels
-
-# --- HorizontalPodAutoscaler ----------------------------------------------------------------------
-
-_METRICS = {
-    "Resource": "resource", "ContainerResource": "containerResource", "Pods": "pods", "Object": "object",
-    "External": "external",
-}  # fmt: skip
-_TARGETS = {"Utilization": "averageUtilization", "AverageValue": "averageValue", "Value": "value"}
-
-
-def _metric(at: str, metric: JsonObject) -> list[Cause]:
-    kind = metric.get("type")
-    if not kind:
-        return [cause.required(f"{at}.type", "must specify a metric source type")]
-    if kind not in _METRICS:
-        return [cause.not_supported(f"{at}.type", kind, _METRICS)]
-    field = _METRICS[kind]
-    if metric.get(field) is None:
-        detail = f"must populate information for the given metric source ({kind})"
-        return [cause.required(f"{at}.{field}", detail)]
-    source = metric[field]
-    named = source if "esource" in field else source.get("metric") or {}
-    causes = [] if named.get("name") else [cause.required(f"{at}.{field}.name", f"must specify a {kind} name")]
-    return causes + _metric_target(f"{at}.{field}.target", source.get("target") or {})
-
-
-def _metric_target(at: str, target: JsonObject) -> list[Cause]:
-    kind = target.get("type")
-    if kind not in _TARGETS:
-        return [cause.invalid(f"{at}.type", kind or "", "must be either Utilization, Value, or AverageValue")]
-    value = target.get(_TARGETS[kind])
-    if value is None:
-        return [cause.required(f"{at}.{_TARGETS[kind]}", f"must specify a target for {kind}")]
-    positive = value > 0 if isinstance(value, int) else quantities.parse(value) > 0
-    return [] if positive else [cause.invalid(f"{at}.{_TARGETS[kind]}", value, "must be greater than 0")]
-
-
-def _replicas(at: str, declared: JsonObject) -> list[Cause]:
-    lowest, highest = declared.get("minReplicas"), declared.get("maxReplicas") or 0
-    causes = []
-    if highest < 1:
-        causes.append(cause.invalid(f"{at}.maxReplicas", highest, "must be greater than 0"))
-    if lowest is not None and highest < lowest:
-        detail = "must be greater than or equal to `minReplicas`"
-        causes.append(cause.invalid(f"{at}.maxReplicas", highest, detail))
-    return causes
-
-
-def _positive(at: str, value: int | None) -> list[Cause]:
-    return [] if (value or 0) > 0 else [cause.invalid(at, value, "must be greater than zero")]
-
-
-_SCALING = check.fields(
-    ("stabilizationWindowSeconds", check.between(0, 3600, "must be between 0 and 3600")),
-    ("selectPolicy", check.if_given(check.one_of("Disabled", "Max", "Min"))),
-    (
-        "policies",
-        check.each(
-            check.fields(
-                ("type", check.mandatory(check.one_of("Percent", "Pods"))), (("value", "periodSeconds"), _positive)
-            )
-        ),
-    ),
-)
-validate_autoscaler = check.of_spec(
-    ("minReplicas", check.at_least(1)),
-    ("", _replicas),
-    (("scaleTargetRef.kind", "scaleTargetRef.name"), check.mandatory()),
-    ("metrics", check.each(_metric)),
-    (("behavior.scaleUp", "behavior.scaleDown"), _SCALING),
-)
-
 
 # --- PodDisruptionBudget --------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
     admission_policies,
+    autoscalers,
     jobs,
     mirrors,
     networking,
@@ -60,7 +61,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("apps", "ControllerRevision"): workloads.validate_controller_revision,
     ("batch", "Job"): jobs.validate_job,
     ("batch", "CronJob"): jobs.validate_cron_job,
-    ("autoscaling", "HorizontalPodAutoscaler"): policies.validate_autoscaler,
+    ("autoscaling", "HorizontalPodAutoscaler"): autoscalers.validate_autoscaler,
     ("policy", "PodDisruptionBudget"): policies.validate_budget,
     ("", "ResourceQuota"): quotas.validate_quota,
     ("", "LimitRange"): policies.validate_limit_range,
