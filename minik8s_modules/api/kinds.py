@@ -254,6 +254,12 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
     short_names=("crd", "crds"), namespaced=False, categories=("api-extensions",), subresources=("status",),
 )  # fmt: skip
 
+API_SERVICE = Kind(
+    "apiregistration.k8s.io", "v1", "APIService", "apiservices",
+    "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService",
+    namespaced=False, categories=("api-extensions",), subresources=("status",), has_spec=False,
+)  # fmt: skip
+
 
 KINDS = Registry(
     (
@@ -311,6 +317,7 @@ KINDS = Registry(
         MUTATING_WEBHOOK_CONFIGURATION,
         VALIDATING_WEBHOOK_CONFIGURATION,
         CUSTOM_RESOURCE_DEFINITION,
+        API_SERVICE,
         VALIDATING_ADMISSION_POLICY,
         VALIDATING_ADMISSION_POLICY_BINDING,
         DNS,

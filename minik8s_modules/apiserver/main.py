@@ -13,6 +13,10 @@ from minik8s_modules.apiserver.access.bootstrap_tokens import NewcomerAuthorizer
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TokenAuthenticator, Tokens
+from minik8s_modules.apiserver.aggregation.directory import Directory
+from minik8s_modules.apiserver.aggregation.extensions import Extensions
+from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
+from minik8s_modules.apiserver.aggregation.keeping import Keeping
 from minik8s_modules.apiserver.audit.audit_files import LogFile
 from minik8s_modules.apiserver.audit.audit_log import AuditLog
 from minik8s_modules.apiserver.audit.auditing import recording
@@ -70,6 +74,7 @@ class Application:
         self._cache = WatchCache(self._store)
         clock = SystemClock()
         gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
+        routes = Routes(self._cache, gateways)
         self._backend = Backend(
             self._store,
             self._cache,
@@ -78,13 +83,17 @@ class Application:
             configured.service_cidr,
             refuse_taken_hosts=configured.refuse_taken_hosts,
             policies=Policies(metrics),
-            webhooks=Webhooks(metrics, Transport(Routes(self._cache, gateways).connect)),
+            webhooks=Webhooks(metrics, Transport(routes.connect)),
         )
         self._hub = Hub(clock, self._cache, self.admission)
         self._tunnels = Tunnels(clock, self.admission)
         self._startup = Startup(self._backend, configured)
         self._presence = Presence(self._backend, configured)
         self._definitions = Definitions(self._backend, self._hub, configured.advertise_address)
+        directory = Directory(self._cache)
+        self._extensions = Extensions(self._cache, routes.connect, configured.front_proxy)
+        self._keeping = Keeping(self._backend, directory, self._extensions, configured.advertise_address)
+        aggregation = Aggregation(directory, self._keeping, self._extensions, self._tunnels)
         self._stop = threading.Event()
         self._compaction = threading.Thread(
             target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
@@ -98,7 +107,7 @@ class Application:
         tokens = _tokens(self._backend, configured)
         streams = Streams(self._tunnels, gateways)
         priority = Priority(configured.threads, metrics)
-        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority)
+        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority, aggregation)
         newcomer = partial(bootstrap_user, self._backend)
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
@@ -114,6 +123,8 @@ class Application:
         self._startup.start()
         self._presence.start()
         self._definitions.start()
+        self._extensions.start()
+        self._keeping.start()
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
@@ -125,6 +136,8 @@ class Application:
     def close(self) -> None:
         """End all watches and threads."""
         self._stop.set()
+        self._keeping.stop()
+        self._extensions.stop()
         self._definitions.stop()
         self._presence.stop()
         self._hub.stop()
@@ -142,11 +155,13 @@ class Application:
     def _checks(self) -> dict[str, dict[str, Check]]:
         ping: Check = lambda: ""  # noqa: E731 - a check that holds whenever somebody answers
         live: dict[str, Check] = {"ping": ping, "watch-hub": self._hub.failure, "streams": self._tunnels.failure}
+        live["extensions"] = self._extensions.failure
         ready: dict[str, Check] = {
             **live,
             "etcd": self._etcd_failure,
             "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
             "startup-objects": lambda: "" if self._startup.done and self._presence.done else "not all made yet",
+            "autoregister-completion": lambda: "" if self._keeping.done else "not all made yet",
             "custom-kinds": lambda: "" if self._definitions.done else "not taken over yet",
         }
         return {"livez": live, "readyz": ready, "remarks": {"etcd": self._store.slowness}}

@@ -129,6 +129,12 @@ def _match_resources(constraints: JsonObject | None) -> None:
             set_missing(rule, scope="*")
 
 
+def _api_service(api_service: JsonObject) -> None:
+    service = api_service.setdefault("spec", {}).get("service")
+    if service is not None:
+        set_missing(service, port=443)
+
+
 def _only_spec(obj: JsonObject) -> None:
     obj.setdefault("spec", {})
 
@@ -152,6 +158,7 @@ BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     VALIDATING_WEBHOOK_CONFIGURATION.id: _webhooks,
     VALIDATING_ADMISSION_POLICY.id: _admission_policy,
     VALIDATING_ADMISSION_POLICY_BINDING.id: _policy_binding,
+    ("apiregistration.k8s.io", "APIService"): _api_service,
     ("policy", "PodDisruptionBudget"): _only_spec,
     ("certificates.k8s.io", "CertificateSigningRequest"): _only_spec,
 }

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from minik8s_modules.api.access import api_services
 from minik8s_modules.api.custom import conditions, definitions
 from minik8s_modules.api.defaulting.defaults_workloads import generate_job_selector
 from minik8s_modules.api.errors import BadRequest, Conflict
 from minik8s_modules.api.kind import Declaration
-from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION, Kind
+from minik8s_modules.api.kinds import (
+    API_SERVICE,
+    MUTATING_WEBHOOK_CONFIGURATION,
+    VALIDATING_WEBHOOK_CONFIGURATION,
+    Kind,
+)
 from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.lifecycle.service_strategy import prepare_service, prepare_service_update
 from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, metadata, name, spec, status
@@ -91,7 +97,7 @@ def prepare_create(kind: Kind, obj: JsonObject, *, namespace: str, now: datetime
     meta["creationTimestamp"] = rfc3339(now)
     if kind.has_spec or kind.id in _COUNTED:
         meta["generation"] = 1
-    _reset_on_create(kind, obj)
+    _reset_on_create(kind, obj, now)
 
 
 def _set_namespace(kind: Kind, meta: JsonObject, namespace: str) -> None:
@@ -101,7 +107,7 @@ def _set_namespace(kind: Kind, meta: JsonObject, namespace: str) -> None:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
+def _reset_on_create(kind: Kind, obj: JsonObject, now: datetime) -> None:
     if kind.custom is not None:
         if kind.custom.status:
             obj.pop("status", None)
@@ -118,6 +124,8 @@ def _reset_on_create(kind: Kind, obj: JsonObject) -> None:
         prepare_service(spec(obj))
     elif kind.id in _FIRST_STATUS:
         obj["status"] = dict(_FIRST_STATUS[kind.id])
+    elif kind.id == API_SERVICE.id:
+        obj["status"] = api_services.first_status(obj, rfc3339(now))
     elif kind.id == _DEFINITION:
         obj.pop("status", None)
         definitions.remember_storage(obj)

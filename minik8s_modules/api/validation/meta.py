@@ -21,6 +21,7 @@ _NAME_RULES: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("", "Service"): syntax.dns1035_label,
     ("minik8s.io", "PodAddress"): syntax.ipv4,
     ("minik8s.io", "PodCIDR"): syntax.cidr_name,
+    ("apiregistration.k8s.io", "APIService"): syntax.path_segment,
     **{
         ("rbac.authorization.k8s.io", kind): syntax.path_segment
         for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")

@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
     admission_policies,
+    api_services,
     autoscalers,
     jobs,
     mirrors,
@@ -69,6 +70,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.validate,
+    ("apiregistration.k8s.io", "APIService"): api_services.validate,
     ("", "PersistentVolume"): storage.validate_volume,
     ("", "PersistentVolumeClaim"): storage.validate_claim,
     ("storage.k8s.io", "StorageClass"): storage.validate_storage_class,

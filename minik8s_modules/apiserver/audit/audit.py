@@ -147,8 +147,13 @@ def event(entry: Entry, level: Level) -> JsonObject:
 
 def _goes_on(entry: Entry) -> bool:
     """Return whether the event tells of the beginning of a watch or stream."""
-    streamed = entry.target is not None and entry.target.subresource in _STREAMS
+    streamed = entry.target is not None and (entry.target.subresource in _STREAMS or _is_elsewhere(entry.target))
     return entry.verb == "watch" or (streamed and entry.code < _FAILURES)
+
+
+def _is_elsewhere(target: Target) -> bool:
+    """Return whether an extension answers: then the code of the answer is not known here."""
+    return not target.kind.kind
 
 
 def _reference(target: Target) -> JsonObject:

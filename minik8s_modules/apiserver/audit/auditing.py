@@ -17,6 +17,7 @@ from minik8s_modules.apiserver.http.target import parse
 from minik8s_modules.base.clock import Clock
 
 AUDIT_ID, BEGAN, VERB = "minik8s.audit-id", "minik8s.began", "minik8s.verb"
+TARGET = "minik8s.target"  # of a request that somebody else answers: its kind is not served here
 ORIGINAL, ACTING = "minik8s.original-user", "minik8s.user"
 NOTES = "minik8s.notes"
 _BAD = 400
@@ -52,7 +53,7 @@ def _entry(request: Request, response: Response, clock: Clock, kinds: Registry) 
         audit_id=environ.get(AUDIT_ID, ""),
         verb=environ.get(VERB) or request.method.lower(),
         uri=environ.get("RAW_URI") or request.full_path,
-        target=parse(request.path, kinds),
+        target=environ.get(TARGET) or parse(request.path, kinds),
         user=environ.get(ORIGINAL),
         acting=environ.get(ACTING),
         source=environ.get("REMOTE_ADDR", ""),

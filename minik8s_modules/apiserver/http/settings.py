@@ -81,7 +81,7 @@ class Settings:
     """What ``apiserver.yml`` says; ``reconciler_client`` is None where no reconciler is asked for plans.
 
     Without ``service_accounts`` no tokens are made or accepted; without ``audit`` no
-    audit log is kept, and without ``key_ring`` secrets are stored plain.
+    audit log is kept, and without ``key_ring`` secrets are stored plain. Without ``front_proxy`` no extension is asked.
     """
 
     listen_address: str
@@ -98,6 +98,7 @@ class Settings:
     key_ring: Path | None = None
     limits: Limits = Limits()
     refuse_taken_hosts: bool = False
+    front_proxy: TlsFiles | None = None
 
 
 def read(configuration: Configuration) -> Settings:
@@ -126,6 +127,7 @@ def read(configuration: Configuration) -> Settings:
         audit=_audit(configuration) if configuration.has("audit") else None,
         limits=_limits(configuration),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
+        front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
     )
 
 

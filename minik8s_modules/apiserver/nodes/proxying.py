@@ -207,12 +207,7 @@ def forwarded(line: str, headers: Mapping[str, str], path: Path, client: str, le
         client: the address it came from.
         length: of the body that follows, in bytes.
     """
-    dropped = _HOP | _tokens(headers.get("Connection") or "")
-    kept = [
-        (key, _without_bearer(value) if key.lower() == "sec-websocket-protocol" else value)
-        for key, value in headers.items()
-        if key.lower() not in dropped and not key.lower().startswith(_IDENTITY)
-    ]
+    kept = passed_on(headers)
     before = headers.get("X-Forwarded-For")
     upgrade = [("Connection", "Upgrade"), ("Upgrade", headers["Upgrade"])] if is_upgrade(headers) else []
     own = [
@@ -224,6 +219,16 @@ def forwarded(line: str, headers: Mapping[str, str], path: Path, client: str, le
     ]
     lines = [line, *(f"{key}: {value}" for key, value in (*own, *kept) if value)]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def passed_on(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers that are for whoever is asked: not those between two hops, and none that says who asks."""
+    dropped = _HOP | _tokens(headers.get("Connection") or "")
+    return [
+        (key, _without_bearer(value) if key.lower() == "sec-websocket-protocol" else value)
+        for key, value in headers.items()
+        if key.lower() not in dropped and not key.lower().startswith(_IDENTITY)
+    ]
 
 
 def _tokens(text: str) -> frozenset[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
+from minik8s_modules.api.access.api_services import Remote
 from minik8s_modules.api.errors import (
     BadRequest,
     Expired,
@@ -32,13 +33,16 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.apiserver.access.bootstrap_tokens import NOBODY, is_open
 from minik8s_modules.apiserver.access.impersonation import acting
 from minik8s_modules.apiserver.access.priority import LISTS, level_of
-from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, VERB, note_decision
+from minik8s_modules.apiserver.aggregation.directory import Asked
+from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
+from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, TARGET, VERB, note_decision
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.authorization import Access, refusal
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.http import responses
 from minik8s_modules.apiserver.http.backend import Backend, unavailable
 from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
+from minik8s_modules.apiserver.intake.limits import Holder, account_of
 from minik8s_modules.apiserver.nodes import proxying
 from minik8s_modules.apiserver.reads import reading, watching
 from minik8s_modules.apiserver.reads.selection import MANY, select, whole
@@ -83,6 +87,7 @@ class Answering:
         self._others = others
         self._counted_as = _counted(services.backend)
         self.kinds = services.backend.kinds
+        self._aggregation = services.aggregation
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
@@ -116,12 +121,16 @@ class Answering:
     def resource(self, request: Request) -> Response:
         """Answer one of resources.py's verbs, if the user may."""
         services, environ = self._services, request.environ
+        watch = request.method == "GET" and watching.is_watch(request.args)
+        if self._aggregation is not None:
+            elsewhere = self._aggregation.directory.asked(request.method, request.path, watch=watch)
+            if elsewhere is not None:
+                return self._elsewhere(request, self._aggregation, elsewhere)
         target = parse(request.path, self.kinds.registry)
         if target is None and not self.kinds.complete:  # a 404 would tell a garbage collector that owners are gone
             raise ServiceUnavailable("custom kinds are not known yet; try again", {"retryAfterSeconds": 1})
         if target is None:
             raise unserved(request.path)
-        watch = request.method == "GET" and watching.is_watch(request.args)
         verb = verb_of(request.method, target, watch=watch)
         user: User = environ[ACTING]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
@@ -144,8 +153,28 @@ class Answering:
         with services.priority.seat(level, user):
             return answer(verb, call)
 
+    def _elsewhere(self, request: Request, aggregation: Aggregation, asked: Asked) -> Response:
+        """Have an extension answer, if the user may ask for that."""
+        environ, wanted = request.environ, asked.target.attributes(asked.verb)
+        environ[_LABELS], environ[VERB] = (asked.verb, asked.remote.name), asked.verb
+        environ[TARGET] = asked.target
+        _authorize(request, self._services.access, environ[ACTING], wanted, None)
+        return self.forwarded(request, aggregation, asked.remote, endless=asked.endless)
+
+    @staticmethod
+    def forwarded(request: Request, aggregation: Aggregation, remote: Remote, *, endless: bool = False) -> Response:
+        """Return the answer of somebody else to an authorized request."""
+        environ = request.environ
+        holder = Holder(account_of(environ[ORIGINAL]), environ.get("REMOTE_ADDR", ""))
+        audit_id = environ.get(AUDIT_ID, "")
+        return aggregation.answer(remote, request, environ[ACTING], holder, audit_id, endless=endless)
+
     def _names_resource(self, path: str) -> bool:
-        return path.startswith(_RESOURCES) and parse(path, self.kinds.registry) is not None
+        if not path.startswith(_RESOURCES):
+            return False
+        if self._aggregation is not None and self._aggregation.directory.names_resource(path):
+            return True
+        return parse(path, self.kinds.registry) is not None
 
     def ended(self, request: Request, response: Response) -> Response:
         """Count and record an answer, and give it the id that it has in the audit log."""

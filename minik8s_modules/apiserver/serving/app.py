@@ -15,6 +15,9 @@ from flask.sessions import SecureCookieSessionInterface
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kind import Kinds
 from minik8s_modules.apiserver.access.tokens import Tokens
+from minik8s_modules.apiserver.aggregation import offers
+from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
+from minik8s_modules.apiserver.aggregation.offers import Offer
 from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.target import parse, verb_of
@@ -57,8 +60,8 @@ def make_app(
     answering = Answering(services, authenticate, record, app)
     _steps(app, answering)
     _health_routes(app, checks)
-    _discovery_routes(app, services.backend.kinds)
-    _openapi_routes(app, services.backend.kinds)
+    _discovery_routes(app, services.backend.kinds, services.aggregation)
+    _openapi_routes(app, services.backend.kinds, services.aggregation)
     if services.tokens is not None:
         _openid_routes(app, services.tokens, address)
 
@@ -118,12 +121,25 @@ def _health_routes(app: Flask, checks: Checks) -> None:
         return responses.json(health.version())
 
 
-def _discovery_routes(app: Flask, kinds: Kinds) -> None:
+def _elsewhere(aggregation: Aggregation | None, group: str, version: str) -> Response | None:
+    """Return the answer of whoever answers a group and version in this server's stead."""
+    remote = aggregation.directory.remotes.get((group, version)) if aggregation is not None else None
+    if aggregation is None or remote is None:
+        return None
+    return Answering.forwarded(request, aggregation, remote)
+
+
+def _discovery_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None) -> None:
+    def others() -> list[Offer]:
+        return aggregation.offers() if aggregation is not None else []
+
     def aggregated(*, core: bool) -> Response | None:
         wanted = negotiation.discovery_version(request.headers.get("Accept", ""))
         if not wanted:
             return None
-        response = responses.json(discovery.aggregated(wanted, kinds.registry, core=core))
+        found = discovery.aggregated(wanted, kinds.registry, core=core)
+        offered = [] if core else others()
+        response = responses.json(offers.with_discovery(found, offered) if offered else found)
         response.content_type = f"application/json;g=apidiscovery.k8s.io;v={wanted};as=APIGroupDiscoveryList"
         response.headers["Vary"] = "Accept"
         return response
@@ -140,23 +156,30 @@ def _discovery_routes(app: Flask, kinds: Kinds) -> None:
 
     @app.get("/apis")
     def groups() -> Response:
-        return aggregated(core=False) or responses.json(discovery.group_list(kinds.registry))
+        found = aggregated(core=False)
+        return found or responses.json(offers.with_groups(discovery.group_list(kinds.registry), others()))
 
     @app.get("/apis/<group>")
     def one_group(group: str) -> Response:
-        return responses.json(discovery.group(group, kinds.registry))
+        return responses.json(
+            offers.group_in(offers.with_groups(discovery.group_list(kinds.registry), others()), group)
+        )
 
     @app.get("/api/<version>", defaults={"group": ""})
     @app.get("/apis/<group>/<version>")
     def resource_list(group: str, version: str) -> Response:
-        return responses.json(discovery.resource_list(group, version, kinds.registry))
+        return _elsewhere(aggregation, group, version) or responses.json(
+            discovery.resource_list(group, version, kinds.registry)
+        )
 
 
-def _openapi_routes(app: Flask, kinds: Kinds) -> None:
+def _openapi_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None) -> None:
     @app.get("/openapi/v3")
     def openapi_index() -> Response:
         many = request.headers.get("Kubectl-Command") in openapi_patches.COMMANDS
-        response = responses.json((openapi_patches if many else openapi).index(kinds.registry))
+        offered = aggregation.offers() if aggregation is not None else []
+        index = (openapi_patches if many else openapi).index(kinds.registry)
+        response = responses.json(offers.with_schemas(index, offered))
         response.headers["Vary"] = "Kubectl-Command"
         return response
 
@@ -169,6 +192,9 @@ def _openapi_routes(app: Flask, kinds: Kinds) -> None:
     @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
     @app.get("/openapi/v3/apis/<group>/<version>")
     def openapi_document(group: str, version: str) -> Response:
+        found = _elsewhere(aggregation, group, version)
+        if found is not None:
+            return found
         told = openapi_patches if request.args.get("only") == "patch" else openapi
         body, digest = told.document(group, version, kinds.registry)
         response = responses.raw(body)

@@ -28,6 +28,7 @@ from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TOKEN_REQUEST, Tokens
 from minik8s_modules.apiserver.admission import chain, webhook_admission
 from minik8s_modules.apiserver.admission.scales import scale_of
+from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
 from minik8s_modules.apiserver.audit.auditing import NOTES, ORIGINAL
 from minik8s_modules.apiserver.authorization.authorization import Access, Asker
 from minik8s_modules.apiserver.authorization.identity import User
@@ -60,6 +61,7 @@ class Services(NamedTuple):
     tokens: Tokens | None = None
     streams: streams.Streams | None = None
     priority: Priority | None = None
+    aggregation: Aggregation | None = None
 
 
 class Call(NamedTuple):

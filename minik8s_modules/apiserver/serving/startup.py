@@ -40,6 +40,8 @@ RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
 # kube-public: what anybody may know
 NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
 _CLUSTER = ("kube-system", "minik8s-cluster")
+EXTENSIONS = ("kube-system", "extension-apiserver-authentication")
+FRONT_PROXY = "front-proxy-client"
 
 
 class Wanted(NamedTuple):
@@ -57,11 +59,26 @@ def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
     for namespace in NAMESPACES:
         yield Wanted(NAMESPACE, "", namespace, {})
     yield Wanted(CONFIG_MAP, *_CLUSTER, {"data": {"epoch": str(epoch)}})
+    yield Wanted(CONFIG_MAP, *EXTENSIONS, {"data": _authentication(settings)}, keep=True)
     labels = {"component": "apiserver", "provider": "kubernetes"}
     first = str(next(settings.service_cidr.hosts()))
     service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
     spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
     yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
+
+
+def _authentication(settings: Settings) -> dict[str, str]:
+    """Return whom extension API servers believe: clients' certificates, and this server's word for who asks."""
+    data = {"client-ca-file": settings.tls.ca.read_text(encoding="utf-8")}
+    if settings.front_proxy is not None:
+        data |= {
+            "requestheader-allowed-names": f'["{FRONT_PROXY}"]',
+            "requestheader-client-ca-file": settings.front_proxy.ca.read_text(encoding="utf-8"),
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+        }
+    return data
 
 
 def wanted_once() -> Iterator[Wanted]:

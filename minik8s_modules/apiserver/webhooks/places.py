@@ -68,7 +68,12 @@ def client_of(written: JsonObject) -> Client:
 
 @lru_cache(_CONTEXTS)
 def context_of(authority: str) -> ssl.SSLContext:
-    """Return the TLS context that trusts the PEM certificates in ``authority`` (base64), else the system's.
+    """Return ``new_context``, made once for each authority."""
+    return new_context(authority)
+
+
+def new_context(authority: str) -> ssl.SSLContext:
+    """Return a TLS context that trusts the PEM certificates in ``authority`` (base64), else the system's.
 
     Raises:
         Unreachable: there are none in it.

@@ -65,7 +65,8 @@ def created(obj: JsonObject, namespace: str = "default") -> JsonObject:
 def sample(kind: Kind) -> JsonObject:
     """Return a small object of the kind that may be created."""
     named = {"PodAddress": "10.244.0.7", "PodCIDR": "10.244.1.0-24"}
-    name = {**named, "CustomResourceDefinition": "widgets.example.com"}.get(kind.kind, "web")
+    extending = {"CustomResourceDefinition": "widgets.example.com", "APIService": "v1alpha1.wardle.example.com"}
+    name = {**named, **extending}.get(kind.kind, "web")
     base: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
     return merged(base, copy.deepcopy(_PARTS.get(kind.id, {})))  # type: ignore[no-any-return]
 
@@ -144,6 +145,16 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
             "versions": [
                 {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
             ],
+        }
+    },
+    ("apiregistration.k8s.io", "APIService"): {
+        "spec": {
+            "group": "wardle.example.com",
+            "version": "v1alpha1",
+            "groupPriorityMinimum": 2000,
+            "versionPriority": 10,
+            "insecureSkipTLSVerify": True,
+            "service": {"namespace": "wardle", "name": "api"},
         }
     },
     ("rbac.authorization.k8s.io", "Role"): {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},

@@ -1,0 +1,301 @@
+"""The server's own APIServices, who of the others is available, and what they offer; one thread.
+
+Every server of a control plane asks extensions what they offer, because discovery and OpenAPI are answered from that
+memory alone: an extension that hangs delays nobody. The server whose Lease has the least name writes conditions, and
+requests are passed on as the conditions say. Source: kube-aggregator ``pkg/controllers/status/remote``,
+``pkg/controllers/autoregister``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import NamedTuple
+
+import orjson
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.access import api_services
+from minik8s_modules.api.access.api_services import LOCAL, PASSED, Found, Remote
+from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
+from minik8s_modules.api.kinds import API_SERVICE, ENDPOINT_SLICE, KINDS, LEASE, SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.aggregation import heads
+from minik8s_modules.apiserver.aggregation.directory import Directory, is_reserved
+from minik8s_modules.apiserver.aggregation.extensions import Exchange, Extensions
+from minik8s_modules.apiserver.aggregation.offers import Offer, resources_in
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.verbs import deleting, writing
+from minik8s_modules.apiserver.webhooks.places import SERVICE_NAME
+from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.store.cached import CachedObject, CacheEvent
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 30.0
+# an extension that is not available is asked again this soon
+AGAIN_S = 2.0
+ASK_S = 5.0
+RETRY = Backoff(initial_s=0.2, maximum_s=10.0)
+_LARGEST_BYTES = 4 * 1024 * 1024
+_OK = 200
+_HASH = 128
+_ASKER = User("system:kube-aggregator", (MASTERS,))
+_JSON = {"Accept": "application/json"}
+_LEASES = f"{LEASE.prefix}kube-system/apiserver-"
+_Key = tuple[str, str]
+
+
+class _Answers(NamedTuple):
+    remote: Remote
+    listed: Future[tuple[int, bytes]]
+    schemas: Future[tuple[int, bytes]]
+
+
+class Keeping:
+    """See the top of this file, until ``stop``; ``own`` is the address of this server."""
+
+    def __init__(self, backend: Backend, directory: Directory, extensions: Extensions, own: str) -> None:
+        self._backend, self._directory, self._extensions = backend, directory, extensions
+        self._own = f"{_LEASES}{own}"
+        self._offers: dict[_Key, Offer] = {}
+        self._concerned: tuple[str, ...] = ()
+        self._stopping, self._wake = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
+        self.done = False
+        told = "APIServices whose extension cannot be asked."
+        backend.metrics.gauge("aggregator_unavailable_apiservice", told, ("name",), self._unavailable)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(timeout=ASK_S)
+
+    def offers(self) -> list[Offer]:
+        """Return what others offer, as it was last heard; of who never answered, nothing."""
+        remotes = self._directory.remotes
+        known = self._offers
+        return [known[key]._replace(remote=other) if key in known else Offer(other) for key, other in remotes.items()]
+
+    def look(self) -> bool:
+        """Put the server's own APIServices right, ask the others; returns whether all of those are available."""
+        if self._backend.kinds.complete:
+            self._keep_own()
+        items = self._backend.cache.list(API_SERVICE.prefix).items
+        remotes = [*self._directory.remotes.values()]
+        spaces = {each.namespace for each in remotes}
+        self._concerned = tuple(f"{kind.prefix}{space}/" for kind in (SERVICE, ENDPOINT_SLICE) for space in spaces)
+        asked = self._ask(remotes)
+        found = {each.remote.name: self._heard(each) for each in asked}
+        if self._is_first():
+            for item in items:
+                self._tell(item, self._found(item.object, found))
+        return all(each.status == "True" for each in found.values())
+
+    # --- the server's own ---------------------------------------------------------------------------
+
+    def _keep_own(self) -> None:
+        kept = self._backend.cache.list(API_SERVICE.prefix).items
+        present = {objects.name(item.object): item for item in kept}
+        wanted = {objects.name(each): each for each in self._wanted()}
+        for name, each in wanted.items():
+            if name not in present:
+                _ignoring(partial(self._create, each))
+            elif _is_amiss(present[name].object, each):
+                self._put_right(name, each)
+        for name, item in present.items():
+            if name not in wanted and api_services.is_managed(item.object):
+                _ignoring(partial(self._delete, name))
+
+    def _wanted(self) -> list[JsonObject]:
+        own = {(group, version) for group, versions in KINDS.groups().items() for version in versions}
+        served = {
+            (group, version)
+            for group, versions in self._backend.kinds.registry.groups().items()
+            for version in versions
+        }
+        return [api_services.local(group, version, custom=(group, version) not in own) for group, version in served]
+
+    def _create(self, obj: JsonObject) -> None:
+        writing.create(self._backend, Target(API_SERVICE), obj, _options())
+
+    def _delete(self, name: str) -> None:
+        deleting.delete(self._backend, Target(API_SERVICE, "", name), {}, _options())
+
+    def _put_right(self, name: str, wanted: JsonObject) -> None:
+        def right(present: JsonObject) -> JsonObject:
+            if not _is_amiss(present, wanted):
+                return present
+            labels = {**(objects.metadata(present).get("labels") or {}), **wanted["metadata"]["labels"]}
+            return {**present, "metadata": {**present["metadata"], "labels": labels}, "spec": wanted["spec"]}
+
+        _ignoring(lambda: writing.change(self._backend, Target(API_SERVICE, "", name), right, _options()))
+
+    # --- the others ---------------------------------------------------------------------------------
+
+    def _ask(self, remotes: Sequence[Remote]) -> list[_Answers]:
+        return [_Answers(each, self._fetch(each, each.path), self._fetch(each, "/openapi/v3")) for each in remotes]
+
+    def _fetch(self, remote: Remote, path: str) -> Future[tuple[int, bytes]]:
+        head = heads.request(_JSON, _ASKER, remote, "127.0.0.1", None)
+        return self._extensions.fetch(Exchange(remote, "GET", path, head, b""), _LARGEST_BYTES, ASK_S)
+
+    def _heard(self, answers: _Answers) -> Found:
+        """Remember what an extension offers; return whether it is available."""
+        remote, key = answers.remote, (answers.remote.group, answers.remote.version)
+        missing = self._missing(remote)
+        if missing is not None:
+            answers.listed.cancel()
+            answers.schemas.cancel()
+        try:
+            if missing is None:
+                resources = resources_in(*answers.listed.result(), remote.group, remote.version)
+                self._offers[key] = Offer(remote, resources, fresh=True, schema=_schema(answers))
+                return PASSED
+        except Exception as error:  # noqa: BLE001 - whatever an extension says, it is not available
+            shown = f"https://{remote.service}.{remote.namespace}.svc:{remote.port}{remote.path}"
+            told = f"failing or missing response from {shown}: {str(error) or type(error).__name__}"
+            missing = Found("False", "FailedDiscoveryCheck", told[:1024])
+        if key in self._offers:
+            self._offers[key] = self._offers[key]._replace(fresh=False)
+        return missing
+
+    def _missing(self, remote: Remote) -> Found | None:
+        """Return why an extension cannot even be asked."""
+        named = f'service/{remote.service} in "{remote.namespace}"'
+        service = self._backend.cache.get(SERVICE.key(remote.namespace, remote.service))
+        if service is None:
+            return Found("False", "ServiceNotFound", f"{named} is not present")
+        ports = objects.spec(service.object).get("ports") or []
+        port = next((each for each in ports if each.get("port") == remote.port), None)
+        if port is None:
+            return Found("False", "ServicePortError", f"{named} is not listening on port {remote.port}")
+        listed = self._backend.cache.list(ENDPOINT_SLICE.key(remote.namespace, "")).items
+        slices = [each.object for each in listed if each.labels.get(SERVICE_NAME) == remote.service]
+        if not slices:
+            return Found("False", "EndpointsNotFound", f"cannot find endpoints for {named}")
+        if any(_has_endpoint(each, port.get("name") or "") for each in slices):
+            return None
+        told = f'endpoints for {named} have no addresses with port name "{port.get("name") or ""}"'
+        return Found("False", "MissingEndpoints", told)
+
+    def _found(self, api_service: JsonObject, found: Mapping[str, Found]) -> Found | None:
+        if not objects.spec(api_service).get("service"):
+            return LOCAL
+        if is_reserved(str(objects.spec(api_service).get("group") or "")):
+            told = "the API server answers this group itself; no extension may take it over"
+            return Found("False", "BuiltInGroup", told)
+        return found.get(objects.name(api_service))
+
+    def _tell(self, item: CachedObject, found: Found | None) -> None:
+        before = api_services.available(item.object)
+        if found is None or found == (before.get("status"), before.get("reason"), before.get("message")):
+            return
+        now = rfc3339(self._backend.clock.now())
+
+        def told(present: JsonObject) -> JsonObject:
+            if present.get("spec") != item.object.get("spec"):
+                return present  # found out about something older: the next look tells
+            status = api_services.with_condition(objects.status(present), found, now)
+            return {**present, "status": status}
+
+        target = Target(API_SERVICE, "", objects.name(item.object), "status")
+        _ignoring(lambda: writing.change(self._backend, target, told, _options()))
+
+    def _is_first(self) -> bool:
+        """Return whether this server writes conditions: the one of all whose Lease has the least name."""
+        leases = self._backend.cache.list(f"{LEASE.prefix}kube-system/").items
+        names = [each.key for each in leases if each.key.startswith(_LEASES)]
+        return not names or min(names) == self._own
+
+    def _unavailable(self) -> dict[tuple[str, ...], float]:
+        return {(each.name,): float(not each.available) for each in self._directory.remotes.values()}
+
+    # --- the thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures, subscribed = 0, False
+        while not self._stopping.is_set():
+            self._wake.clear()
+            wait_s = AGAIN_S
+            try:
+                if self._backend.cache.wait_ready(AGAIN_S):
+                    subscribed = subscribed or self._subscribe()
+                    wait_s = LOOK_S if self.look() and self._backend.kinds.complete else AGAIN_S
+                    self.done, failures = True, 0
+            except (TemporaryError, StatusError) as error:
+                failures += 1
+                log.warning("APIServices cannot be looked after yet: %s", error)
+            except Exception:  # a loop's edge: the next round tries again
+                failures += 1
+                log.exception("APIServices could not be looked after")
+            self._wake.wait(RETRY.delay_s(failures) or wait_s)
+
+    def _subscribe(self) -> bool:
+        cache = self._backend.cache
+        for kind in (API_SERVICE, SERVICE, ENDPOINT_SLICE):
+            cache.subscribe(kind.prefix, cache.revision, self._on_event, on_end=self._wake.set)
+        return True
+
+    def _on_event(self, event: CacheEvent) -> None:
+        if event.key.startswith((API_SERVICE.prefix, *self._concerned)):
+            self._wake.set()
+
+
+def _is_amiss(present: JsonObject, wanted: JsonObject) -> bool:
+    """Return whether an APIService of a group that the server answers is to be made what it should be."""
+    declared = objects.spec(present)
+    given_away = bool(declared.get("service"))
+    group = str(wanted["spec"]["group"])
+    if group in api_services.REPLACEABLE and given_away:
+        return False
+    if not api_services.is_managed(present) and not is_reserved(group):
+        return False  # an administrator's own: it goes before a CustomResourceDefinition, as in Kubernetes
+    managed = (objects.metadata(present).get("labels") or {}).get(api_services.MANAGED)
+    return bool(declared != wanted["spec"]) or managed != wanted["metadata"]["labels"][api_services.MANAGED]
+
+
+def _has_endpoint(endpoint_slice: JsonObject, port_name: str) -> bool:
+    named = any((each.get("name") or "") == port_name for each in endpoint_slice.get("ports") or [])
+    ready = any(
+        each.get("addresses") and (each.get("conditions") or {}).get("ready") is not False
+        for each in endpoint_slice.get("endpoints") or []
+    )
+    return named and ready
+
+
+def _schema(answers: _Answers) -> str:
+    """Return what distinguishes the OpenAPI document of an extension, "" when it has none."""
+    remote = answers.remote
+    try:
+        code, body = answers.schemas.result()
+        paths = orjson.loads(body)["paths"] if code == _OK else {}
+        url = str(paths[remote.path.lstrip("/")]["serverRelativeURL"])
+    except Exception as error:  # noqa: BLE001 - it need not have one
+        log.debug("%s has no OpenAPI v3 document: %s", remote.name, error)
+        return ""
+    return "".join(each for each in url.partition("?hash=")[2] if each.isascii() and each.isalnum())[:_HASH] or "-"
+
+
+def _ignoring(change: Callable[[], object]) -> None:
+    try:
+        change()
+    except (NotFound, AlreadyExists, Conflict) as error:
+        log.debug("somebody else was first: %s", error)
+
+
+def _options() -> Options:
+    return Options(dry_run=False, validation="Strict", warnings=[])
