@@ -20,7 +20,9 @@ POD = Kind(
         "status", "binding", "ephemeralcontainers", "eviction", "log", "exec", "attach", "portforward", "proxy",
     ),
 )  # fmt: skip
-NODE = Kind("", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status",))
+NODE = Kind(
+    "", "v1", "Node", "nodes", f"{_CORE}Node", short_names=("no",), namespaced=False, subresources=("status", "proxy")
+)
 NAMESPACE = Kind(
     "", "v1", "Namespace", "namespaces", f"{_CORE}Namespace",
     short_names=("ns",), namespaced=False, subresources=("status", "finalize"),

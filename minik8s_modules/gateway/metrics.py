@@ -93,6 +93,7 @@ class Ring:
             "timestamp_s": last.at_s,
             "window_s": window_s,
             "cpu_nanocores": round((last.cpu_ns - before.cpu_ns) / window_s),
+            "cpu_nanoseconds": last.cpu_ns,
             "memory_bytes": last.memory_bytes,
         }
 

@@ -19,8 +19,8 @@ Whoever parses the streams passes all three on to the gateway as they are, so it
 The answer, its head included, is the client's: chunked text; WebSocket ``v5.channel.k8s.io``, ``v4.channel.k8s.io`` or
 ``SPDY/3.1+portforward.k8s.io``; or SPDY/3.1. Errors are Status objects. ``/metrics`` answers ``{node: {"source",
 "machine": usage | null, "containers": [{"id", "pod_uid", "pod", "namespace", "container", "usage"}]}}``, where usage is
-``{"timestamp_s", "window_s", "cpu_nanocores", "memory_bytes"}``; with history also the samples of each container,
-``[Unix seconds, CPU ns, working set]``.
+``{"timestamp_s", "window_s", "cpu_nanocores", "cpu_nanoseconds", "memory_bytes"}``; with history also the samples of
+each container, ``[Unix seconds, CPU ns, working set]``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Target(NamedTuple):
         return Attributes(verb, self.kind.group, resource, self.namespace, self.name)
 
 
-_PROXIED = re.compile(r"(/api/v1/namespaces/[^/]+/(?:pods|services)/[^/]+/proxy)(/.*)?", re.DOTALL)
+_PROXIED = re.compile(r"(/api/v1/(?:nodes|namespaces/[^/]+/(?:pods|services))/[^/]+/proxy)(/.*)?", re.DOTALL)
 
 
 def parse(path: str, kinds: Registry = KINDS) -> Target | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minik8s_modules.api.kind import PROXY, Kind
-from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.target import Target, proxy_prefix
 from minik8s_modules.apiserver.nodes.pod_streams import Arguments, flag
@@ -37,8 +36,7 @@ def options_of(target: Target, path: str, arguments: Arguments) -> Connection | 
             return _made("PodPortForwardOptions", {"ports": ports} if ports else {})
         case subresource if subresource == PROXY:
             below = path.removeprefix(proxy_prefix(path))
-            kind = "ServiceProxyOptions" if target.kind is SERVICE else "PodProxyOptions"
-            return _made(kind, {"path": below} if below else {})
+            return _made(f"{target.kind.kind}ProxyOptions", {"path": below} if below else {})
     return None
 
 

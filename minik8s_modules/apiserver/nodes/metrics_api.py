@@ -91,6 +91,21 @@ def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]
     return usage
 
 
+def of_node(backend: Backend, reach: Gateways | None, node: str) -> JsonObject:
+    """Return what a node's gateway tells of it.
+
+    Raises:
+        ServiceUnavailable: it tells nothing.
+    """
+    url = gateways.endpoint_of(backend.cache, node)
+    if reach is None:
+        raise ServiceUnavailable("this API server has no client certificate for gateways (reconciler_client)")
+    try:
+        return dict(_asked(reach, url).get(node) or {})
+    except (OSError, ValueError) as error:
+        raise ServiceUnavailable(f"gateway {url} reports no usage: {error}") from error
+
+
 def _together(do: Callable[[str], None], urls: list[str]) -> None:
     """Ask all at once: one that hangs costs its time-out, not the sum."""
     if len(urls) == 1:
@@ -138,15 +153,10 @@ def _nodes(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObje
 
 
 def _pods(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObject]:
-    by_pod: dict[tuple[str, ...], dict[str, JsonObject]] = {}
-    for node, told in usage.items():
-        for each in told.get("containers") or []:
-            if each.get("container") and each.get("usage"):
-                whose = (node, *(str(each.get(mark) or "") for mark in ("namespace", "pod", "pod_uid")))
-                by_pod.setdefault(whose, {})[str(each["container"])] = each["usage"]
+    used = by_pod(usage)
     found = []
     for item in backend.cache.list(POD.prefix).items:
-        own = by_pod.get(_marks(item.object), {}) if by_pod else {}
+        own = used.get(marks(item.object), {}) if used else {}
         names = [one["name"] for one in objects.containers(item.object) if one["name"] in own]
         if names and len(names) == len(objects.containers(item.object)):
             rows = [{"name": name, "usage": _resources(own[name])} for name in names]
@@ -154,7 +164,18 @@ def _pods(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObjec
     return found
 
 
-def _marks(pod: JsonObject) -> tuple[str, ...]:
+def by_pod(usage: Mapping[str, JsonObject]) -> dict[tuple[str, ...], dict[str, JsonObject]]:
+    """Return what containers use by their names, by the ``marks`` of their pods."""
+    found: dict[tuple[str, ...], dict[str, JsonObject]] = {}
+    for node, told in usage.items():
+        for each in told.get("containers") or []:
+            if each.get("container") and each.get("usage"):
+                whose = (node, *(str(each.get(mark) or "") for mark in ("namespace", "pod", "pod_uid")))
+                found.setdefault(whose, {})[str(each["container"])] = each["usage"]
+    return found
+
+
+def marks(pod: JsonObject) -> tuple[str, ...]:
     """Return the node that runs the pod, and what the pod's containers bear there."""
     return (str(objects.spec(pod).get("nodeName") or ""), *objects.key(pod), node_uid(pod))
 

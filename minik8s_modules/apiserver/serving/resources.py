@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import Invalid, ServiceUnavailable
 from minik8s_modules.api.kind import PROXY
 from minik8s_modules.api.kinds import (
     LOCAL_SUBJECT_ACCESS_REVIEW,
+    NODE,
     PLAN,
     POD,
     SELF_SUBJECT_ACCESS_REVIEW,
@@ -37,7 +38,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.negotiation import Form, form
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder, account_of
-from minik8s_modules.apiserver.nodes import connecting, metrics_api, plans, streams
+from minik8s_modules.apiserver.nodes import connecting, metrics_api, node_paths, plans, streams
 from minik8s_modules.apiserver.nodes.gateways import Gateways
 from minik8s_modules.apiserver.nodes.pod_streams import STREAMED
 from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers
@@ -318,6 +319,8 @@ def stream(call: Call) -> Response:
     if call.services.streams is None:
         raise ServiceUnavailable("this API server serves no streams")
     _connect(call)
+    if call.target.kind is NODE:
+        return node_paths.answer(call.backend, _gateways(call), call.target, call.request)
     begin = streams.proxied if call.target.subresource == PROXY else streams.answer
     return begin(call.services.streams, call.backend, call.target, call.request, call.holder)
 

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from minik8s_modules.api.access import rbac
@@ -59,7 +60,9 @@ def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
     for namespace in NAMESPACES:
         yield Wanted(NAMESPACE, "", namespace, {})
     yield Wanted(CONFIG_MAP, *_CLUSTER, {"data": {"epoch": str(epoch)}})
-    yield Wanted(CONFIG_MAP, *EXTENSIONS, {"data": _authentication(settings)}, keep=True)
+    if settings.front_proxy is not None:
+        believed = _authentication(settings.tls.ca, settings.front_proxy.ca)
+        yield Wanted(CONFIG_MAP, *EXTENSIONS, {"data": believed}, keep=True)
     labels = {"component": "apiserver", "provider": "kubernetes"}
     first = str(next(settings.service_cidr.hosts()))
     service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
@@ -67,18 +70,16 @@ def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
     yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
 
 
-def _authentication(settings: Settings) -> dict[str, str]:
+def _authentication(clients: Path, front_proxies: Path) -> dict[str, str]:
     """Return whom extension API servers believe: clients' certificates, and this server's word for who asks."""
-    data = {"client-ca-file": settings.tls.ca.read_text(encoding="utf-8")}
-    if settings.front_proxy is not None:
-        data |= {
-            "requestheader-allowed-names": f'["{FRONT_PROXY}"]',
-            "requestheader-client-ca-file": settings.front_proxy.ca.read_text(encoding="utf-8"),
-            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
-            "requestheader-group-headers": '["X-Remote-Group"]',
-            "requestheader-username-headers": '["X-Remote-User"]',
-        }
-    return data
+    return {
+        "client-ca-file": clients.read_text(encoding="utf-8"),
+        "requestheader-allowed-names": f'["{FRONT_PROXY}"]',
+        "requestheader-client-ca-file": front_proxies.read_text(encoding="utf-8"),
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+    }
 
 
 def wanted_once() -> Iterator[Wanted]:

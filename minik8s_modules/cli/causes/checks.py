@@ -61,6 +61,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.MUTATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
     kinds.VALIDATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
     kinds.CUSTOM_RESOURCE_DEFINITION: custom.definition_faults,
+    kinds.API_SERVICE: custom.api_service_faults,
 }
 
 DATA = frozenset(

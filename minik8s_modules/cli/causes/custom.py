@@ -25,6 +25,25 @@ def definition_faults(definition: JsonObject, _around: Around) -> Iterator[Fault
         yield Fault("not every API server serves it yet", see)
 
 
+def api_service_faults(api_service: JsonObject, _around: Around) -> Iterator[Fault]:
+    """Yield why an extension's group is not answered."""
+    found = objects.condition(api_service, "Available") or {}
+    service = objects.spec(api_service).get("service")
+    if not service or found.get("status") == "True":
+        return
+    space, name, reason = service.get("namespace", ""), service.get("name", ""), found.get("reason", "")
+    told = f"{reason}: {found.get('message', '')}" if reason else "nobody has looked at it yet"
+    look = {
+        "ServiceNotFound": kubectl(space, "get", "services"),
+        "ServicePortError": kubectl(space, "get", f"service/{name}"),
+        "EndpointsNotFound": f"minik8s why service/{name} -n {space}",
+        "MissingEndpoints": f"minik8s why service/{name} -n {space}",
+    }
+    yield Fault(
+        f"requests for its group get 503: {told}", look.get(reason, kubectl("", "describe", resource(api_service)))
+    )
+
+
 def custom_faults(obj: JsonObject, _around: Around) -> Iterator[Fault]:
     """Yield the conditions in which an object of a custom kind says that something is wrong."""
     for kind in _TELLING:

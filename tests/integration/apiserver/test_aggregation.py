@@ -258,3 +258,16 @@ def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, 
         "resource": "flunders", "namespace": "default", "apiGroup": GROUP, "apiVersion": VERSION,
     }  # fmt: skip
     assert (told["stage"], "requestObject" in told) == ("ResponseStarted", False)
+
+
+def test_the_how_to_does_what_it_says(api: ApiServerProcess, extension: Extension) -> None:
+    page = Path(__file__).parents[3] / "docs/how-to/extension-api-servers.md"
+    manifest = page.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    assert api.request("DELETE", f"{SERVICES}/{NAME}").code == 200
+    api.kubectl("apply", "-f", "-", stdin=manifest)
+    api.kubectl("wait", "--for=condition=Available", f"apiservice/{NAME}")
+    assert "one" in api.kubectl("get", "flunders").stdout
+    rows = [line.split()[:3] for line in api.kubectl("get", "apiservices").stdout.splitlines()]
+    assert ["NAME", "SERVICE", "AVAILABLE"] in rows
+    assert [NAME, "wardle/api", "True"] in rows
+    assert ["v1.", "Local", "True"] in rows

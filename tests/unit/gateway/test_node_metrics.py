@@ -29,7 +29,8 @@ def test_a_rate_is_that_of_the_last_two_samples():
     assert ring.shown() is None
     ring.add(Usage(20.0, 3_500_000_000, 7))
     assert ring.shown() == {
-        "timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 250_000_000, "memory_bytes": 7
+        "timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 250_000_000, "cpu_nanoseconds": 3_500_000_000,
+        "memory_bytes": 7,
     }  # fmt: skip
 
 

@@ -1,0 +1,227 @@
+"""nodes/proxy: the paths of a kubelet that programs read, answered here of what gateways measure and the cache knows.
+
+No request goes to the node: nothing listens there. Rights are those of ``nodes/proxy``. CPU is counted, memory is the
+working set, as a kubelet's ``/metrics/resource`` and ``/stats/summary`` have them. Sources: kubernetes
+``pkg/kubelet/server/server.go``, ``pkg/kubelet/metrics/collectors/resource_metrics.go``,
+``k8s.io/kubelet/pkg/apis/stats/v1alpha1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from flask import Request, Response
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import MethodNotAllowed, NotFound, ServiceUnavailable
+from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http import responses
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.nodes import metrics_api, proxying
+from minik8s_modules.apiserver.nodes.gateways import Gateways
+from minik8s_modules.base.clock import parse_rfc3339, rfc3339
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_PORTS = frozenset({"", "10250"})
+_NS = 1_000_000_000
+
+
+class Measured(NamedTuple):
+    """A pod of the node with what its containers use, by their names."""
+
+    pod: JsonObject
+    usage: Mapping[str, JsonObject]
+
+
+class Node(NamedTuple):
+    """A node, its pods, and what is used there; ``machine`` is {} as long as nothing was measured."""
+
+    name: str
+    object: JsonObject
+    machine: JsonObject
+    measured: tuple[Measured, ...]
+
+
+def answer(backend: Backend, reach: Gateways | None, target: Target, request: Request) -> Response:
+    """Return the answer to a request for a path of a node.
+
+    Raises:
+        NotFound: there is no such node or path.
+        ServiceUnavailable: the node's gateway does not answer.
+    """
+    path = proxying.path_of(request.environ["RAW_URI"], request.path).below.rstrip("/")
+    name = proxying.name_of(target.name, "node")
+    node = backend.get(target._replace(name=name.name, subresource="")).object
+    if path not in PATHS or name.port not in _PORTS:
+        known = ", ".join(sorted(PATHS))
+        raise NotFound.path(f"nodes/proxy: of a kubelet's paths (port 10250) these are answered: {known}")
+    if request.method not in {"GET", "HEAD"}:
+        raise MethodNotAllowed(NODE, request.method.lower())
+    return PATHS[path](backend, reach, node)
+
+
+def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+    ready = objects.condition(node, "Ready") or {}
+    if ready.get("status") != "True":
+        raise ServiceUnavailable(
+            f"node {objects.name(node)} is not ready: {ready.get('message') or 'nobody attends it'}"
+        )
+    return responses.raw(b"ok", media="text/plain; charset=utf-8")
+
+
+def _pods(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+    found = [{**each, "apiVersion": "v1", "kind": "Pod"} for each in _pods_of(backend, objects.name(node))]
+    return responses.json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": found})
+
+
+def _resource_metrics(backend: Backend, reach: Gateways | None, node: JsonObject) -> Response:
+    return responses.raw("".join(resource_lines(_measured(backend, reach, node))).encode(), media=_TEXT)
+
+
+def _cadvisor_metrics(backend: Backend, reach: Gateways | None, node: JsonObject) -> Response:
+    return responses.raw("".join(cadvisor_lines(_measured(backend, reach, node))).encode(), media=_TEXT)
+
+
+def _summary(backend: Backend, reach: Gateways | None, node: JsonObject) -> Response:
+    return responses.json(summary(_measured(backend, reach, node)))
+
+
+PATHS: Mapping[str, Callable[[Backend, Gateways | None, JsonObject], Response]] = {
+    "/healthz": _healthz,
+    "/pods": _pods,
+    "/stats/summary": _summary,
+    "/metrics/resource": _resource_metrics,
+    "/metrics/cadvisor": _cadvisor_metrics,
+}
+
+
+def _pods_of(backend: Backend, node: str) -> list[JsonObject]:
+    pods = [item.object for item in backend.cache.list(POD.prefix).items]
+    return [each for each in pods if objects.spec(each).get("nodeName") == node]
+
+
+def _measured(backend: Backend, reach: Gateways | None, node: JsonObject) -> Node:
+    name = objects.name(node)
+    told = metrics_api.of_node(backend, reach, name)
+    used = metrics_api.by_pod({name: told})
+    pods = _pods_of(backend, name)
+    measured = (Measured(each, used.get(metrics_api.marks(each), {})) for each in pods)
+    return Node(name, node, told.get("machine") or {}, tuple(each for each in measured if each.usage))
+
+
+# --- Prometheus' text -----------------------------------------------------------------------------
+
+
+class _Sample(NamedTuple):
+    labels: Mapping[str, str]
+    value: float
+    at_s: float
+
+
+def _family(name: str, kind: str, told: str, samples: Iterable[_Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
+    for each in samples:
+        labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in each.labels.items())
+        shown = f"{{{labels}}}" if labels else ""
+        yield f"{name}{shown} {each.value!r} {round(each.at_s * 1000)}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _cpu_s(usage: JsonObject) -> float:
+    return int(usage.get("cpu_nanoseconds") or 0) / _NS
+
+
+def _memory(usage: JsonObject) -> float:
+    return float(usage["memory_bytes"])
+
+
+def _of_containers(node: Node, value: Callable[[JsonObject], float]) -> Iterator[_Sample]:
+    for each in node.measured:
+        for container, usage in each.usage.items():
+            labels = {"container": container, **_pod_labels(each)}
+            yield _Sample(labels, value(usage), float(usage["timestamp_s"]))
+
+
+def _of_pods(node: Node, value: Callable[[JsonObject], float]) -> Iterator[_Sample]:
+    for each in node.measured:
+        oldest = min(float(usage["timestamp_s"]) for usage in each.usage.values())
+        yield _Sample(_pod_labels(each), sum(map(value, each.usage.values())), oldest)
+
+
+def _of_node(node: Node, value: Callable[[JsonObject], float]) -> list[_Sample]:
+    return [_Sample({}, value(node.machine), float(node.machine["timestamp_s"]))] if node.machine else []
+
+
+def _pod_labels(each: Measured) -> dict[str, str]:
+    return {"namespace": objects.namespace(each.pod), "pod": objects.name(each.pod)}
+
+
+def _starts(node: Node) -> Iterator[_Sample]:
+    for sample in _of_containers(node, _memory):
+        pod = next(each.pod for each in node.measured if _pod_labels(each).items() <= sample.labels.items())
+        for status in objects.status(pod).get("containerStatuses") or []:
+            started = ((status.get("state") or {}).get("running") or {}).get("startedAt")
+            if status.get("name") == sample.labels["container"] and started:
+                yield sample._replace(value=parse_rfc3339(started).timestamp())
+
+
+def resource_lines(node: Node) -> Iterator[str]:
+    """Yield ``/metrics/resource``."""
+    cpu, memory = "Cumulative cpu time consumed by the {} in core-seconds", "Current working set of the {} in bytes"
+    for what, of in (("container", _of_containers), ("pod", _of_pods), ("node", _of_node)):
+        yield from _family(
+            f"{what}_cpu_usage_seconds_total", "counter", f"[STABLE] {cpu.format(what)}", of(node, _cpu_s)
+        )
+        yield from _family(
+            f"{what}_memory_working_set_bytes", "gauge", f"[STABLE] {memory.format(what)}", of(node, _memory)
+        )
+    told = "[STABLE] Start time of the container since unix epoch in seconds"
+    yield from _family("container_start_time_seconds", "gauge", told, _starts(node))
+    told = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
+    yield f"# HELP resource_scrape_error {told}\n# TYPE resource_scrape_error gauge\n"
+    yield f"resource_scrape_error {0 if node.machine else 1}\n"
+
+
+def cadvisor_lines(node: Node) -> Iterator[str]:
+    """Yield what of ``/metrics/cadvisor`` is measured here."""
+    told = "Cumulative cpu time consumed in seconds."
+    yield from _family("container_cpu_usage_seconds_total", "counter", told, _of_containers(node, _cpu_s))
+    told = "Current working set in bytes."
+    yield from _family("container_memory_working_set_bytes", "gauge", told, _of_containers(node, _memory))
+
+
+# --- stats/summary --------------------------------------------------------------------------------
+
+
+def summary(node: Node) -> JsonObject:
+    """Return ``/stats/summary`` with what is measured here: CPU and memory of node, pods and containers."""
+    return {
+        "node": {"nodeName": node.name, **(_stats([node.machine]) if node.machine else {})},
+        "pods": [_pod_stats(each) for each in node.measured],
+    }
+
+
+def _pod_stats(each: Measured) -> JsonObject:
+    reference = {"name": objects.name(each.pod), "namespace": objects.namespace(each.pod), "uid": objects.uid(each.pod)}
+    started = objects.status(each.pod).get("startTime")
+    containers = [{"name": name, **_stats([usage])} for name, usage in each.usage.items()]
+    found: JsonObject = {"podRef": reference, "containers": containers, **_stats([*each.usage.values()])}
+    return found | ({"startTime": started} if started else {})
+
+
+def _stats(usages: list[JsonObject]) -> JsonObject:
+    oldest = min(float(each["timestamp_s"]) for each in usages)
+    time = rfc3339(datetime.fromtimestamp(oldest, UTC))
+    cores = sum(int(each["cpu_nanocores"]) for each in usages)
+    total = sum(int(each.get("cpu_nanoseconds") or 0) for each in usages)
+    return {
+        "cpu": {"time": time, "usageNanoCores": cores, "usageCoreNanoSeconds": total},
+        "memory": {"time": time, "workingSetBytes": sum(int(each["memory_bytes"]) for each in usages)},
+    }

@@ -1,0 +1,70 @@
+"""nodes/proxy: what of a kubelet's paths is answered, from the gateway's figures and the cache."""
+
+from __future__ import annotations
+
+import pytest
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http.target import parse, proxy_prefix, rights, verb_of
+from minik8s_modules.apiserver.nodes.node_paths import Measured, Node, cadvisor_lines, resource_lines, summary
+
+USAGE = {"timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 5, "cpu_nanoseconds": 1_500_000_000, "memory_bytes": 7}
+STARTED = {"name": "c", "state": {"running": {"startedAt": "1970-01-01T00:00:09Z"}}}
+POD: JsonObject = {
+    "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+    "status": {"containerStatuses": [STARTED], "startTime": "1970-01-01T00:00:08Z"},
+}
+
+
+def node(machine: JsonObject) -> Node:
+    later = {**USAGE, "timestamp_s": 21.0, "cpu_nanoseconds": 500_000_000}
+    return Node("n1", {}, machine, (Measured(POD, {"c": USAGE, "d": later}),))
+
+
+def test_resources_are_told_as_a_kubelet_tells_them() -> None:
+    lines = "".join(resource_lines(node(USAGE))).splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'container_cpu_usage_seconds_total{container="c",namespace="default",pod="web"} 1.5 20000',
+        'container_cpu_usage_seconds_total{container="d",namespace="default",pod="web"} 0.5 21000',
+        'container_memory_working_set_bytes{container="c",namespace="default",pod="web"} 7.0 20000',
+        'container_memory_working_set_bytes{container="d",namespace="default",pod="web"} 7.0 21000',
+        'pod_cpu_usage_seconds_total{namespace="default",pod="web"} 2.0 20000',
+        'pod_memory_working_set_bytes{namespace="default",pod="web"} 14.0 20000',
+        "node_cpu_usage_seconds_total 1.5 20000",
+        "node_memory_working_set_bytes 7.0 20000",
+        'container_start_time_seconds{container="c",namespace="default",pod="web"} 9.0 20000',
+        "resource_scrape_error 0",
+    ]
+    assert "# TYPE node_cpu_usage_seconds_total counter" in lines
+
+
+def test_a_node_that_nobody_measured_says_so() -> None:
+    assert "resource_scrape_error 1\n" in list(resource_lines(Node("n1", {}, {}, ())))
+    assert summary(Node("n1", {}, {}, ())) == {"node": {"nodeName": "n1"}, "pods": []}
+
+
+def test_a_summary_adds_up_what_a_pods_containers_use() -> None:
+    found = summary(node(USAGE))
+    assert found["node"]["cpu"] == {
+        "time": "1970-01-01T00:00:20Z", "usageNanoCores": 5, "usageCoreNanoSeconds": 1_500_000_000,
+    }  # fmt: skip
+    (pod,) = found["pods"]
+    assert pod["podRef"] == {"name": "web", "namespace": "default", "uid": "u"}
+    assert (pod["memory"]["workingSetBytes"], pod["cpu"]["usageCoreNanoSeconds"]) == (14, 2_000_000_000)
+    assert [each["name"] for each in pod["containers"]] == ["c", "d"]
+
+
+def test_cadvisors_lines_name_pod_and_container() -> None:
+    text = "".join(cadvisor_lines(node({})))
+    assert 'container_memory_working_set_bytes{container="c",namespace="default",pod="web"} 7.0 20000\n' in text
+
+
+@pytest.mark.parametrize(("method", "verb"), [("GET", "get"), ("POST", "create"), ("DELETE", "delete")])
+def test_rights_are_those_of_the_subresource(method: str, verb: str) -> None:
+    path = "/api/v1/nodes/n1:10250/proxy/metrics/resource"
+    assert proxy_prefix(path) == "/api/v1/nodes/n1:10250/proxy"
+    target = parse(path)
+    assert target is not None
+    assert verb_of(method, target, watch=False) == verb
+    assert target.attributes(verb)[:5] == (verb, "", "nodes/proxy", "", "n1:10250")
+    assert rights(target, "get", upgrade=True) == ("get", "create")
