@@ -27,6 +27,7 @@ from minik8s_modules.controllers.batch.cronjobs import CronJobController
 from minik8s_modules.controllers.batch.job_controller import JobController
 from minik8s_modules.controllers.cleanup.collector import GarbageCollector
 from minik8s_modules.controllers.cleanup.events import EventController
+from minik8s_modules.controllers.cleanup.extensions import extended
 from minik8s_modules.controllers.cleanup.namespaces import NamespaceController, watched_kinds
 from minik8s_modules.controllers.cleanup.pod_gc import TERMINATED_PODS, PodGc
 from minik8s_modules.controllers.network.endpoints import EndpointsController
@@ -113,6 +114,7 @@ def controllers(
             client,
             copies=[context.informers.metadata_of(kind) for kind in watched_kinds()],
             informers=context.informers,
+            extensions=lambda: extended(client),
         ),
         GarbageCollector(context),
     ]

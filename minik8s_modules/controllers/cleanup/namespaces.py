@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -21,6 +21,7 @@ from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
+from minik8s_modules.controllers.cleanup.extensions import Extended
 from minik8s_modules.runtime.informers import Informers
 from minik8s_modules.runtime.shell import Shell
 
@@ -73,7 +74,11 @@ def watched_kinds() -> tuple[Kind, ...]:
 
 
 def decide_namespace(
-    namespace: JsonObject, content: Content, failures: Mapping[str, str], now: str
+    namespace: JsonObject,
+    content: Content,
+    failures: Mapping[str, str],
+    now: str,
+    unknown: Mapping[str, str] | None = None,
 ) -> tuple[Step, ...]:
     """Return the next steps for ``namespace``; none when it is not being deleted or there is only to wait.
 
@@ -82,31 +87,44 @@ def decide_namespace(
         content: every object in it, by kind; kinds without objects may be left out.
         failures: resource to message, of deletions that were refused lately; told while such content is left.
         now: RFC 3339, for conditions that change.
+        unknown: groups and versions of which nobody knows what they have, with the reason; they may have something.
     """
     if not objects.is_deleting(namespace) or FINALIZER not in (objects.spec(namespace).get("finalizers") or []):
         return ()
     left = {kind: found for kind, found in content.items() if found}
-    if not left:
+    if not left and not unknown:
         return (Finalize(),)
     to_delete = [kind for kind, found in left.items() if not all(map(objects.is_deleting, found))]
     if POD in left:
         to_delete = [kind for kind in to_delete if kind == POD]
     steps: list[Step] = [DeleteContent(kind) for kind in to_delete]
-    conditions = changed_conditions(namespace, wanted_conditions(left, failures), now)
+    conditions = changed_conditions(namespace, wanted_conditions(left, failures, unknown), now)
     if conditions:
         steps.append(SetConditions(conditions))
     return tuple(steps)
 
 
-def wanted_conditions(left: Content, failures: Mapping[str, str]) -> list[tuple[str, bool, str, str]]:
+def wanted_conditions(
+    left: Content, failures: Mapping[str, str], unknown: Mapping[str, str] | None = None
+) -> list[tuple[str, bool, str, str]]:
     """Return (type, status, reason, message) of the five conditions Kubernetes keeps."""
+    unknown = unknown or {}
+    found = ", ".join(f"{version}: {why}" for version, why in sorted(unknown.items()))
+    incomplete = f"unable to retrieve the complete list of server APIs: {found}"
     told = {kind.resource: failures[kind.resource] for kind in left if kind.resource in failures}
     failed = "; ".join(f"{resource}: {message}" for resource, message in sorted(told.items()))
     remaining = ", ".join(f"{kind.resource} has {len(found)} resource instances" for kind, found in left.items())
     counts = Counter(finalizer for found in left.values() for obj in found for finalizer in objects.finalizers(obj))
     finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(counts.items()))
     return [
-        ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            bool(unknown),
+            "DiscoveryFailed" if unknown else "ResourcesDiscovered",
+            f"Discovery failed for some groups, {len(unknown)} failing: {incomplete}"
+            if unknown
+            else "All resources successfully discovered",
+        ),
         (
             "NamespaceDeletionGroupVersionParsingFailure",
             False,
@@ -161,6 +179,7 @@ class NamespaceController(Shell[Key]):
         clock: of conditions and waits.
         copies: tell when something of a namespace goes; without any it is looked at every second.
         informers: tell which custom kinds there are; without them there are none.
+        extensions: tells what is kept by extension API servers; without it nothing is.
     """
 
     def __init__(
@@ -169,8 +188,11 @@ class NamespaceController(Shell[Key]):
         clock: Clock | None = None,
         copies: Iterable[Informer] = (),
         informers: Informers | None = None,
+        extensions: Callable[[], Extended] | None = None,
     ) -> None:
         self._client = client
+        self._extensions = extensions
+        self._extended = False  # nothing here tells when an object of an extension goes
         self._shared = informers
         super().__init__(client, "namespaces", clock, workers=2)
         self._failures: dict[Key, dict[str, str]] = {}
@@ -192,13 +214,16 @@ class NamespaceController(Shell[Key]):
         except NotFound:
             self._failures.pop(key, None)
             return
-        failed = bool(self._failures.get(key))
+        failed = bool(self._failures.get(key)) or self._extended
         self._queue.add_after(key, LOOK_AGAIN_S if failed else self._look_again_s)
 
     def _round(self, key: Key) -> tuple[Step, ...]:
         namespace = self._client.get(NAMESPACE, key.name)
         failures = self._failures.get(key, {})
-        steps = decide_namespace(namespace, self._content(key.name), failures, rfc3339(self._clock.now()))
+        extended = self._extensions() if self._extensions is not None else Extended((), {})
+        self._extended = bool(extended.kinds or extended.unknown)
+        content = self._content(key.name) | {kind: self._custom_content(kind, key.name) for kind in extended.kinds}
+        steps = decide_namespace(namespace, content, failures, rfc3339(self._clock.now()), extended.unknown)
         for step in steps:
             self._take(key, namespace, step)
         return steps
@@ -232,7 +257,7 @@ class NamespaceController(Shell[Key]):
     def _delete(self, key: Key, kind: Kind) -> None:
         failures = self._failures.setdefault(key, {})
         try:
-            self._client.delete_collection(kind, key.name)
+            self._delete_all(kind, key.name)
         except NotFound:
             failures.pop(kind.resource, None)
         except StatusError as error:
@@ -240,6 +265,13 @@ class NamespaceController(Shell[Key]):
             failures[kind.resource] = str(error)
         else:
             failures.pop(kind.resource, None)
+
+    def _delete_all(self, kind: Kind, namespace: str) -> None:
+        if "deletecollection" in kind.verbs:
+            self._client.delete_collection(kind, namespace)
+            return
+        for each in self._client.list(kind, namespace).items:
+            self._client.delete(kind, objects.name(each), namespace)
 
     def _patch_conditions(self, key: Key, namespace: JsonObject, conditions: Sequence[JsonObject]) -> None:
         body = {"metadata": {"uid": objects.uid(namespace)}, "status": {"conditions": [*conditions]}}

@@ -15,6 +15,7 @@ from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET,
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.client.informer import Informer
+from minik8s_modules.controllers.cleanup.extensions import Extended, kinds_in
 from minik8s_modules.controllers.cleanup.namespaces import (
     DeleteContent,
     Finalize,
@@ -209,3 +210,49 @@ def test_a_deletion_that_is_refused_shows_in_the_conditions_and_is_tried_again(
     assert "secrets: the server is tired" in conditions["NamespaceDeletionContentFailure"]["message"]
     controller.sync(Key("", "shop"))
     assert not exists(api, NAMESPACE, "shop")
+
+
+FLUNDER = Kind("wardle.example.com", "v1", "Flunder", "flunders", "", verbs=("list", "delete"))
+
+
+def test_what_extensions_keep_goes_with_a_namespace_one_by_one_where_it_must(api: FakeApi):
+    api.create(FLUNDER, {"metadata": {"name": "one", "namespace": "shop"}})
+    api.create(FLUNDER, {"metadata": {"name": "two", "namespace": "shop"}})
+    a_namespace_with_content(api)
+    controller = NamespaceController(api, extensions=lambda: Extended((FLUNDER,), {}))
+    controller.sync(Key("", "shop"))
+    assert not exists(api, NAMESPACE, "shop")
+    assert not api.list(FLUNDER).items
+
+
+def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
+    a_namespace_with_content(api)
+    unknown = {"wardle.example.com/v1": "stale GroupVersion discovery: wardle.example.com/v1"}
+    controller = NamespaceController(api, extensions=lambda: Extended((), unknown))
+    controller.sync(Key("", "shop"))
+    conditions = {each["type"]: each for each in api.get(NAMESPACE, "shop")["status"]["conditions"]}
+    told = conditions["NamespaceDeletionDiscoveryFailure"]
+    assert (told["status"], told["reason"]) == ("True", "DiscoveryFailed")
+    assert told["message"] == (
+        "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
+        "wardle.example.com/v1: stale GroupVersion discovery: wardle.example.com/v1"
+    )
+    assert not api.list(CONFIG_MAP, "shop").items
+    unknown.clear()
+    controller.sync(Key("", "shop"))
+    assert not exists(api, NAMESPACE, "shop")
+
+
+def test_only_what_lives_in_namespaces_and_may_be_deleted_is_looked_for():
+    verbs = ["list", "delete"]
+    listed = {
+        "resources": [
+            {"name": "flunders", "kind": "Flunder", "namespaced": True, "verbs": verbs},
+            {"name": "flunders/status", "kind": "Flunder", "namespaced": True, "verbs": verbs},
+            {"name": "fischers", "kind": "Fischer", "namespaced": False, "verbs": verbs},
+            {"name": "usages", "kind": "Usage", "namespaced": True, "verbs": ["list"]},
+        ]
+    }
+    assert [kind.plural for kind in kinds_in(listed, "wardle.example.com", "v1")] == ["flunders"]
+    with pytest.raises(ValueError, match="lists no resources"):
+        list(kinds_in([], "wardle.example.com", "v1"))
