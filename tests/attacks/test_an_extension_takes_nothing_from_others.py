@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.apiserver import ApiServerProcess, own_server
-from tests.support.extension import GROUP, PATH, VERSION, Extension, front_proxy, wait_until
+from tests.support.extension import GROUP, PATH, VERSION, Extension, front_proxy
 from tests.support.pki import Authority, Certificate
+from tests.support.waiting import until
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 NAME = f"{VERSION}.{GROUP}"
@@ -49,8 +50,8 @@ def condition(api: ApiServerProcess, name: str = NAME) -> dict[str, Any]:
     return dict((status.get("conditions") or [{}])[0])
 
 
-def until(api: ApiServerProcess, reason: str, name: str = NAME) -> str:
-    found = wait_until(lambda: (c := condition(api, name)).get("reason") == reason and c)
+def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> str:
+    found = until(lambda: (c := condition(api, name)).get("reason") == reason and c)
     return str(found["message"])
 
 
@@ -68,7 +69,7 @@ def test_an_extension_that_answers_nonsense_serves_nothing_and_slows_nobody(
 ) -> None:
     with Extension(tmp_path, proxy[0].ca, mode) as extension:
         install(api, extension)
-        assert told in until(api, "FailedDiscoveryCheck")
+        assert told in wait_for(api, "FailedDiscoveryCheck")
         assert api.request("GET", FLUNDERS).json["message"] == "service unavailable"
         groups = {each["name"]: each for each in api.request("GET", "/apis").json["groups"]}
         assert [each["version"] for each in groups["apps"]["versions"]] == ["v1"]
@@ -80,7 +81,7 @@ def test_an_extension_that_answers_nonsense_serves_nothing_and_slows_nobody(
 def extension(api: ApiServerProcess, proxy: tuple[Authority, Certificate], tmp_path: Path) -> Iterator[Extension]:
     with Extension(tmp_path, proxy[0].ca) as found:
         install(api, found)
-        until(api, "Passed")
+        wait_for(api, "Passed")
         yield found
 
 
@@ -90,7 +91,7 @@ def test_requests_that_hang_keep_no_thread_from_others(api: ApiServerProcess, ex
         connection = api.connection()
         connection.request("GET", f"{FLUNDERS}/hang")
         streams.append(connection)
-    wait_until(lambda: len(extension.asked(f"{FLUNDERS}/hang")) == 90)
+    until(lambda: len(extension.asked(f"{FLUNDERS}/hang")) == 90)
     answers = []
     askers = [
         threading.Thread(target=lambda: answers.append(api.request("GET", "/api/v1/pods").code)) for _ in range(8)
@@ -146,7 +147,7 @@ def test_a_built_in_group_stays_the_servers(api: ApiServerProcess, extension: Ex
         "metadata": {"labels": {"kube-aggregator.kubernetes.io/automanaged": None}},
         "spec": {"service": {"namespace": "wardle", "name": "api"}, "caBundle": extension.ca_bundle},
     }
-    wait_until(lambda: api.request("GET", f"{SERVICES}/{name}").code == 200)
+    until(lambda: api.request("GET", f"{SERVICES}/{name}").code == 200)
     assert api.request("PATCH", f"{SERVICES}/{name}", stolen, headers=MERGE).code == 200
     assert api.request("GET", "/apis/apps/v1/deployments").json["kind"] == "DeploymentList"
     assert api.request("GET", "/api/v1/secrets").json["kind"] == "SecretList"
@@ -156,14 +157,14 @@ def test_a_built_in_group_stays_the_servers(api: ApiServerProcess, extension: Ex
         kept = (found["metadata"].get("labels") or {}).get("kube-aggregator.kubernetes.io/automanaged")
         return "service" not in found["spec"] and kept == "onstart"
 
-    wait_until(is_put_back)
+    until(is_put_back)
     assert {each["path"] for each in extension.asked()} <= {PATH, "/openapi/v3"}
 
 
 def test_another_version_of_a_built_in_group_is_not_given_away(api: ApiServerProcess, extension: Extension) -> None:
     stolen = extension.api_service(group="apps", version="v2", groupPriorityMinimum=20000, versionPriority=1000)
     assert api.request("POST", SERVICES, stolen).code == 201
-    assert "no extension may take it over" in until(api, "BuiltInGroup", "v2.apps")
+    assert "no extension may take it over" in wait_for(api, "BuiltInGroup", "v2.apps")
     assert api.request("GET", "/apis/apps/v2/deployments").code == 404
     assert api.request("GET", "/apis/apps").json["preferredVersion"]["version"] == "v1"
     assert api.request("DELETE", f"{SERVICES}/v2.apps").code == 200
@@ -173,7 +174,7 @@ def test_an_endpoint_on_the_servers_own_loopback_is_not_asked(api: ApiServerProc
     local = [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}]
     answer = api.request("PATCH", SLICE, {"endpoints": local}, headers=MERGE)
     if answer.code == 200:
-        assert "no endpoints available" in until(api, "FailedDiscoveryCheck")
+        assert "no endpoints available" in wait_for(api, "FailedDiscoveryCheck")
     else:
         assert answer.code == 422
 
@@ -188,7 +189,7 @@ def test_who_may_not_write_api_services_gets_nowhere(api: ApiServerProcess, exte
     }
     assert api.request("POST", f"{rbac}/clusterrolebindings", binding).code in {201, 409}
     pat = api.identity("pat")
-    wait_until(lambda: api.request("GET", "/api/v1/pods", client=pat).code == 200)
+    until(lambda: api.request("GET", "/api/v1/pods", client=pat).code == 200)
     assert api.request("POST", SERVICES, extension.api_service(version="v2"), client=pat).code == 403
     assert api.request("PATCH", f"{SERVICES}/{NAME}", {"spec": {}}, client=pat, headers=MERGE).code == 403
     assert api.request("GET", FLUNDERS, client=pat).code == 403

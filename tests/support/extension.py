@@ -106,15 +106,6 @@ def front_proxy(folder: Path) -> tuple[Authority, Certificate]:
     return authority, authority.issue("front-proxy-client", "front-proxy-client", names=None)
 
 
-def wait_until(what: Any, timeout_s: float = 60.0) -> Any:
-    """Return what ``what`` returns as soon as it is true."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.05)
-    return found
-
-
 # --- the process -------------------------------------------------------------------------------------
 
 
@@ -158,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def note(self) -> None:
         parts = urlsplit(self.path)
-        peer = self.connection.getpeercert() or {}  # type: ignore[attr-defined]
+        peer = self.connection.getpeercert() or {}
         told = {
             "method": self.command,
             "path": parts.path,

@@ -122,8 +122,9 @@ def first_status(api_service: JsonObject, now: str) -> JsonObject:
 
 def with_condition(status: JsonObject, found: Found, now: str) -> JsonObject:
     """Return ``status`` with the condition ``Available`` as found; its time changes only with its status."""
-    others = [each for each in status.get("conditions") or [] if each.get("type") != "Available"]
-    before = next((each for each in status.get("conditions") or [] if each.get("type") == "Available"), {})
+    conditions: list[JsonObject] = status.get("conditions") or []
+    others = [each for each in conditions if each.get("type") != "Available"]
+    before = next((each for each in conditions if each.get("type") == "Available"), {})
     since = before.get("lastTransitionTime") if before.get("status") == found.status else None
     condition = {"type": "Available", **found._asdict(), "lastTransitionTime": since or now}
     return {**status, "conditions": [*others, condition]}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support.apiserver import ApiServerProcess, own_server
-from tests.support.extension import GROUP, PATH, VERSION, Extension, front_proxy, wait_until
+from tests.support.extension import GROUP, PATH, VERSION, Extension, front_proxy
 from tests.support.pki import Authority
+from tests.support.waiting import until
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 NAME = f"{VERSION}.{GROUP}"
@@ -65,12 +66,12 @@ def condition(api: ApiServerProcess, name: str = NAME) -> dict[str, Any]:
 
 def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> dict[str, Any]:
     """Wait until an APIService is available, or not, for that reason."""
-    found: dict[str, Any] = wait_until(lambda: (c := condition(api, name)).get("reason") == reason and c)
+    found: dict[str, Any] = until(lambda: (c := condition(api, name)).get("reason") == reason and c)
     return found
 
 
 def test_every_group_has_an_api_service(api: ApiServerProcess) -> None:
-    found = wait_until(lambda: api.request("GET", f"{SERVICES}/v1.apps").code == 200 and api.request("GET", SERVICES))
+    found = until(lambda: api.request("GET", f"{SERVICES}/v1.apps").code == 200 and api.request("GET", SERVICES))
     items = {each["metadata"]["name"]: each for each in found.json["items"]}
     assert {"v1.", "v1.apps", "v1.batch", "v1.apiregistration.k8s.io", "v1beta1.metrics.k8s.io"} <= set(items)
     assert items["v1.apps"]["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
@@ -89,10 +90,10 @@ def test_a_definitions_group_has_an_api_service_as_long_as_it_lives(api: ApiServ
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api.request("POST", path, definition).code == 201
     own = f"{SERVICES}/v1.machines.example.com"
-    found = wait_until(lambda: (answer := api.request("GET", own)).code == 200 and answer.json)
+    found = until(lambda: (answer := api.request("GET", own)).code == 200 and answer.json)
     assert found["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "true"}
     assert api.request("DELETE", f"{path}/gears.machines.example.com").code == 200
-    wait_until(lambda: api.request("GET", own).code == 404)
+    until(lambda: api.request("GET", own).code == 404)
 
 
 def test_an_extension_is_asked_and_watched(api: ApiServerProcess, extension: Extension) -> None:
@@ -169,7 +170,9 @@ def test_discovery_tells_of_extensions_in_every_form(api: ApiServerProcess, exte
     rows = [line.split() for line in api.kubectl("api-resources").stdout.splitlines()]
     assert ["flunders", "fl,po", f"{GROUP}/{VERSION}", "true", "Flunder"] in rows
     # a short name that a built-in kind has stays its own
-    assert api.kubectl("get", "po").stderr.startswith("No resources found")
+    told = api.kubectl("get", "po").stderr
+    assert 'short name "po" could also match lower priority resource flunders.wardle.example.com' in told
+    assert "No resources found in default namespace." in told
 
 
 def test_an_extension_that_is_gone_is_told_and_slows_nobody(api: ApiServerProcess, extension: Extension) -> None:
@@ -222,7 +225,7 @@ def read_until(stream: Any, end: bytes) -> bytes:
 
 
 def test_metrics_are_somebody_elses_and_ours_again(api: ApiServerProcess, extension: Extension) -> None:
-    ours = wait_until(lambda: (a := api.request("GET", f"{SERVICES}/v1beta1.metrics.k8s.io")).code == 200 and a.json)
+    ours = until(lambda: (a := api.request("GET", f"{SERVICES}/v1beta1.metrics.k8s.io")).code == 200 and a.json)
     assert ours["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
     spec = {"service": {"namespace": "wardle", "name": "api"}, "caBundle": extension.ca_bundle}
     path = f"{SERVICES}/v1beta1.metrics.k8s.io"
@@ -236,13 +239,13 @@ def test_metrics_are_somebody_elses_and_ours_again(api: ApiServerProcess, extens
 
 def test_extensions_read_whom_they_are_to_believe(api: ApiServerProcess) -> None:
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-    data = wait_until(lambda: (answer := api.request("GET", path)).code == 200 and answer.json["data"])
+    data = until(lambda: (answer := api.request("GET", path)).code == 200 and answer.json["data"])
     assert data["requestheader-client-ca-file"] == proxy_ca(api).read_text()
     assert data["client-ca-file"] == api.authority.ca.read_text()
     assert json.loads(data["requestheader-username-headers"]) == ["X-Remote-User"]
     assert json.loads(data["requestheader-allowed-names"]) == ["front-proxy-client"]
     role = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/extension-apiserver-authentication-reader"
-    assert wait_until(lambda: api.request("GET", role).code == 200)
+    assert until(lambda: api.request("GET", role).code == 200)
 
 
 def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, extension: Extension) -> None:
@@ -253,7 +256,7 @@ def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, 
         found = [line for line in lines if line["requestURI"] == FLUNDERS and line["verb"] == "create"]
         return found[-1] if found else None
 
-    told = wait_until(event)
+    told = until(event)
     assert told["objectRef"] == {
         "resource": "flunders", "namespace": "default", "apiGroup": GROUP, "apiVersion": VERSION,
     }  # fmt: skip
