@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,6 +52,10 @@ class PrinterColumn(NamedTuple):
     read: Callable[[JsonObject], Any]
 
 
+Convert = Callable[[Sequence[JsonObject], str], list[JsonObject]]
+"""Returns objects in another version (``group/version``), in their order. Raises StatusError."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Declaration:
     """What a CustomResourceDefinition says of one version of its kind, compiled once; equal only to itself.
@@ -69,6 +73,7 @@ class Declaration:
         status: whether ``status`` is a subresource.
         scale: where the subresource ``scale`` reads and writes; None where there is none.
         warning: what every client of this version is told, "" for nothing.
+        convert: asks the webhook that converts objects; None where versions differ in their name alone.
     """
 
     schema: Callable[[], JsonObject]
@@ -83,6 +88,7 @@ class Declaration:
     status: bool
     scale: ScalePaths | None
     warning: str
+    convert: Convert | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,11 @@ class Kind:
     def id(self) -> tuple[str, str]:
         """Return (group, kind): what the tables of defaults, validation and columns are looked up by."""
         return (self.group, self.kind)
+
+    @property
+    def converted(self) -> bool:
+        """Return whether a program outside may have to be asked for objects of this kind."""
+        return self.custom is not None and self.custom.convert is not None
 
     @property
     def prefix(self) -> str:

@@ -21,7 +21,7 @@ PARSED_EVENTS = 200
 class CachedObject:
     """One object's final bytes; ``labels`` are parsed at once, ``object`` when first asked for.
 
-    ``shown`` is for readers to whom the object looks otherwise: for whom it was last made, and its bytes for them.
+    ``shown`` is for readers to whom the object looks otherwise: for whom it was made, and its bytes for them.
     """
 
     __slots__ = ("_object", "data", "key", "labels", "revision", "shown")
@@ -32,7 +32,7 @@ class CachedObject:
         self.revision = revision
         self.labels = labels
         self._object: dict[str, Any] | None = None
-        self.shown: tuple[object, bytes] | None = None
+        self.shown: tuple[tuple[object, bytes], ...] = ()
 
     @property
     def object(self) -> dict[str, Any]:

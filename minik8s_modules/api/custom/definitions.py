@@ -1,5 +1,7 @@
 """CustomResourceDefinitions: their defaults, and whether one may be stored, in apiextensions-apiserver's words.
 
+Whether its converter is described well says ``validation/webhooks.py``, as of every webhook.
+
 Source: ``pkg/apis/apiextensions/v1/defaults.go`` and ``pkg/apis/apiextensions/validation/validation.go`` of v0.32.
 """
 
@@ -40,6 +42,9 @@ def fill(definition: JsonObject) -> None:
         names["listKind"] = f"{kind}List"
     if not declared.get("conversion"):
         declared["conversion"] = {"strategy": "None"}
+    service = _dug(declared["conversion"], ("webhook", "clientConfig", "service"))
+    if service is not None and service.get("port") is None:
+        service["port"] = 443
     for version in declared.get("versions") or []:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if isinstance(schema, dict):
@@ -83,7 +88,7 @@ def validate(definition: JsonObject) -> list[Cause]:
         causes.append(cause.invalid("spec.preserveUnknownFields", declared["preserveUnknownFields"], told))
     causes += _versions(definition)
     causes += _names(declared.get("names") or {}, "spec.names", complete=True)
-    return causes + _conversion(declared.get("conversion") or {}) + _stored(definition)
+    return causes + _stored(definition)
 
 
 def validate_new(definition: JsonObject) -> list[Cause]:
@@ -329,20 +334,6 @@ def _labels(names: JsonObject, at: str) -> Iterator[Cause]:
         for index, value in enumerate(names.get(field) or []):
             if wrong := syntax.dns1035_label(value):
                 yield cause.invalid(f"{at}.{field}[{index}]", value, ",".join(wrong))
-
-
-def _conversion(conversion: JsonObject) -> list[Cause]:
-    strategy, at = conversion.get("strategy") or "", "spec.conversion"
-    if not strategy:
-        return [cause.required(f"{at}.strategy")]
-    if strategy == "Webhook":
-        told = "not supported by minik8s: no conversion webhook is called; use None"
-        return [cause.forbidden(f"{at}.strategy", told)]
-    if strategy != "None":
-        return [cause.not_supported(f"{at}.strategy", strategy, ("None", "Webhook"))]
-    if conversion.get("webhook"):
-        return [cause.forbidden(f"{at}.webhook", "should not be set when strategy is not set to Webhook")]
-    return []
 
 
 def _stored(definition: JsonObject) -> list[Cause]:

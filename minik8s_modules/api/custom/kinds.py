@@ -12,7 +12,7 @@ import orjson
 
 from minik8s_modules.api.custom import checking, conditions, definitions, filling, paths, rules
 from minik8s_modules.api.field_selectors import text_at
-from minik8s_modules.api.kind import ALL_VERBS, Declaration, Kind, PrinterColumn, ScalePaths
+from minik8s_modules.api.kind import ALL_VERBS, Convert, Declaration, Kind, PrinterColumn, ScalePaths
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata, spec, status
 from minik8s_modules.api.schema.shapes import declared_shape
 
@@ -51,11 +51,13 @@ def schema_in(definition: JsonObject, version: str) -> JsonObject:
     return schema
 
 
-def kinds_of(definition: JsonObject, schema_of: SchemaOf | None = None) -> tuple[Kind, ...]:
+def kinds_of(
+    definition: JsonObject, schema_of: SchemaOf | None = None, convert: Convert | None = None
+) -> tuple[Kind, ...]:
     """Return the kinds a definition declares, the preferred version first; () until it has its names.
 
     Schemas are asked for and compiled when the first object of the kind is handled: of hundreds of definitions few
-    are in use. With ``schema_of`` the definition may be a ``slim`` one.
+    are in use. With ``schema_of`` the definition may be a ``slim`` one. ``convert`` asks its webhook, if it names one.
     """
     load = schema_of or partial(schema_in, definition)
     if not conditions.is_served(definition):
@@ -64,16 +66,20 @@ def kinds_of(definition: JsonObject, schema_of: SchemaOf | None = None) -> tuple
     for version in _served(definition):
         made = _bare(definition, version)
         subresources = tuple(each for each in ("status", "scale") if each in (version.get("subresources") or {}))
-        declared = _declaration(definition, version, load, siblings.get)
+        declared = _declaration(definition, version, load, siblings.get, convert)
         siblings[made.api_version] = dataclasses.replace(made, subresources=subresources, custom=declared)
     return tuple(siblings.values())
 
 
 def bare_kinds_of(definition: JsonObject) -> tuple[Kind, ...]:
-    """Return what ``kinds_of`` returns, without what the definition declares: for who needs names and paths only."""
+    """Return what ``kinds_of`` returns, without what the definition declares: for who needs names and paths only.
+
+    The version objects are kept in comes first, if it is served: it can be read when a converter is broken.
+    """
     if not conditions.is_served(definition):
         return ()
-    return tuple(_bare(definition, version) for version in _served(definition))
+    versions = sorted(_served(definition), key=lambda each: not each.get("storage"))
+    return tuple(_bare(definition, version) for version in versions)
 
 
 def _served(definition: JsonObject) -> list[JsonObject]:
@@ -103,7 +109,11 @@ def _bare(definition: JsonObject, version: JsonObject) -> Kind:
 
 
 def _declaration(
-    definition: JsonObject, version: JsonObject, schema_of: SchemaOf, sibling: Callable[[str], Kind | None]
+    definition: JsonObject,
+    version: JsonObject,
+    schema_of: SchemaOf,
+    sibling: Callable[[str], Kind | None],
+    convert: Convert | None,
 ) -> Declaration:
     scale = (version.get("subresources") or {}).get("scale")
     load = partial(schema_of, version["name"])
@@ -125,6 +135,7 @@ def _declaration(
         status="status" in (version.get("subresources") or {}),
         scale=_scale(scale) if scale else None,
         warning=_warning(definition, version),
+        convert=convert,
     )
 
 

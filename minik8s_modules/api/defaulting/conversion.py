@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from minik8s_modules.api.defaulting.defaults_policies import cpu_metric
-from minik8s_modules.api.kind import Declaration
+from minik8s_modules.api.kind import Convert, Declaration
 from minik8s_modules.api.kinds import (
     EVENT,
     EVENTS_EVENT,
@@ -83,11 +83,44 @@ def from_storage(kind: Kind, obj: JsonObject) -> JsonObject:
 
 
 def from_storage_custom(kind: Kind, declared: Declaration, obj: JsonObject) -> JsonObject:
-    """Return a kept object of a custom kind in the version of ``kind``, as its schema has it now."""
-    shown: JsonObject = orjson.loads(orjson.dumps(obj))
-    shown["apiVersion"] = kind.api_version
-    declared.fill(shown)
-    return shown
+    """Return an object of a custom kind, in whichever version it is, in that of ``kind``, as its schema has it now."""
+    return in_version(kind, declared, [orjson.loads(orjson.dumps(obj))])[0]
+
+
+def in_version(kind: Kind, declared: Declaration, objs: list[JsonObject]) -> list[JsonObject]:
+    """Return objects of a custom kind in the version of ``kind``, as its schema has them now (``objs`` are used up).
+
+    Raises:
+        StatusError: the webhook that converts them fails.
+    """
+    if declared.convert is not None:
+        objs = _asked(declared, declared.convert, objs, kind.api_version)
+    for obj in objs:
+        obj["apiVersion"] = kind.api_version
+        declared.fill(obj)
+    return objs
+
+
+def in_storage_version(kind: Kind, declared: Declaration, obj: JsonObject) -> JsonObject:
+    """Return an object of a custom kind as it is kept; raises as ``in_version``."""
+    wanted = kept_version(kind)
+    if declared.convert is None or obj["apiVersion"] == wanted:
+        return {**obj, "apiVersion": wanted}
+    kept = declared.convert([obj], wanted)[0]
+    if (stored := declared.sibling(wanted)) is not None and stored.custom is not None:
+        stored.custom.fill(kept)
+    return kept
+
+
+def _asked(declared: Declaration, convert: Convert, objs: list[JsonObject], wanted: str) -> list[JsonObject]:
+    """Return ``objs`` with those of other versions converted; a converter sees objects with their defaults."""
+    others = [index for index, obj in enumerate(objs) if obj.get("apiVersion") != wanted]
+    for obj in (objs[index] for index in others):
+        source = declared.sibling(str(obj.get("apiVersion")))
+        if source is not None and source.custom is not None:
+            source.custom.fill(obj)
+    made = dict(zip(others, convert([objs[index] for index in others], wanted), strict=True)) if others else {}
+    return [made.get(index, obj) for index, obj in enumerate(objs)]
 
 
 def to_storage_event(obj: JsonObject) -> JsonObject:

@@ -40,7 +40,7 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     meta = metadata(obj)
     causes = _names(kind, meta)
     causes += validate_labels("metadata.labels", meta.get("labels") or {})
-    causes += _annotations(meta.get("annotations") or {})
+    causes += validate_annotations("metadata.annotations", meta.get("annotations") or {})
     causes += drift_policies.causes(kind.id, obj)
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
@@ -82,13 +82,14 @@ def validate_labels(field: str, labels: dict[str, str] | None) -> list[Cause]:
     return causes
 
 
-def _annotations(annotations: dict[str, str]) -> list[Cause]:
+def validate_annotations(field: str, annotations: dict[str, str]) -> list[Cause]:
+    """Return what is wrong with a map of annotations."""
     causes = []
     for key in annotations:
-        causes += cause.all_invalid("metadata.annotations", key, syntax.qualified_name(key.lower()))
+        causes += cause.all_invalid(field, key, syntax.qualified_name(key.lower()))
     total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if total > ANNOTATIONS_LIMIT_BYTES:
-        causes.append(cause.too_long("metadata.annotations", ANNOTATIONS_LIMIT_BYTES))
+        causes.append(cause.too_long(field, ANNOTATIONS_LIMIT_BYTES))
     return causes
 
 

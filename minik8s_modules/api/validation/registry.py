@@ -29,6 +29,11 @@ from minik8s_modules.api.validation import (
     workloads,
 )
 
+
+def _definition(definition: JsonObject) -> list[Cause]:
+    return definitions.validate(definition) + webhooks.conversion(definition)
+
+
 CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): pods.validate_pod,
     ("", "Service"): services.validate_service,
@@ -69,7 +74,7 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class,
     ("certificates.k8s.io", "CertificateSigningRequest"): policies.validate_signing_request,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.validate,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     ("apiregistration.k8s.io", "APIService"): api_services.validate,
     ("", "PersistentVolume"): storage.validate_volume,
     ("", "PersistentVolumeClaim"): storage.validate_claim,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, spec
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.expressions import match_conditions
 from minik8s_modules.api.validation.meta import label_selector
@@ -171,6 +171,26 @@ def review_versions(at: str, values: Any) -> list[Cause]:
     if not set(values) & set(REVIEW_VERSIONS):
         causes.append(cause.invalid(at, values, f"must include at least one of {', '.join(REVIEW_VERSIONS)}"))
     return causes
+
+
+def conversion(definition: JsonObject) -> list[Cause]:
+    """Return what is wrong with how a CustomResourceDefinition has its objects converted.
+
+    Source: apiextensions-apiserver ``validateCustomResourceConversion``.
+    """
+    found, at = spec(definition).get("conversion") or {}, "spec.conversion"
+    strategy, webhook = found.get("strategy") or "", found.get("webhook")
+    if not strategy:
+        return [cause.required(f"{at}.strategy")]
+    if strategy not in {"None", "Webhook"}:
+        return [cause.not_supported(f"{at}.strategy", strategy, ("None", "Webhook"))]
+    if strategy == "None":
+        told = "should not be set when strategy is not set to Webhook"
+        return [cause.forbidden(f"{at}.webhook", told)] if webhook else []
+    if (webhook or {}).get("clientConfig") is None:
+        return [cause.required(f"{at}.webhook.clientConfig", "required when strategy is set to Webhook")]
+    causes = client_config(f"{at}.webhook.clientConfig", webhook["clientConfig"])
+    return causes + review_versions(f"{at}.webhook.conversionReviewVersions", webhook.get("conversionReviewVersions"))
 
 
 def _side_effects(at: str, value: Any) -> list[Cause]:

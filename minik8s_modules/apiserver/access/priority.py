@@ -66,6 +66,8 @@ def level_of(user: User, verb: str, target: Target, *, lists_first: bool) -> str
     """
     if target.kind is PLAN or target.subresource in _STREAMS or (verb == "watch" and not lists_first):
         return ""
+    if target.kind.converted:  # who waits for a converter holds no seat that others need
+        return ""
     if is_daemon(user) or NODES in user.groups:
         return SYSTEM
     if verb in {"list", "watch"}:

@@ -278,7 +278,7 @@ def _take(write: Write, kind: Kind, new: JsonObject) -> None:
         owned = {field: metadata(obj)[field] for field in _OWNED if field in metadata(obj)}
         if write.shown is None:
             apply_defaults(kind, new)
-            new = to_storage(kind, new)
+            new = from_storage(write.target.kind, new) if kind.custom is not None else to_storage(kind, new)
         kept = {field: value for field, value in metadata(new).items() if field not in _OWNED}
         obj.clear()
         obj.update({**new, "metadata": {**kept, **owned}})

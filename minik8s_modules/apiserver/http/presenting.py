@@ -7,20 +7,21 @@ exception.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import orjson
 
-from minik8s_modules.api.defaulting.conversion import from_storage
-from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.defaulting.conversion import from_storage, in_version
+from minik8s_modules.api.kind import Declaration, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.tables import printers
 from minik8s_modules.apiserver.http.negotiation import Form
 from minik8s_modules.store.cached import CachedObject
 
 _META = "meta.k8s.io/v1"
+_BATCH_BYTES = 1 << 20  # of a question to a converter: its answer, which may be longer, is cut off at 3 MiB
 
 
 def json_of(kind: Kind, item: CachedObject) -> JsonObject:
@@ -38,13 +39,63 @@ def bytes_of(kind: Kind, item: CachedObject) -> bytes:
     return orjson.dumps(from_storage(kind, item.object)) if kind.storage else item.data
 
 
+def labels_of(kind: Kind, item: CachedObject) -> Mapping[str, str]:
+    """Return the object's labels in the form of ``kind``: a program that converts objects may change them."""
+    return (json_of(kind, item)["metadata"].get("labels") or {}) if kind.converted else item.labels
+
+
+def prepare(kind: Kind, items: Iterable[CachedObject]) -> None:
+    """Have objects converted where a program outside does that: many at once, not each when it is shown.
+
+    Raises:
+        StatusError: the program fails.
+    """
+    declared = kind.custom
+    if declared is None or not kind.converted:
+        return
+    waiting = [item for item in items if _known(kind, item) is None]
+    while waiting:
+        batch, waiting = _batch(waiting)
+        objs = in_version(kind, declared, [orjson.loads(item.data) for item in batch])
+        for item, obj in zip(batch, objs, strict=True):
+            _remember(kind, declared, item, orjson.dumps(obj))
+
+
+def _batch(items: list[CachedObject]) -> tuple[list[CachedObject], list[CachedObject]]:
+    """Return what goes into one question, and the rest."""
+    size = 0
+    for count, item in enumerate(items):
+        size += len(item.data)
+        if count and size > _BATCH_BYTES:
+            return items[:count], items[count:]
+    return items, []
+
+
 def _custom_bytes(kind: Kind, item: CachedObject) -> bytes:
     """Return a custom object in the version of ``kind``, pruned and defaulted by its schema of now; made once."""
-    shown = item.shown
-    if shown is None or shown[0] is not kind:
-        data = orjson.dumps(from_storage(kind, orjson.loads(item.data)))
-        shown = item.shown = (kind, item.data if data == item.data else data)
-    return shown[1]
+    known = _known(kind, item)
+    if known is not None or kind.custom is None:
+        return known or item.data
+    return _remember(kind, kind.custom, item, orjson.dumps(from_storage(kind, orjson.loads(item.data))))
+
+
+def _known(kind: Kind, item: CachedObject) -> bytes | None:
+    for whose, data in item.shown:
+        if whose is kind:
+            return data
+    return None
+
+
+def _remember(kind: Kind, declared: Declaration, item: CachedObject, data: bytes) -> bytes:
+    """Keep what an object looks like in the version of ``kind``; where asking for it is dear, beside other versions."""
+    data = item.data if data == item.data else data
+    others = item.shown if kind.converted else ()
+    kept = [
+        pair for pair in others
+        if isinstance(pair[0], Kind) and pair[0] is not kind and declared.sibling(pair[0].api_version) is pair[0]
+    ]  # fmt: skip
+    item.shown = (*kept, (kind, data))
+    return data
 
 
 def one(kind: Kind, form: Form, item: CachedObject, now: datetime) -> bytes:
@@ -59,6 +110,7 @@ def one(kind: Kind, form: Form, item: CachedObject, now: datetime) -> bytes:
 
 def many(kind: Kind, form: Form, items: Sequence[CachedObject], meta: JsonObject, now: datetime) -> bytes:
     """Return a list in ``form`` with ``meta`` as its metadata."""
+    prepare(kind, items)
     if form.name == "object":
         head = orjson.dumps({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})
         return b"".join((head[:-1], b',"items":[', b",".join([bytes_of(kind, item) for item in items]), b"]}"))

@@ -33,6 +33,7 @@ from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.nodes.plan_view import about
 from minik8s_modules.apiserver.nodes.planned_cache import PlannedCache
 from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.apiserver.webhooks.conversions import converter_of
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.store.cached import CachedObject
 
@@ -125,7 +126,8 @@ class PlannedObjects:
         having = conditions.taken(found.object, planned, KINDS.all())
         now = rfc3339(self._backend.clock.now())
         state = conditions.decide(found.object, having, now, served=False)
-        kinds = kinds_of({**found.object, "status": state})
+        convert = converter_of(self._backend.webhooks, self._backend.cache, found.object)
+        kinds = kinds_of({**found.object, "status": state}, convert=convert)
         known = [
             kind
             for kind in self.kinds.all()

@@ -5,7 +5,10 @@ Source: apiserver ``plugin/policy/generic/policy_dispatcher.go`` (``CollectParam
 
 from __future__ import annotations
 
-from minik8s_modules.api.defaulting.conversion import from_storage
+import orjson
+
+from minik8s_modules.api.defaulting.conversion import from_storage, in_version
+from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_label_selector
@@ -47,4 +50,9 @@ def params_of(
         found = [each for each in cache.list(prefix).items if selector.matches(each.labels)]
     if not found and ref.get("parameterNotFoundAction") != "Allow":
         raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [from_storage(kind, each.object) for each in found]
+    try:
+        if kind.custom is not None:
+            return [*in_version(kind, kind.custom, [orjson.loads(each.data) for each in found])]
+        return [from_storage(kind, each.object) for each in found]
+    except StatusError as error:
+        raise Misconfigured(error.message) from error

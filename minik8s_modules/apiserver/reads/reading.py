@@ -18,12 +18,14 @@ import orjson
 
 from minik8s_modules.api.errors import BadRequest, Expired, Timeout
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http import presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.reads.selection import Selection
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.errors import Compacted, FutureRevision
+from minik8s_modules.store.interface import Entry
 
 _CHUNK = 500  # entries read from etcd at a time
 _MATCHES = frozenset({"", "Exact", "NotOlderThan"})
@@ -73,8 +75,7 @@ def list_objects(backend: Backend, selection: Selection, arguments: Mapping[str,
 
 def _from_cache(backend: Backend, selection: Selection, limit: int) -> Listing:
     items, revision = backend.cache.list(selection.prefix)
-    if not selection.everything:
-        items = [item for item in items if selection.matches(item)]
+    items = selection.chosen(items)
     meta: JsonObject = {"resourceVersion": str(revision)}
     if limit and len(items) > limit:
         meta["continue"] = _encode(_Position(revision, items[limit - 1].key))
@@ -98,7 +99,7 @@ def _read_page(backend: Backend, selection: Selection, position: _Position, limi
     items: list[CachedObject] = []
     meta: JsonObject = {"resourceVersion": str(position.revision)}
     remaining = 0
-    for item, left in _entries(backend, selection.prefix, position):
+    for item, left in _entries(backend, selection, position):
         if limit and len(items) == limit:
             meta["continue"] = _encode(_Position(position.revision, items[-1].key))
             if selection.everything:
@@ -110,21 +111,24 @@ def _read_page(backend: Backend, selection: Selection, position: _Position, limi
     return Listing(items, meta)
 
 
-def _entries(backend: Backend, prefix: str, position: _Position) -> Iterator[tuple[CachedObject, int]]:
+def _entries(backend: Backend, selection: Selection, position: _Position) -> Iterator[tuple[CachedObject, int]]:
     """Yield the objects after ``position`` with the number of those that follow each."""
     start = f"{position.last_key}\0" if position.last_key else ""
     while True:
-        page = backend.store.range(prefix, limit=_CHUNK, start=start, revision=position.revision)
-        for index, entry in enumerate(page.entries, start=1):
-            data, parsed = with_revision(entry.value, entry.revision)
-            labels = parsed["metadata"].get("labels") or {}
-            yield (
-                CachedObject(entry.key, data, entry.revision, labels),
-                page.remaining + len(page.entries) - index,
-            )
+        page = backend.store.range(selection.prefix, limit=_CHUNK, start=start, revision=position.revision)
+        items = [_item(entry) for entry in page.entries]
+        if not selection.everything:
+            presenting.prepare(selection.kind, items)
+        for index, item in enumerate(items, start=1):
+            yield item, page.remaining + len(items) - index
         if not page.remaining:
             return
         start = f"{page.entries[-1].key}\0"
+
+
+def _item(entry: Entry) -> CachedObject:
+    data, parsed = with_revision(entry.value, entry.revision)
+    return CachedObject(entry.key, data, entry.revision, parsed["metadata"].get("labels") or {})
 
 
 def revision_of(arguments: Mapping[str, str]) -> int:

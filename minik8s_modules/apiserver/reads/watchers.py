@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.apiserver.intake.limits import Holder
@@ -42,6 +42,13 @@ class Stream(Protocol):
     def topic(self) -> str:
         """Return the key prefix of the events it wants: the resource's, or a namespace's within it."""
 
+    @property
+    def lane(self) -> str:
+        """Return which lane writes its events: they may wait for a program outside; "" where they cannot."""
+
+    def prepare(self, events: Sequence[CacheEvent]) -> None:
+        """Ask that program about many events at once. Raises Minik8sError when it fails."""
+
     def encode(self, event: CacheEvent) -> bytes:
         """Return the events (JSON lines) for ``event``; empty when the selectors leave it out."""
 
@@ -50,6 +57,9 @@ class Stream(Protocol):
 
     def expired(self, message: str) -> bytes:
         """Return the ERROR event that sends the client back to a list."""
+
+    def failed(self, error: Exception) -> bytes:
+        """Return the ERROR event that says why ``prepare`` failed."""
 
 
 class Join(NamedTuple):

@@ -9,12 +9,12 @@ detection of changes" and "Streaming lists".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import orjson
 
-from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.errors import BadRequest, InternalError, StatusError
 from minik8s_modules.api.errors import Expired as ExpiredStatus
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
@@ -47,6 +47,13 @@ class EventStream:
         self.resource = selection.kind.prefix
         self.topic = selection.prefix
         self.key: Hashable = (selection, form)
+        self.lane = f"{self.resource}{self._kind.version}" if self._kind.converted else ""
+
+    def prepare(self, events: Sequence[CacheEvent]) -> None:
+        """Have the events' objects converted, if a webhook does that. Raises StatusError."""
+        if self.lane:
+            older = () if self._selection.everything else [event.previous for event in events if event.previous]
+            presenting.prepare(self._kind, [*(event.current for event in events), *older])
 
     def encode(self, event: CacheEvent) -> bytes:
         """Return the event as this stream's watchers see it; an object that stops matching is DELETED."""
@@ -89,6 +96,12 @@ class EventStream:
         """Return the ERROR event for a history that is gone."""
         return orjson.dumps({"type": "ERROR", "object": ExpiredStatus(message).status()}) + b"\n"
 
+    @staticmethod
+    def failed(error: Exception) -> bytes:
+        """Return the ERROR event for what could not be converted."""
+        told = error if isinstance(error, StatusError) else InternalError(type(error).__name__)
+        return orjson.dumps({"type": "ERROR", "object": told.status()}) + b"\n"
+
 
 class Start(NamedTuple):
     """How a watch begins: the events to send first, and the revision it goes on from; ``over`` ends it at once."""
@@ -123,7 +136,9 @@ def begin(backend: Backend, selection: Selection, stream: EventStream, arguments
 
 def _initial(backend: Backend, selection: Selection, stream: EventStream, *, closed: bool) -> Start:
     items, revision = backend.cache.list(selection.prefix)
-    lines = [stream.line("ADDED", item) for item in items if selection.everything or selection.matches(item)]
+    chosen = selection.chosen(items)
+    presenting.prepare(selection.kind, chosen)
+    lines = [stream.line("ADDED", item) for item in chosen]
     if closed:
         lines.append(stream.initial_end(revision))
     return Start(b"".join(lines), revision)

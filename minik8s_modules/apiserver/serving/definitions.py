@@ -30,6 +30,7 @@ from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving import presence
 from minik8s_modules.apiserver.verbs import deleting, writing
+from minik8s_modules.apiserver.webhooks.conversions import converter_of
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.base.errors import TemporaryError
@@ -114,7 +115,7 @@ class Definitions:
         before, made = self._made, {}
         for item in items:
             stamp, known = _stamp(item.object), before.get(item.key)
-            made[item.key] = known if known is not None and known[0] == stamp else (stamp, _compiled(item))
+            made[item.key] = known if known is not None and known[0] == stamp else (stamp, self._compiled(item))
         changed = [key for key in made.keys() | before.keys() if made.get(key) != before.get(key)]
         self._made = made
         if not changed:
@@ -126,6 +127,15 @@ class Definitions:
             if was is not None and (now is None or now[0][:-1] != was[0][:-1]):  # that it ends changes no object
                 for kind in was[1][:1]:
                     self._hub.renew(kind.prefix)
+
+    def _compiled(self, item: _Definition) -> tuple[Kind, ...]:
+        definition, data = item.object, item.data
+        try:
+            convert = converter_of(self._backend.webhooks, self._backend.cache, definition)
+            return kinds_of(definition, lambda version: schema_in(orjson.loads(data), version), convert)
+        except Exception:  # one definition that cannot be compiled must not keep the others from being served
+            log.exception("the definition %s cannot be served", objects.name(definition))
+            return ()
 
     # --- what servers say ---------------------------------------------------------------------------
 
@@ -235,15 +245,6 @@ def _stamp(definition: JsonObject) -> _Stamp:
     names = orjson.dumps(objects.status(definition).get("acceptedNames") or {})
     state = conditions.is_served(definition)
     return objects.uid(definition), objects.generation(definition), names, state, objects.is_deleting(definition)
-
-
-def _compiled(item: _Definition) -> tuple[Kind, ...]:
-    definition, data = item.object, item.data
-    try:
-        return kinds_of(definition, lambda version: schema_in(orjson.loads(data), version))
-    except Exception:  # one definition that cannot be compiled must not keep the others from being served
-        log.exception("the definition %s cannot be served", objects.name(definition))
-        return ()
 
 
 def _revision(lease: CachedObject) -> int:

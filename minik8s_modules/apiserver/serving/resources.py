@@ -282,8 +282,7 @@ def delete(call: Call) -> Response:
     deleted = deleting.delete(call.backend, call.target, wanted, options)
     kind = call.target.kind
     if deleted.gone and kind is not POD:
-        obj = presenting.json_of(kind, deleted.item)
-        return responses.success(kind, call.target.name, uid(obj), 200, options.warnings)
+        return responses.success(kind, call.target.name, uid(deleted.item.object), 200, options.warnings)
     return call.show(deleted.item, 200, options.warnings, form_wanted)
 
 

@@ -17,7 +17,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.admission import admission, chain
-from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http import incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import DELETE_OPTIONS, Options
 from minik8s_modules.apiserver.http.target import Target
@@ -92,6 +92,8 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
     options = options._replace(dry_run=options.dry_run or asks_dry_run(wanted), deletion=wanted)
     kind = stored_kind(target.kind)
     item = backend.get(target)
+    if options.asker is not None:
+        presenting.prepare(target.kind, [item])  # what could not be shown to him afterwards is not deleted
     for attempt in range(CHANGE_ATTEMPTS):
         obj = orjson.loads(item.data)
         try:
@@ -134,7 +136,8 @@ def delete_collection(
 ) -> list[CachedObject]:
     """Delete every selected object; returns them. One that goes meanwhile is no error."""
     items, _ = backend.cache.list(selection.prefix)
-    chosen = [item for item in items if selection.matches(item)]
+    chosen = selection.chosen(items)
+    presenting.prepare(selection.kind, chosen)
     deleted = []
     for item in chosen:
         target = _target_of(selection.kind, item.key)

@@ -14,7 +14,13 @@ from collections.abc import Callable
 import orjson
 
 from minik8s_modules.api import size_limits
-from minik8s_modules.api.defaulting.conversion import from_storage, kept_version, stored_kind, to_storage
+from minik8s_modules.api.defaulting.conversion import (
+    from_storage,
+    in_storage_version,
+    kept_version,
+    stored_kind,
+    to_storage,
+)
 from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.errors import (
     AlreadyExists,
@@ -108,17 +114,18 @@ def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
 
 
 def _store_new(backend: Backend, kind: Kind, key: str, obj: JsonObject, options: Options) -> CachedObject:
-    value = _sized(kind, _as_kept(kind, obj))
+    kept = _as_kept(kind, obj)
+    value = _sized(kind, kept)
     if options.dry_run:
         if backend.cache.get(key) is not None:
             raise KeyExists(key)
         quotas.check(backend, kind, obj)
-        return made(key, obj, 0, kind)
+        return made(key, kept, 0, kind, obj)
     try:
         stored = quotas.stored(backend, kind, Put(key, value, 0), obj)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    return shown(backend, made(key, obj, stored.revision, kind), alone=stored.alone)
+    return shown(backend, made(key, kept, stored.revision, kind, obj), alone=stored.alone)
 
 
 def shown(backend: Backend, item: CachedObject, *, alone: bool) -> CachedObject:
@@ -131,7 +138,7 @@ def shown(backend: Backend, item: CachedObject, *, alone: bool) -> CachedObject:
 
 
 def _as_kept(kind: Kind, obj: JsonObject) -> JsonObject:
-    return obj if kind.custom is None else {**obj, "apiVersion": kept_version(kind)}
+    return obj if kind.custom is None else in_storage_version(kind, kind.custom, obj)
 
 
 def _encoded(obj: JsonObject) -> bytes:
@@ -152,25 +159,28 @@ def _checked(value: bytes) -> bytes:
     return value
 
 
-def made(key: str, obj: JsonObject, revision: int, shown_as: Kind | None = None) -> CachedObject:
-    """Return ``obj`` as the cache would hold it at ``revision``; 0 leaves out the resourceVersion.
+def made(
+    key: str, kept: JsonObject, revision: int, kind: Kind | None = None, obj: JsonObject | None = None
+) -> CachedObject:
+    """Return ``kept`` as the cache would hold it at ``revision``; 0 leaves out the resourceVersion.
 
-    ``shown_as`` says that it is in the form in which objects of that kind are shown.
+    ``obj`` is the same object as ``kind`` shows it; what a program outside converts is shown only when it is read.
     """
+    item = CachedObject(key, _at_revision(kept, revision), revision, dict(labels(kept)))
+    if kind is None or kind.custom is None or obj is None:
+        return item
+    if kept["apiVersion"] == obj["apiVersion"]:
+        item.shown = ((kind, item.data),)
+    elif not kind.converted:
+        item.shown = ((kind, _at_revision(obj, revision)),)
+    return item
+
+
+def _at_revision(obj: JsonObject, revision: int) -> bytes:
     meta = {field: value for field, value in metadata(obj).items() if field != "resourceVersion"}
     if revision:
         meta["resourceVersion"] = str(revision)
-    if shown_as is None or shown_as.custom is None:
-        return CachedObject(key, orjson.dumps({**obj, "metadata": meta}), revision, dict(labels(obj)))
-    shown = orjson.dumps({**obj, "metadata": meta})
-    kept = (
-        shown
-        if kept_version(shown_as) == obj["apiVersion"]
-        else orjson.dumps({**_as_kept(shown_as, obj), "metadata": meta})
-    )
-    item = CachedObject(key, kept, revision, dict(labels(obj)))
-    item.shown = (shown_as, shown)
-    return item
+    return orjson.dumps({**obj, "metadata": meta})
 
 
 def update(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
@@ -284,20 +294,21 @@ def _swap(
 ) -> CachedObject:
     """Write ``new`` over ``item``; or remove it, if its deletion waited for just this change."""
     kind = stored_kind(target.kind)
-    value = _sized(kind, _as_kept(kind, new))
+    kept = _as_kept(kind, new)
+    value = _sized(kind, kept)
     if options.dry_run:
         quotas.check(backend, kind, new, old)
-        return made(item.key, new, item.revision, kind)
+        return made(item.key, kept, item.revision, kind, new)
     try:
         if strategy.ready_to_remove(kind, new):
-            gone = made(item.key, new, backend.store.delete(item.key, item.revision), kind)
+            gone = made(item.key, kept, backend.store.delete(item.key, item.revision), kind, new)
             admission.removed(backend, target.kind, new)
             backend.wrote(gone, removed=True)
             return gone
         stored = quotas.stored(backend, kind, Put(item.key, value, item.revision), new, old)
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
-    return shown(backend, made(item.key, new, stored.revision, kind), alone=stored.alone)
+    return shown(backend, made(item.key, kept, stored.revision, kind, new), alone=stored.alone)
 
 
 def bind(backend: Backend, target: Target, binding: JsonObject, options: Options) -> None:

@@ -28,7 +28,7 @@ from minik8s_modules.api.objects import JsonObject, labels
 from minik8s_modules.apiserver.authorization.authorization import Asker
 from minik8s_modules.apiserver.webhooks import reviews
 from minik8s_modules.apiserver.webhooks.conditions import Uncertain, all_true, authorizer_of
-from minik8s_modules.apiserver.webhooks.figures import Figures
+from minik8s_modules.apiserver.webhooks.figures import ConversionFigures, Figures
 from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addresses_of, context_of
 from minik8s_modules.apiserver.webhooks.reviews import Asked, BadAnswer, Verdict
 from minik8s_modules.apiserver.webhooks.rules import Hook, Match, Operation, compiled, concerned, selected
@@ -97,7 +97,8 @@ class Webhooks:
 
     def __init__(self, metrics: Metrics | None = None, transport: Transport | None = None) -> None:
         self._transport = transport or Transport()
-        self._figures = Figures(metrics or Metrics())
+        families = metrics or Metrics()
+        self._figures, self.conversions = Figures(families), ConversionFigures(families)
         self._made: dict[Type, _Compiled] = {}
         self.troubles = Troubles()
 

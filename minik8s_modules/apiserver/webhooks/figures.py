@@ -57,5 +57,25 @@ class Figures:
             self._open[hook, type_] += 1
 
 
+class ConversionFigures:
+    """Counts what converters of custom kinds were asked (apiextensions-apiserver ``pkg/apiserver/conversion``)."""
+
+    def __init__(self, metrics: Registry) -> None:
+        how, prefix = ("result", "failure_type"), "apiserver_conversion_webhook"
+        self._calls = metrics.counter(f"{prefix}_request_total", "Calls of converters of custom kinds.", how)
+        self._seconds = metrics.histogram(f"{prefix}_duration_seconds", "Time that a converter took.", how)
+        labels = ("crd_name", "from_version", "to_version", "succeeded")
+        told = "Time that a converter took, by definition."
+        self._each = metrics.histogram("apiserver_crd_conversion_webhook_duration_seconds", told, labels)
+
+    def converted(self, definition: str, versions: tuple[str, str], failure: str, took_s: float) -> None:
+        """Count a call; ``versions`` are those of before and after, ``failure`` is "" for none."""
+        result = "failure" if failure else "success"
+        self._calls.labels(result, failure).inc()
+        self._seconds.labels(result, failure).observe(took_s)
+        before, after = (each.rpartition("/")[2] for each in versions)
+        self._each.labels(definition, before, after, str(not failure).lower()).observe(took_s)
+
+
 def _read(counts: Counter[tuple[str, ...]]) -> dict[tuple[str, ...], float]:
     return {labels: float(count) for labels, count in list(counts.items())}

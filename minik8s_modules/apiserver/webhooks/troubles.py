@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from minik8s_modules.apiserver.webhooks.rules import Hook
+from minik8s_modules.api.kind import Kind
 
 FAILED, SLOW = "FailedCallingWebhook", "SlowWebhook"
 SLOW_S = 1.0
 
 
+class Subject(Protocol):
+    """A webhook: one of an admission configuration, or the converter of a definition."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the uid of the object that names it, and its name there."""
+
+    @property
+    def about(self) -> Kind:
+        """Return the kind of that object."""
+
+    @property
+    def configuration(self) -> str:
+        """Return the object's name."""
+
+
 class Trouble(NamedTuple):
     """What happened to a webhook, how often since it was last told, and the last message."""
 
-    hook: Hook
+    hook: Subject
     reason: str
     message: str
     times: int
@@ -27,7 +43,7 @@ class Troubles:
         self._lock = threading.Lock()
         self._noted: dict[tuple[tuple[str, str], str], Trouble] = {}
 
-    def note(self, hook: Hook, reason: str, message: str) -> None:
+    def note(self, hook: Subject, reason: str, message: str) -> None:
         """Remember that it happened once more."""
         key = (hook.key, reason)
         with self._lock:

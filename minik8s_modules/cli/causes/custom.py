@@ -8,13 +8,14 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.cli.causes.webhooks import webhook_faults
 
 _TELLING = ("Ready", "Available", "Synced", "Reconciled")
 """Conditions by which operators tell whether an object is as it should be."""
 
 
-def definition_faults(definition: JsonObject, _around: Around) -> Iterator[Fault]:
-    """Yield why the kinds of a CustomResourceDefinition are not served."""
+def definition_faults(definition: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why the kinds of a CustomResourceDefinition are not served, or not in all versions."""
     name = objects.name(definition)
     see = kubectl("", "describe", "crd", name)
     accepted, established = (objects.condition(definition, kind) or {} for kind in ("NamesAccepted", "Established"))
@@ -23,6 +24,7 @@ def definition_faults(definition: JsonObject, _around: Around) -> Iterator[Fault
         yield Fault(told, kubectl("", "get", "crd"))
     elif established.get("status") != "True":
         yield Fault("not every API server serves it yet", see)
+    yield from webhook_faults(definition, around)
 
 
 def api_service_faults(api_service: JsonObject, _around: Around) -> Iterator[Fault]:

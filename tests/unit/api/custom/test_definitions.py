@@ -138,7 +138,11 @@ def test_a_schema_without_end_is_refused():
         ({"spec": {"scope": "World"}}, 'spec.scope: Unsupported value: "World"'),
         ({"spec": {"versions": []}}, "spec.versions: Invalid value: []: must have exactly one version marked"),
         ({"spec": {"preserveUnknownFields": True}}, "spec.preserveUnknownFields: "),
-        ({"spec": {"conversion": {"strategy": "Webhook"}}}, "spec.conversion.strategy: Forbidden: not supported by"),
+        (
+            {"spec": {"conversion": {"strategy": "Webhook"}}},
+            "spec.conversion.webhook.clientConfig: Required value: required when strategy is set to Webhook",
+        ),
+        ({"spec": {"conversion": {"strategy": "Magic"}}}, 'spec.conversion.strategy: Unsupported value: "Magic"'),
         ({"spec": {"group": "x.k8s.io"}}, "metadata.annotations[api-approved.kubernetes.io]: Required value"),
     ],
 )
