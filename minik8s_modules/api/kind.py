@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
@@ -52,6 +52,20 @@ class PrinterColumn(NamedTuple):
     read: Callable[[JsonObject], Any]
 
 
+Warn = Callable[[str], None]
+
+
+def nobody(_told: str) -> None:
+    """Take warnings that nobody is told."""
+
+
+class Check(Protocol):
+    """Says what is wrong with a new object, given the old one (None on create); ``warn`` hears what may stay wrong."""
+
+    def __call__(self, new: JsonObject, old: JsonObject | None, warn: Warn = nobody) -> list[Cause]:
+        """Return why the object may not be stored."""
+
+
 Convert = Callable[[Sequence[JsonObject], str], list[JsonObject]]
 """Returns objects in another version (``group/version``), in their order. Raises StatusError."""
 
@@ -65,7 +79,7 @@ class Declaration:
         shape: returns the object's type (``schema.shapes.Shape``): who owns which field follows it.
         fill: prunes an object and fills in its defaults, in place.
         unknown: names the fields of an object that pruning drops.
-        check: says what is wrong with a new object, given the old one (None on create).
+        check: says what is wrong with a new object.
         columns: the table's columns after the name; without any the age is shown.
         selectable: fields that selectors may name, beside those of metadata.
         storage_version: the version new objects are kept in.
@@ -80,7 +94,7 @@ class Declaration:
     shape: Callable[[], Any]
     fill: Callable[[JsonObject], None]
     unknown: Callable[[JsonObject], list[str]]
-    check: Callable[[JsonObject, JsonObject | None], list[Cause]]
+    check: Check
     columns: tuple[PrinterColumn, ...]
     selectable: Mapping[str, Callable[[JsonObject], str]]
     storage_version: str

@@ -39,6 +39,7 @@ from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.definitions import Definitions
 from minik8s_modules.apiserver.serving.health import Check
 from minik8s_modules.apiserver.serving.metered import MeteredStore
+from minik8s_modules.apiserver.serving.policy_status import PolicyStatus
 from minik8s_modules.apiserver.serving.presence import Presence
 from minik8s_modules.apiserver.serving.resources import Services
 from minik8s_modules.apiserver.serving.server import ApiServer, raise_file_limit
@@ -94,6 +95,7 @@ class Application:
         self._extensions = Extensions(self._cache, routes.connect, configured.front_proxy)
         self._keeping = Keeping(self._backend, directory, self._extensions, configured.advertise_address)
         aggregation = Aggregation(directory, self._keeping, self._extensions, self._tunnels)
+        self._policies = PolicyStatus(self._backend)
         self._stop = threading.Event()
         self._compaction = threading.Thread(
             target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
@@ -125,6 +127,7 @@ class Application:
         self._definitions.start()
         self._extensions.start()
         self._keeping.start()
+        self._policies.start()
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
@@ -138,6 +141,7 @@ class Application:
         self._stop.set()
         self._keeping.stop()
         self._extensions.stop()
+        self._policies.stop()
         self._definitions.stop()
         self._presence.stop()
         self._hub.stop()

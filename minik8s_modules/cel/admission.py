@@ -84,17 +84,24 @@ _AUTHORIZER = Type(
 
 
 def environment(
-    *, params: bool = False, authorizer: bool = True, variables: Mapping[str, Type] | None = None
+    *,
+    params: Type | None = None,
+    authorizer: bool = True,
+    variables: Mapping[str, Type] | None = None,
+    obj: Type = types.DYN,
 ) -> Environment:
-    """Return the environment of a match condition, or of a policy with ``variables`` (an empty mapping for none)."""
+    """Return the environment of a match condition, or of a policy with ``variables`` (an empty mapping for none).
+
+    ``obj`` is the type of objects, ``params`` that of params, None where there are none.
+    """
     names: dict[str, Type] = {
-        "object": types.DYN,
-        "oldObject": types.DYN,
+        "object": obj,
+        "oldObject": obj,
         "request": REQUEST,
         "namespaceObject": NAMESPACE,
     }
-    if params:
-        names["params"] = types.DYN
+    if params is not None:
+        names["params"] = params
     if authorizer:
         names["authorizer"] = _AUTHORIZER
     if variables is not None:

@@ -12,7 +12,7 @@ import orjson
 
 from minik8s_modules.api.custom import checking, conditions, definitions, filling, paths, rules
 from minik8s_modules.api.field_selectors import text_at
-from minik8s_modules.api.kind import ALL_VERBS, Convert, Declaration, Kind, PrinterColumn, ScalePaths
+from minik8s_modules.api.kind import ALL_VERBS, Check, Convert, Declaration, Kind, PrinterColumn, ScalePaths, nobody
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata, spec, status
 from minik8s_modules.api.schema.shapes import declared_shape
 
@@ -124,7 +124,7 @@ def _declaration(
         shape=cache(lambda: declared_shape(_published(load()))),
         fill=lambda obj: filler().fill(obj),
         unknown=lambda obj: filler().unknown(obj),
-        check=lambda new, old: check()(new, old),  # noqa: PLW0108 - made when it is needed
+        check=lambda new, old, warn=nobody: check()(new, old, warn),
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
         selectable={
             each["jsonPath"].removeprefix("."): text_at(*paths.fields_of(each["jsonPath"]))
@@ -139,7 +139,7 @@ def _declaration(
     )
 
 
-def _checker(schema: JsonObject) -> rules.Check:
+def _checker(schema: JsonObject) -> Check:
     return rules.with_rules(schema, checking.checker(schema))
 
 

@@ -12,6 +12,7 @@ import orjson
 
 from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.kind import Check, Warn, nobody
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cel import compile_schema, validate
 
@@ -25,21 +26,29 @@ _SKIPPED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-Check = Callable[[JsonObject, JsonObject | None], list[Cause]]
+SchemaCheck = Callable[[JsonObject, JsonObject | None], list[Cause]]
 
 
-def with_rules(schema: JsonObject, check: Check) -> Check:
-    """Return ``check`` followed by the CEL rules of the schema; ``check`` itself where it has none."""
+def with_rules(schema: JsonObject, check: SchemaCheck) -> Check:
+    """Return ``check`` followed by the CEL rules of the schema, if it has any.
+
+    Of a part that an update left as it was, a broken rule is warned of, and what breaks the schema passes silently.
+    """
     if not _has_rules(schema):
-        return check
+        return lambda new, old, _warn=nobody: check(new, old)
     compiled, _ = compile_schema(schema)
 
-    def both(new: JsonObject, old: JsonObject | None) -> list[Cause]:
+    def both(new: JsonObject, old: JsonObject | None, warn: Warn = nobody) -> list[Cause]:
         causes = check(new, old)
         if any(one.reason in _BLOCKING for one in causes):
             return [*causes, Cause("FieldValueInvalid", f"Invalid value: null: {_SKIPPED}", "<nil>")]
-        broken = [error for error in validate(compiled, new, old) if not error.warning]
-        return causes + [cause_of(error.type, error.path, error.value, error.message) for error in broken]
+        for error in validate(compiled, new, old):
+            found = cause_of(error.type, error.path, error.value, error.message)
+            if error.warning:
+                warn(str(found))
+            else:
+                causes.append(found)
+        return causes
 
     return both
 

@@ -14,6 +14,7 @@ from functools import partial
 from minik8s_modules.api import cause
 from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.kind import Warn, nobody
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage
@@ -37,14 +38,17 @@ def validate_create(kind: Kind, obj: JsonObject) -> list[Cause]:
     return causes + _refused(kind, obj)
 
 
-def validate_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "") -> list[Cause]:
+def validate_update(
+    kind: Kind, new: JsonObject, old: JsonObject, subresource: str = "", warn: Warn = nobody
+) -> list[Cause]:
     """Return why ``old`` may not become ``new`` through ``subresource`` ("" is the object itself); [] when it may.
 
-    Call it after ``strategy.prepare_update``, with both objects in canonical form.
+    Call it after ``strategy.prepare_update``, with both objects in canonical form. ``warn`` hears of rules of a custom
+    kind that are broken where nothing was changed.
     """
     causes, refused = meta.validate_metadata_update(kind, new, old), partial(_refused, kind)
     if kind.custom is not None:
-        return causes + kind.custom.check(new, old)
+        return causes + kind.custom.check(new, old, warn)
     if subresource == "status":
         check_status = STATUS.get(kind.id)
         return causes + (_newly(check_status, new, old) if check_status is not None else [])

@@ -29,9 +29,11 @@ class PolicyNames:
 
     def environment(self, *, authorizer: bool = True) -> Environment:
         """Return the environment with the variables that are declared so far."""
-        from minik8s_modules.cel import admission  # noqa: PLC0415 - see the top of this file
+        from minik8s_modules import cel  # noqa: PLC0415 - see the top of this file
+        from minik8s_modules.cel import admission  # noqa: PLC0415
 
-        return admission.environment(params=self.params, authorizer=authorizer, variables={**self._types})
+        params = cel.DYN if self.params else None
+        return admission.environment(params=params, authorizer=authorizer, variables={**self._types})
 
     def add(self, name: str, program: Program) -> None:
         """Declare a variable."""
@@ -54,7 +56,7 @@ def condition_program(source: str, *, params: bool = False) -> Program:
     from minik8s_modules import cel  # noqa: PLC0415 - see the top of this file
     from minik8s_modules.cel.admission import environment  # noqa: PLC0415
 
-    return cel.compile(source, environment(params=params))
+    return cel.compile(source, environment(params=cel.DYN if params else None))
 
 
 def expression(at: str, source: str, names: PolicyNames, *types: str, authorizer: bool = True) -> list[Cause]:

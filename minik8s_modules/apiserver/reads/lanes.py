@@ -1,8 +1,8 @@
 """Writing events beside the hub's thread, where a program outside must be asked about their objects.
 
-Each version of a kind has a lane: a thread that lives as long as there is something to write. What it has written comes back to
-the hub in order, and bookmarks go through it too, for they speak of the events before them. So a program that hangs
-holds up the watches of that version alone; when it fails, those watches are told so and end.
+Each version of a kind has a lane: a thread that lives as long as there is something to write. What it has written comes
+back to the hub in order, and bookmarks go through it too, for they speak of the events before them. So a program that
+hangs holds up the watches of that version alone; when it fails, those watches are told so and end.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     same = managed_fields.same(new, old)
     if same and not hooked:
         return old
-    _refuse(target.kind, new, validate_update(kind, new, old, target.subresource))
+    _refuse(target.kind, new, validate_update(kind, new, old, target.subresource, options.warn))
     chain.run("validate", backend, "update", target, new, old, options)
     if same:
         return old

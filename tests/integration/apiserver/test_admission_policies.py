@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.apiserver.conftest import Namespace, pod
 from tests.support.apiserver import Answer
+from tests.support.waiting import until
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 CONFIG_MAPS = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
@@ -224,3 +225,20 @@ def test_a_mutating_policy_is_an_unknown_kind(namespace: Namespace) -> None:
     for version in ("v1", "v1alpha1", "v1beta1"):
         path = f"/apis/admissionregistration.k8s.io/{version}/mutatingadmissionpolicies"
         assert namespace.server.request("GET", path).code == 404
+
+
+def test_fields_that_a_kind_does_not_have_are_warned_of(policies: Policies) -> None:
+    server, path = policies.namespace.server, f"{GROUP}/validatingadmissionpolicies/{policies.name}"
+    assert policies.policy({"expression": "object.datum == ''"}).code == 201
+
+    def checked(generation: int) -> Any:
+        found = server.request("GET", path).json["status"]
+        return found if found.get("observedGeneration") == generation else None
+
+    (warning,) = until(lambda: checked(1))["typeChecking"]["expressionWarnings"]
+    assert warning["fieldRef"] == "spec.validations[0].expression"
+    assert "/v1, Kind=ConfigMap: compilation failed: ERROR: <input>:1:7: undefined field 'datum'" in warning["warning"]
+    change = {"spec": {"validations": [{"expression": "has(object.data)"}]}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    assert server.request("PATCH", path, change, headers=merge).code == 200
+    assert until(lambda: checked(2))["typeChecking"] == {}

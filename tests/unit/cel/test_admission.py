@@ -75,7 +75,7 @@ def test_variables_are_computed_when_they_are_named_and_once() -> None:
         return value
 
     lazy = LazyFields({"a": lambda: compute("a", 1), "b": lambda: compute("b", 2), "n": lambda: None})
-    kinds = environment(params=True, variables={"a": INT, "b": INT, "n": DYN})
+    kinds = environment(params=DYN, variables={"a": INT, "b": INT, "n": DYN})
     program = compile("variables.a + variables.a == 2 || variables.b == 2", kinds)
     assert program.evaluate({"variables": lazy}) is True
     assert computed == ["a"]
