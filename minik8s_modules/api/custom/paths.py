@@ -1,7 +1,8 @@
 """JSONPath as CustomResourceDefinitions use it: columns of tables, and the fields of a scale.
 
 ``.spec.replicas``, ``.metadata.annotations['a.b/c']``, ``.spec.list[0].name``, ``.status.conditions[?(@.type=="Ready")]
-.status`` and ``[*]``. Source: client-go ``util/jsonpath``; of several values a column shows the first.
+.status``, ``[*]`` and ``..name``, at any depth. Source: client-go ``util/jsonpath``; of several values a column shows the
+first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _STEP = re.compile(
-    r"""\.(?P<name>(?:[^.\[\]\\]|\\.)+) | \[\s*'(?P<quoted>(?:[^'\\]|\\.)*)'\s*\]
+    r"""(?P<deep>\.\.(?=\[)|\.(?=\.[^.\[])) | \.(?P<name>(?:[^.\[\]\\]|\\.)+) | \[\s*'(?P<quoted>(?:[^'\\]|\\.)*)'\s*\]
     | \[\s*"(?P<double>[^"]*)"\s*\] | \[\s*(?P<index>-?[0-9]+)\s*\] | (?P<all>\[\s*\*\s*\]|\.\*)
     | \[\?\(\s*@(?P<left>(?:\.[^.\s=!<>()\[\]]+)+)\s*
       (?:(?P<operator>==|!=)\s*(?P<right>'[^']*'|"[^"]*"|[^\s)]+))?\s*\)\]""",
@@ -46,6 +47,8 @@ def compile_path(text: str) -> Callable[[Any], Iterator[Any]]:
 
 
 def _step(found: re.Match[str]) -> Step:
+    if found["deep"]:
+        return _deep
     if found["all"]:
         return _all
     if found["index"]:
@@ -78,6 +81,14 @@ def _all(value: Any) -> Iterator[Any]:
         yield from value
     elif isinstance(value, dict):
         yield from value.values()
+
+
+def _deep(value: Any) -> Iterator[Any]:
+    """Yield a value that holds others, and those below it that do."""
+    if isinstance(value, dict | list) and value:
+        yield value
+        for inner in _all(value):
+            yield from _deep(inner)
 
 
 def _where(names: list[str], operator: str | None, right: str | None) -> Step:

@@ -181,6 +181,7 @@ def of_object(shape: Shape, obj: Fields) -> Fields:
 
 
 def _mentioned(shape: Shape, value: Any) -> Fields | None:
+    shape = shape.of(value)
     if _is_leaf(shape):
         return _LEAF
     if isinstance(value, dict):
@@ -190,13 +191,12 @@ def _mentioned(shape: Shape, value: Any) -> Fields | None:
 
 def _mentioned_fields(shape: Shape, value: Fields) -> Fields | None:
     found: Fields = {}
-    struct = shape.kind == "object"
     for name, inner in value.items():
         sub = shape.below(name)
         if sub is None:
             continue
         node = _mentioned(sub, inner)
-        if not struct or inner is None or inner == {}:
+        if shape.kind != "object" or name not in shape.fields or inner is None or inner == {}:
             node = _node({k: v for k, v in node.items() if k != "."} if node else {}, member=True)
         if node is not None:
             found[f"f:{name}"] = node
@@ -213,6 +213,7 @@ def _mentioned_items(shape: Shape, items: list[Any]) -> Fields | None:
 
 def _whole(shape: Shape, value: Any) -> Fields:
     """Return ``value`` itself and all in it."""
+    shape = shape.of(value)
     if _is_leaf(shape) or not value:
         return _LEAF
     children: Fields = {}
@@ -286,7 +287,7 @@ def _compare_at(shape: Shape, element: str, before: Any, after: Any, found: Comp
         found.added[element] = _whole(shape, after)
     elif after is _MISSING:
         found.removed[element] = _whole(shape, before)
-    elif _is_leaf(shape) or not (before or after):
+    elif _is_leaf(shape.of(before, after)) or not (before or after):
         if before != after:
             found.modified[element] = _LEAF
     else:
@@ -342,6 +343,7 @@ def with_named(shape: Shape, fields: Fields) -> Fields:
 
 def removed(shape: Shape, value: Any, fields: Fields) -> Any:
     """Return ``value`` without the members of the set; None where nothing is left of a map or list."""
+    shape = shape.of(value)
     if shape.relation == "":
         return value
     if shape.relation == "atomic" or not value:

@@ -20,7 +20,7 @@ def merge(shape: Shape, live: Any, config: Any) -> Any:
     Raises:
         ValueError: items of ``config`` lack a key or share one; the text begins with the path.
     """
-    if shape.relation in {"", "atomic"} or not (live or config):
+    if shape.of(live, config).relation in {"", "atomic"} or not (live or config):
         return config
     if isinstance(config, list) or isinstance(live, list):
         return _merge_items(shape, live or [], config or [])

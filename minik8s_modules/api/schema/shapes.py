@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -74,10 +74,10 @@ class Shape:
         merge: strategic merge rules of a list or map.
         required: field names the definition requires.
         relation: who owns what: ``atomic`` (one owner for all of it), ``granular`` (each field or key), ``set`` and
-            ``map`` (each item of a list).
+            ``map`` (each item of a list), ``deduced`` (what nobody declares: as each value is).
         keys: names of the fields that name an item of a ``map`` list.
         embedded: whether Kubernetes' Go type always writes the field, so that it is nobody's by itself.
-        open: whether an object may have fields that nobody declares; each is owned as a whole.
+        open: whether an object may have fields that nobody declares.
     """
 
     __slots__ = (
@@ -99,13 +99,24 @@ class Shape:
         self.embedded = name == "ObjectMeta" or name.endswith(_EMBEDDED)
         self.open = False
 
+    def of(self, *values: Any) -> Shape:
+        """Return as what the values are owned: of what nobody declares, maps are owned key by key, all else whole.
+
+        Source: structured-merge-diff's ``__untyped_deduced_``, as kube-openapi ``schemaconv/openapi.go`` uses it.
+        """
+        if self.relation != "deduced" or all(isinstance(value, dict) for value in values):
+            return self
+        return _WHOLE
+
     def below(self, name: str) -> Shape | None:
         """Return the type of the field, or of the values of a map; None for an unknown field."""
+        if self.relation == "deduced":
+            return self
         if self.kind != "object":
             return self.items
         if name in self.fields:
             return self.fields[name]
-        return _undeclared() if self.open else None
+        return _DEDUCED if self.open else None
 
     def always(self, name: str, sub: Shape) -> bool:
         """Return whether Go writes the field (of type ``sub``) even if nothing is in it, so that it is nobody's."""
@@ -162,8 +173,8 @@ def _compile_object(made: Shape, schema: JsonObject) -> None:
     elif isinstance(extra, dict):
         made.kind = "map"
         made.items = _sub(extra, made.name)
-    else:
-        made.kind, made.relation = "any", "atomic"
+    else:  # Kubernetes' own definitions name what they leave open, as RawExtension; a custom kind has no names
+        made.kind, made.relation = "any", "atomic" if made.name else "deduced"
 
 
 class _Fields(dict[str, Shape]):
@@ -225,11 +236,13 @@ def _with_merge(target: Shape, merge: Merge, relation: str) -> Shape:
     return made
 
 
-@cache
-def _undeclared() -> Shape:
+def _undeclared(relation: str) -> Shape:
     made = Shape("any", "")
-    made.relation = "atomic"
+    made.relation = relation
     return made
+
+
+_WHOLE, _DEDUCED = _undeclared("atomic"), _undeclared("deduced")
 
 
 def declared_shape(schema: JsonObject) -> Shape:

@@ -48,9 +48,12 @@ def concerned(backend: Backend, target: Target, operation: str, options: Options
     """Return whether a webhook may look at such a write."""
     if options.asker is None or options.reviewed:
         return False
-    if backend.policies.some(backend.cache):
-        return True
-    asked = (backend.cache, target.kind, target.subresource, _OPERATIONS[operation], backend.kinds.registry)
+    cache, kinds, meant = backend.cache, backend.kinds.registry, _OPERATIONS[operation]
+    if backend.policies.some(cache):
+        place = (target.kind, target.subresource, meant, target.namespace, target.name)
+        if backend.policies.concerned(cache, Asked(*place, {}, dry_run=False, options=None, shown=target.kind), kinds):
+            return True
+    asked = (cache, target.kind, target.subresource, meant, kinds)
     return any(backend.webhooks.matching(type_, *asked) for type_ in ("admit", "validating"))
 
 

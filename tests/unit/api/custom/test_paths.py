@@ -25,13 +25,16 @@ OBJ = {
         (".conditions[?(@.type=='Other')].status", ["False"]),
         (".conditions[?(@.missing)].status", []),
         (".none.at.all", []),
+        ("..status", ["True", "False"]),
+        (".a..b", [[1, 2]]),
+        ("..[0]", [1, {"type": "Ready", "status": "True"}]),
     ],
 )
 def test_a_path_finds(path, wanted):
     assert list(paths.compile_path(path)(OBJ)) == wanted
 
 
-@pytest.mark.parametrize("path", ["", "a", ".a[", ".a..b", ".a[?(@.b)"])
+@pytest.mark.parametrize("path", ["", "a", ".a[", ".a..", ".a...b", ".a[?(@.b)"])
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ValueError, match="invalid JSONPath"):
         paths.compile_path(path)
