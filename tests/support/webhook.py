@@ -8,6 +8,7 @@ with WebhookServer(tmp_path) as hook:
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import socket
 import ssl
@@ -90,6 +91,11 @@ class WebhookServer:
     def url(self, path: str) -> str:
         """Return the URL of ``path``."""
         return f"https://127.0.0.1:{self.port}{path}"
+
+    def connection(self) -> http.client.HTTPSConnection:
+        """Return a connection of one's own to the server."""
+        context = ssl.create_default_context(cadata=base64.b64decode(self.ca_bundle).decode())
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context)
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer one request."""

@@ -1,8 +1,8 @@
 """JSONPath as CustomResourceDefinitions use it: columns of tables, and the fields of a scale.
 
 ``.spec.replicas``, ``.metadata.annotations['a.b/c']``, ``.spec.list[0].name``, ``.status.conditions[?(@.type=="Ready")]
-.status``, ``[*]`` and ``..name``, at any depth. Source: client-go ``util/jsonpath``; of several values a column shows the
-first.
+.status``, ``[*]`` and ``..name``, at any depth. Of several values a column shows the first. Source: client-go
+``util/jsonpath``.
 """
 
 from __future__ import annotations

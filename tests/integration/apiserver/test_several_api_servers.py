@@ -86,21 +86,26 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
 
 
 def _servers(folder: Path, endpoints: list[str]) -> list[ApiServerProcess]:
-    """Return two servers of one cluster: the second has the first's keys and asks another member first."""
+    """Return two servers of one cluster: the second asks another member first."""
     first = ApiServerProcess(folder / "a", endpoints[0], advertise_address=ADDRESSES[0], etcd={"endpoints": endpoints})
-    serving, signing = first.authority.issue("second", "apiserver"), first.authority.ca.with_name("sa.key")
-    second = ApiServerProcess(
-        folder / "b",
-        endpoints[1],
-        advertise_address=ADDRESSES[1],
-        etcd={"endpoints": [*endpoints[1:], endpoints[0]]},
+    return [first, _beside(first, folder / "b", [*endpoints[1:], endpoints[0]], ADDRESSES[1])]
+
+
+def _beside(first: ApiServerProcess, folder: Path, endpoints: list[str], address: str) -> ApiServerProcess:
+    """Return one more server of the cluster of ``first``, with its keys."""
+    serving, signing = first.authority.issue(folder.name, "apiserver"), first.authority.ca.with_name("sa.key")
+    more = ApiServerProcess(
+        folder,
+        endpoints[0],
+        advertise_address=address,
+        etcd={"endpoints": endpoints},
         tls={"cert": str(serving.cert), "key": str(serving.key), "client_ca": str(first.authority.ca)},
         service_accounts={"signing_key": str(signing)},
         encryption={"key_ring": str(first.key_ring)},
     )
-    second.authority, second.admin = first.authority, first.admin
-    second.kubeconfig = write_kubeconfig(folder / "b.kubeconfig", second.url, first.authority.ca, first.admin)
-    return [first, second]
+    more.authority, more.admin = first.authority, first.admin
+    more.kubeconfig = write_kubeconfig(folder.with_suffix(".kubeconfig"), more.url, first.authority.ca, first.admin)
+    return more
 
 
 class Seen:
@@ -342,6 +347,23 @@ def test_a_custom_kind_that_is_established_is_served_by_every_server(several: Se
         for client in clients:
             assert client.list(kind).items == []
         asked.delete(CUSTOM_RESOURCE_DEFINITION, f"widgets.{group}")
+
+
+def test_a_third_server_is_waited_for_as_well(several: Several, tmp_path: Path):
+    endpoints = [member.endpoint for member in several.members]
+    third = _beside(several.servers[0], tmp_path / "c", endpoints[::-1], "192.0.2.3").start()
+    try:
+        clients = [several.client(0), several.client(1), ApiClient.of(several.access(0)._replace(server=third.url))]
+        for number in range(3):
+            group = f"three{number}.example.com"
+            clients[number].create(CUSTOM_RESOURCE_DEFINITION, _definition(group))
+            until(partial(_is_established, clients[(number + 1) % 3], group))
+            kind = Kind(group, "v1", "Widget", "widgets", "", namespaced=False)
+            for client in clients:
+                assert client.list(kind).items == []
+            clients[number].delete(CUSTOM_RESOURCE_DEFINITION, f"widgets.{group}")
+    finally:
+        third.stop()
 
 
 def test_a_server_that_dies_does_not_keep_a_custom_kind_from_being_served(several: Several):
