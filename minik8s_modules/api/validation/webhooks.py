@@ -179,7 +179,8 @@ def conversion(definition: JsonObject) -> list[Cause]:
     Source: apiextensions-apiserver ``validateCustomResourceConversion``.
     """
     found, at = spec(definition).get("conversion") or {}, "spec.conversion"
-    strategy, webhook = found.get("strategy") or "", found.get("webhook")
+    strategy: str = found.get("strategy") or ""
+    webhook: JsonObject = found.get("webhook") or {}
     if not strategy:
         return [cause.required(f"{at}.strategy")]
     if strategy not in {"None", "Webhook"}:
@@ -187,7 +188,7 @@ def conversion(definition: JsonObject) -> list[Cause]:
     if strategy == "None":
         told = "should not be set when strategy is not set to Webhook"
         return [cause.forbidden(f"{at}.webhook", told)] if webhook else []
-    if (webhook or {}).get("clientConfig") is None:
+    if webhook.get("clientConfig") is None:
         return [cause.required(f"{at}.webhook.clientConfig", "required when strategy is set to Webhook")]
     causes = client_config(f"{at}.webhook.clientConfig", webhook["clientConfig"])
     return causes + review_versions(f"{at}.webhook.conversionReviewVersions", webhook.get("conversionReviewVersions"))

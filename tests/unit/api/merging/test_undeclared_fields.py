@@ -45,5 +45,5 @@ def test_a_change_is_where_it_is():
 
 def test_what_is_no_longer_applied_goes_alone():
     obj = {"free": {"a": {"b": 1, "c": 1}}}
-    gone = {"f:free": {"f:a": {"f:b": {}}}}
+    gone: fieldsets.Fields = {"f:free": {"f:a": {"f:b": {}}}}
     assert fieldsets.removed(SHAPE, obj, gone) == {"free": {"a": {"c": 1}}}

@@ -65,7 +65,8 @@ def test_the_object_at_fault_is_told_by_its_place() -> None:
 
 
 def test_an_object_without_metadata_is_another() -> None:
-    for meta in (None, [], "a"):
+    metas: tuple[Any, ...] = (None, [], "a")
+    for meta in metas:
         assert why(answer({**NEW, "metadata": meta}))[1].endswith("must have the same name: a != ")
 
 
