@@ -23,6 +23,8 @@ from minik8s_modules.controllers.access.root_ca import RootCa
 from minik8s_modules.controllers.access.service_accounts import service_accounts
 from minik8s_modules.controllers.autoscaling.controller import AutoscalerController
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
+from minik8s_modules.controllers.autoscaling.original_controller import OriginalAutoscalerController
+from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.controllers.batch.cronjobs import CronJobController
 from minik8s_modules.controllers.batch.job_controller import JobController
 from minik8s_modules.controllers.cleanup.collector import GarbageCollector
@@ -81,7 +83,7 @@ def controllers(
     ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
     get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``.
     """
-    recorder = context.recorder
+    recorder, readings = context.recorder, Readings(client, context.clock)
     return [
         ReplicaSetController(context),
         ReplicaSetController(context, REPLICATION_CONTROLLER),
@@ -108,7 +110,8 @@ def controllers(
         RootCa(client, authorities),
         TokenController(client, authorities),
         QuotaController(context),
-        AutoscalerController(context, client, figures or AutoscalerFigures(Registry())),
+        AutoscalerController(context, client, readings, figures or AutoscalerFigures(Registry())),
+        OriginalAutoscalerController(context, client, readings),
         # these two last: they share the copies that the others have asked for
         NamespaceController(
             client,

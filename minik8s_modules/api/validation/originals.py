@@ -6,7 +6,7 @@ import re
 
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
-from minik8s_modules.api.objects import JsonObject, spec
+from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.pods import validate_pod
 
@@ -141,7 +141,7 @@ _POLICY = check.if_given(
         ("periodSeconds", check.absent_as(0, check.between(1, 1800, "must be between 1 and 1800"))),
     )
 )
-validate_autoscaler = check.of_spec(
+_AUTOSCALER = check.of_spec(
     ("minReplicas", check.at_least(1)),
     ("", _most_replicas),
     ("scaleWindowSeconds", check.at_least(1)),
@@ -151,6 +151,16 @@ validate_autoscaler = check.of_spec(
     ("behavior.scaleUp", _POLICY),
     ("behavior.scaleDown", _POLICY),
 )
+
+
+def validate_autoscaler(autoscaler: JsonObject) -> list[Cause]:
+    """Return why the autoscaler may not be kept; who may write it may not scale in another namespace by it."""
+    causes = _AUTOSCALER(autoscaler)
+    wanted, own = (spec(autoscaler).get("scaleTargetRef") or {}).get("namespace"), namespace(autoscaler)
+    if wanted and wanted != own:
+        detail = f"must be the autoscaler's own, {own}"
+        causes.append(cause.invalid("spec.scaleTargetRef.namespace", wanted, detail))
+    return causes
 
 
 # --- Job ------------------------------------------------------------------------------------------

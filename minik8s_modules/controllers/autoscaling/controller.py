@@ -57,7 +57,7 @@ class _Last(NamedTuple):
 class AutoscalerController(Looping):
     """Scales what HorizontalPodAutoscalers name."""
 
-    def __init__(self, context: Context, client: Raw, figures: AutoscalerFigures) -> None:
+    def __init__(self, context: Context, client: Raw, readings: Readings, figures: AutoscalerFigures) -> None:
         self._context = context
         self._client = client
         self._figures = figures
@@ -67,7 +67,7 @@ class AutoscalerController(Looping):
         self._loop = Loop(context, HORIZONTAL_POD_AUTOSCALER.singular_name, self.sync)
         self._own = self._loop.watch(HORIZONTAL_POD_AUTOSCALER, _if_declared_anew)
         self._pods = self._loop.reads(POD, BY_LABEL, BY_NAMESPACE)
-        self._readings = Readings(client, context.clock)
+        self._readings = readings
         self._targets = Targets(client, {kind: self._loop.reads(kind) for kind in WORKLOADS})
 
     def start(self) -> None:
