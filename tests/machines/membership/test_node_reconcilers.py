@@ -98,6 +98,7 @@ def alone(members: Members) -> Iterator[Alone]:
         made.until_ready()
         yield made
     finally:
+        members.clear()
         made.cluster.on(NAME, ["sh", "-c", f"systemctl stop {UNIT}; true"], timeout_s=240)
         made.reset()
 
