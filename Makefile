@@ -64,7 +64,7 @@ lint: $(VENV)/dev.lock ## Format, rules, types, layers, prose, YAML, playbooks
 	$(BIN)/yamllint --strict .
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/python -m tests.support.prose
-	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/ansible-lint --offline
+	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m tests.support.ansible_lint --offline
 
 .PHONY: docs
 docs: $(VENV)/dev.lock ## Build the documentation site into .cache/site; a broken link fails
@@ -88,7 +88,7 @@ test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the 
 	$(PYTEST) tests/machines --ignore tests/machines/long --junitxml=.cache/junit-machines.xml
 
 .PHONY: test-nightly
-test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, more installations and upgrades of lab machines, the lab, molecule for most roles
+test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, more installations and upgrades of lab machines, the lab, second runs on several machines, molecule for single roles
 	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
 
 .PHONY: test-long
@@ -110,7 +110,7 @@ skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that te
 	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
 
 .PHONY: molecule
-molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, on lab machines (`make test` runs four of them); SCENARIO=etcd: one
+molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, on lab machines (`make test` runs `default`); SCENARIO=etcd: one
 	$(PYTEST) --numprocesses 3 --dist loadscope --durations 0 'tests/molecule/test_scenarios.py$(if $(SCENARIO),::test_scenario[$(SCENARIO)])'
 
 .PHONY: cis

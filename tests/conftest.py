@@ -42,8 +42,10 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
 # of rules by the section alone, and of Services on pods by nftables.
 # A second run of site.yml on several machines and of `node add`: .ci/run has the first on this machine, with the same
-# roles. Of molecule, all but `default` (check mode of everything): the clusters of tests/machines converge the roles,
-# and look at what a reset leaves and at the lock (machines/membership), at a node's user and a boot that nobody attends
+# roles. Machines that come and go while one of the control plane is dead: membership has the coming and going, and
+# test_control_planes what else a dead one must not stop.
+# Of molecule, all but `default` (check mode of everything): the clusters of tests/machines converge the roles, and look
+# at what a reset leaves and at the lock (machines/membership), at a node's user and at a boot that nobody attends
 # (machines/resilience). Others stand for the rest: integration/installation for certificates, daemons and preflight,
 # integration/naming for a resolv.conf that is given back, tests/cis for rights of users and files.
 NIGHTLY = [
@@ -61,6 +63,7 @@ NIGHTLY = [
     "machines/test_install.py",
     "machines/test_shards.py",
     "machines/test_control_planes.py::test_a_second_run_changes_nothing",
+    "machines/test_control_planes.py::test_machines_come_and_go_while_one_of_three_is_dead",
     "machines/test_control_planes.py::test_the_first_machine_comes_back_with_an_empty_disk",
     "machines/membership/test_upgrade.py",
     "machines/membership/test_join_leave.py::test_the_command_that_added_a_machine_changes_nothing_again",

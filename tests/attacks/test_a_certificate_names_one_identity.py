@@ -302,7 +302,7 @@ class Peers(NamedTuple):
         """Send one request and return the answer."""
         context = ssl.create_default_context(cafile=str(self.authority.ca))
         context.load_cert_chain(client.cert, client.key)
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
         try:
             connection.request(method, path, b'{"objects": []}' if method == "POST" else None)
             response = connection.getresponse()

@@ -35,7 +35,7 @@ class Metrics:
     def ask(self, token: str = "", path: str = "/metrics") -> tuple[int, str]:
         """Return status and text of an answer over TLS that names the daemon."""
         context = ssl.create_default_context(cafile=str(self._server.authority.ca))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=context)
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
             answer = connection.getresponse()
@@ -103,7 +103,7 @@ def test_monitoring_gets_them_until_its_right_ends(metrics: Metrics, server: Api
 
 
 def test_nothing_is_told_without_tls(metrics: Metrics):
-    with socket.create_connection(("127.0.0.1", metrics.port), timeout=30) as plain:
+    with socket.create_connection(("127.0.0.1", metrics.port), timeout=60) as plain:
         plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         told = b"".join(iter(lambda: plain.recv(4096), b""))
     assert b"HTTP" not in told

@@ -54,7 +54,7 @@ class Client:
         context.set_ciphers(ciphers)
         context.minimum_version = context.maximum_version = version
         with (
-            socket.create_connection(("127.0.0.1", self._port), timeout=20) as plain,
+            socket.create_connection(("127.0.0.1", self._port), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as secured,
         ):
             agreed = secured.cipher()

@@ -38,7 +38,7 @@ class Daemon:
     def stop(self) -> None:
         """End it politely."""
         self._process.terminate()
-        assert self._process.wait(timeout=15) == 0
+        assert self._process.wait(timeout=60) == 0
 
 
 @pytest.fixture(scope="module")

@@ -192,7 +192,7 @@ def test_wait_sees_a_condition_come(kubectl: Kubectl):
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/web/status"
     headers = {"Content-Type": "application/merge-patch+json"}
     assert kubectl.server.request("PATCH", path, status, headers=headers).code == 200
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "pod/web condition met\n")
     assert "timed out" in kubectl.fails("wait", "--for=condition=Never", "pod/web", "--timeout=1s")
 

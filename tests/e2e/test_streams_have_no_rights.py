@@ -16,7 +16,7 @@ DOCKER = "/var/run/docker.sock"
 
 
 def may(*argv: str) -> bool:
-    done = subprocess.run([*AS_USER, *argv], capture_output=True, stdin=subprocess.DEVNULL, timeout=30, check=False)
+    done = subprocess.run([*AS_USER, *argv], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
     return done.returncode == 0
 
 

@@ -27,7 +27,7 @@ from tests.support.etcd import EtcdServer, free_port
 from tests.support.kubectl import kubectl_path
 from tests.support.pki import Authority, Certificate, write_kubeconfig
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -133,7 +133,7 @@ class ApiServerProcess:
             return 0
         self._process.terminate()
         try:
-            return self._process.wait(timeout=15)
+            return self._process.wait(timeout=60)
         finally:
             if self._process.poll() is None:
                 self._process.kill()
@@ -173,7 +173,7 @@ class ApiServerProcess:
             headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
         if anonymous or token:
             context = self.context(None)
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20.0)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if data is not None else {}
         try:

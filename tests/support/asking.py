@@ -27,7 +27,7 @@ def ask(server):
         chain.write(pem["client-certificate"] + b"\n" + pem["client-key"])
         chain.flush()
         context.load_cert_chain(chain.name)
-    connection = http.client.HTTPSConnection(server, 6443, timeout=30, context=context)
+    connection = http.client.HTTPSConnection(server, 6443, timeout=60, context=context)
     try:
         connection.request("GET", "/api/v1/namespaces/default")
         answer = connection.getresponse()

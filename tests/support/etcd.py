@@ -8,6 +8,7 @@ server.stop()
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -17,10 +18,20 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+
+
+def _ports() -> Iterator[int]:
+    """Yield ports that no other of the test processes takes, each once in 2,000 calls."""
+    first = 20_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 6)
+    begin = random.randrange(2_000)
+    return (first + (begin + number) % 2_000 for number in itertools.count())
+
+
+_free = _ports()
 
 
 def free_port() -> int:
@@ -30,7 +41,7 @@ def free_port() -> int:
     server starts, and starts again after a kill.
     """
     while True:
-        port = random.randint(20000, 32000)
+        port = next(_free)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port

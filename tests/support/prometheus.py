@@ -78,6 +78,6 @@ class Prometheus:
         return result
 
     def _get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:
             body: bytes = answer.read()
         return body

@@ -145,7 +145,7 @@ def _asked(streaming: Streaming, uid: str, what: str, options: dict[str, str]) -
     context.check_hostname = False
     own = streaming.authority.issue("asker", "system:minik8s:apiserver")
     context.load_cert_chain(own.cert, own.key)
-    connection = http.client.HTTPSConnection("127.0.0.1", streaming.port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", streaming.port, context=context, timeout=60)
     path = f"/nodes/{streaming.node.name}/pods/{uid}/{what}?{urlencode(options)}"
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
     if what == "portforward":

@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "web.yml"
 
 def _get(host: str) -> tuple[int, str]:
     """Return code and body of the node's nginx."""
-    connection = http.client.HTTPConnection("127.0.0.1", 80, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", 80, timeout=60)
     try:
         connection.request("GET", "/", headers={"Host": host})
         answer = connection.getresponse()

@@ -56,7 +56,7 @@ class Screen:
 
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
-            ["tmux", "-L", self._socket, *arguments], capture_output=True, text=True, timeout=30, check=False
+            ["tmux", "-L", self._socket, *arguments], capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

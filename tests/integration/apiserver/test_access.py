@@ -52,7 +52,7 @@ def test_tls_1_1_is_refused(server: ApiServerProcess):
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         connection.request("GET", "/version")
     connection.close()
@@ -130,7 +130,7 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
     server = ApiServerProcess(tmp_path, "http://127.0.0.1:1")
     (tmp_path / "pki" / "apiserver.crt").write_text("no certificate")
     argv = [sys.executable, "-m", "minik8s_modules.apiserver.main", "--config", str(tmp_path / "apiserver.yml")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert done.returncode == 2
     assert str(tmp_path / "pki" / "apiserver.crt") in done.stderr
     assert "Traceback" not in done.stderr
@@ -140,7 +140,7 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
 def test_a_new_serving_certificate_is_used_without_a_restart(server: ApiServerProcess):
     def serial() -> str:
         context = server.context(server.admin)
-        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
         connection.connect()
         certificate = connection.sock.getpeercert()
         connection.close()

@@ -88,7 +88,7 @@ class Cluster:
         pair = self.kubeconfig.with_name(f"{threading.get_ident()}.pem")
         pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
         context.load_cert_chain(pair)
-        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=20)
+        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=60)
 
 
 @pytest.fixture

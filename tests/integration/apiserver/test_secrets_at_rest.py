@@ -18,7 +18,7 @@ CANARY = "canary-at-rest"
 
 def store_command(*arguments: str) -> str:
     argv = [sys.executable, "-m", "minik8s_modules.store.main", "secrets", *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -55,7 +55,7 @@ def whoami(cluster: Cluster, folder: Path, certificate: bytes, key: ec.EllipticC
     files.key.write_bytes(pem_of(key))
     context = ssl.create_default_context(cafile=str(cluster.server.authority.ca))
     context.load_cert_chain(files.cert, files.key)
-    connection = http.client.HTTPSConnection("127.0.0.1", cluster.server.port, context=context, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", cluster.server.port, context=context, timeout=60)
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     connection.request("POST", path, json.dumps({}), {"Content-Type": "application/json"})
     answer = json.load(connection.getresponse())

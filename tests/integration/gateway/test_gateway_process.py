@@ -191,7 +191,7 @@ def test_a_second_gateway_on_the_same_socket_is_refused(daemon: Daemon, containe
         [sys.executable, "-m", "minik8s_modules.gateway.main", "--config", str(daemon.config)],
         capture_output=True,
         check=False,
-        timeout=20,
+        timeout=60,
     )
     assert done.returncode == 2
     assert b"another gateway serves" in done.stderr

@@ -188,7 +188,7 @@ def test_nobody_but_the_api_server_is_served(streaming: Streaming) -> None:
 
 
 def ask(streaming: Streaming, context: ssl.SSLContext) -> tuple[int, bytes]:
-    connection = http.client.HTTPSConnection("127.0.0.1", streaming.port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", streaming.port, context=context, timeout=60)
     try:
         connection.request("GET", f"/nodes/{streaming.node.name}/pods/x/log?namespace=default&pod=x")
         answer = connection.getresponse()

@@ -75,12 +75,12 @@ def forwarded(streaming: Streaming, pod: str, env: dict[str, str], *ports: int) 
         yield found
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def talk(port: int, data: bytes) -> bytes:
     """Send ``data``, say that nothing more comes, return all that is answered."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
 
         def send() -> None:
             peer.sendall(data)
@@ -117,10 +117,10 @@ def test_a_port_nobody_listens_on(streaming: Streaming, pod: str, env: dict[str,
     match = re.match(r"Forwarding from 127.0.0.1:(\d+)", process.stdout.readline().decode())
     assert match is not None
     try:
-        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=10) as peer:
+        with socket.create_connection(("127.0.0.1", int(match[1])), timeout=60) as peer:
             assert peer.recv(10) == b""
     finally:
         process.terminate()
-    told = process.communicate(timeout=10)[0].decode()
+    told = process.communicate(timeout=60)[0].decode()
     assert "error forwarding port 7999 to pod ports" in told
     assert "refused" in told

@@ -20,7 +20,7 @@ class Client:
     """A WebSocket to the API server; ``messages`` yields (channel, data) to the end."""
 
     def __init__(self, streaming: Streaming, path: str, *protocols: str) -> None:
-        plain = socket.create_connection(("127.0.0.1", streaming.server.port), timeout=15)
+        plain = socket.create_connection(("127.0.0.1", streaming.server.port), timeout=60)
         context: ssl.SSLContext = streaming.server.context(streaming.server.admin)
         self._socket = context.wrap_socket(plain, server_hostname="127.0.0.1")
         self._made = WSConnection(ConnectionType.CLIENT)

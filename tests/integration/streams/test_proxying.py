@@ -304,4 +304,4 @@ def test_kubectl(streaming: Streaming, pod: JsonObject) -> None:
             assert (answer.status, answer.getheader("Location")) == (302, led)
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
