@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.errors import InternalError
+from minik8s_modules.api.errors import BadRequest, InternalError
 from minik8s_modules.api.kind import Declaration, ScalePaths
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, metadata, spec, status
 from minik8s_modules.api.tables.workloads import selector_text
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", "io.k8s.api.autoscaling.v1.Scale")
+NEVER_SET = -(2**31)
+"""What a Scale to be changed says where its object says nothing: left so, nothing was asked for (as upstream)."""
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(kind: Kind, obj: JsonObject) -> JsonObject:
-    """Return the Scale of a workload."""
+def scale_of(kind: Kind, obj: JsonObject, absent: int = 0) -> JsonObject:
+    """Return the Scale of a workload; ``absent`` stands where an object of a custom kind says no number."""
     if kind.custom is not None:
-        return _custom_scale(kind.custom, obj)
+        return _custom_scale(kind.custom, obj, absent)
     selector = spec(obj).get("selector")
     shown: JsonObject = {"replicas": status(obj).get("replicas") or 0}
     if selector is not None:
@@ -33,16 +35,30 @@ def _scale(obj: JsonObject, replicas: int, shown: JsonObject) -> JsonObject:
     }
 
 
-def _custom_scale(declared: Declaration, obj: JsonObject) -> JsonObject:
+def check_said(kind: Kind, obj: JsonObject) -> None:
+    """Raise InternalError when an object of a custom kind says no number: its Scale cannot be read."""
+    if kind.custom is not None and dig(obj, *_paths(kind.custom).replicas) is None:
+        raise InternalError(f"the spec replicas field {_told(kind.custom)} does not exist")
+
+
+def check_asked(kind: Kind, scale: JsonObject) -> None:
+    """Raise BadRequest when a change leaves open a number that was never set."""
+    if kind.custom is not None and spec(scale).get("replicas") == NEVER_SET:
+        raise BadRequest(f"the spec replicas field {_told(kind.custom)} cannot be empty")
+
+
+def _told(declared: Declaration) -> str:
+    return '"' + ".".join(("", *_paths(declared).replicas)) + '"'
+
+
+def _custom_scale(declared: Declaration, obj: JsonObject, absent: int) -> JsonObject:
     """Return the Scale of an object whose definition says by paths where it stands."""
     at = _paths(declared)
     shown: JsonObject = {"replicas": dig(obj, *at.status_replicas) or 0}
     if at.selector and dig(obj, *at.selector):
         shown["selector"] = dig(obj, *at.selector)
     replicas = dig(obj, *at.replicas)
-    if replicas is None:
-        raise InternalError(f"the spec replicas field {'.'.join(('', *at.replicas))!r} does not exist")
-    return _scale(obj, replicas, shown)
+    return _scale(obj, absent if replicas is None else replicas, shown)
 
 
 def _paths(declared: Declaration) -> ScalePaths:

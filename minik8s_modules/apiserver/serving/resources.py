@@ -28,7 +28,7 @@ from minik8s_modules.apiserver.access import reviews
 from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TOKEN_REQUEST, Tokens
 from minik8s_modules.apiserver.admission import chain, webhook_admission
-from minik8s_modules.apiserver.admission.scales import scale_of
+from minik8s_modules.apiserver.admission.scales import check_said, scale_of
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
 from minik8s_modules.apiserver.audit.auditing import NOTES, ORIGINAL
 from minik8s_modules.apiserver.authorization.authorization import Access, Asker
@@ -142,7 +142,9 @@ def get(call: Call) -> Response:
         return call.show(metrics_api.one(call.backend, _gateways(call), call.target))
     item = reading.get(call.backend, call.target, call.arguments)
     if call.target.subresource == "scale":
-        return responses.json(scale_of(call.target.kind, presenting.json_of(call.target.kind, item)))
+        obj = presenting.json_of(call.target.kind, item)
+        check_said(call.target.kind, obj)
+        return responses.json(scale_of(call.target.kind, obj))
     return call.show(item)
 
 

@@ -18,7 +18,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging import patch, server_side_apply
 from minik8s_modules.api.objects import JsonObject, metadata, name, spec, uid
-from minik8s_modules.apiserver.admission.scales import SCALE, scale_of, set_replicas
+from minik8s_modules.apiserver.admission.scales import NEVER_SET, SCALE, check_asked, scale_of, set_replicas
 from minik8s_modules.apiserver.http import bodies, incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -107,10 +107,11 @@ def _change(
     backend: Backend, target: Target, mutate: Callable[[JsonObject], JsonObject], options: Options
 ) -> JsonObject:
     def onto(obj: JsonObject) -> JsonObject:
-        wanted = mutate(scale_of(target.kind, obj))
+        wanted = mutate(scale_of(target.kind, obj, NEVER_SET))
         size_limits.check(wanted)
         scale = incoming.readable(SCALE, wanted, options)
         incoming.check_place(target, scale)
+        check_asked(target.kind, scale)
         set_replicas(target.kind, obj, _refuse_negative(scale))
         _check_uid(target.kind, obj, scale)
         if metadata(scale).get("resourceVersion"):

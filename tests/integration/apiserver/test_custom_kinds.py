@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -169,6 +170,7 @@ def test_status_is_apart_and_only_the_rest_counts_for_the_generation(widgets: Wi
     assert (changed["spec"]["size"], changed["status"], changed["metadata"]["generation"]) == (5, {"size": 1}, 2)
 
 
+MERGE = {"Content-Type": "application/merge-patch+json"}
 SCALE = {
     "specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size", "labelSelectorPath": ".status.selector",
 }  # fmt: skip
@@ -182,11 +184,8 @@ def test_a_scale_reads_and_writes_by_its_paths(widgets: Widgets):
     assert (scale["kind"], scale["spec"], scale["status"]) == (
         "Scale", {"replicas": 2}, {"replicas": 1, "selector": "app=a"},
     )  # fmt: skip
-    merge = {"Content-Type": "application/merge-patch+json"}
-    body = json.dumps({"spec": {"replicas": 4}}).encode()
-    assert (
-        widgets.server.request("PATCH", widgets.path("a", "scale"), body, headers=merge).json["spec"]["replicas"] == 4
-    )
+    answer = widgets.server.request("PATCH", widgets.path("a", "scale"), {"spec": {"replicas": 4}}, headers=MERGE)
+    assert answer.json["spec"]["replicas"] == 4
     assert widgets.get("a").json["spec"]["size"] == 4
 
 
@@ -390,3 +389,12 @@ def test_a_deprecated_version_says_so_on_every_answer(widgets: Widgets):
     assert widgets.create("a", spec={"size": 1}).headers["warning"] == '299 - "use gadgets"'
     assert widgets.get("a").headers["warning"] == '299 - "use gadgets"'
     assert "warning" not in widgets.definition().headers
+
+
+def test_a_scale_is_set_where_it_never_was(widgets: Widgets):
+    widgets.define(subresources={"scale": {**SCALE, "specReplicasPath": ".spec.port"}})
+    widgets.create("a", spec={"size": 1})
+    assert widgets.server.request("GET", widgets.path("a", "scale")).code == 500
+    scale = functools.partial(widgets.server.request, "PATCH", widgets.path("a", "scale"), headers=MERGE)
+    assert scale(b"{}").json["message"] == 'the spec replicas field ".spec.port" cannot be empty'
+    assert scale(b'{"spec":{"replicas":4}}').json["spec"]["replicas"] == widgets.get("a").json["spec"]["port"] == 4
