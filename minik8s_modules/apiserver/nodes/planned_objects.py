@@ -26,7 +26,7 @@ from minik8s_modules.api.merging.apply import annotated, next_object
 from minik8s_modules.api.merging.shown import pair_shown
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.admission import chain
-from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http import incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
@@ -98,6 +98,7 @@ class PlannedObjects:
         try:
             chain.run("mutate", self._backend, "delete", target, None, item.object, self._options)
             chain.run("validate", self._backend, "delete", target, None, item.object, self._options)
+            presenting.prepare(target.kind, [item])
         except StatusError as error:
             return _refused(target, self._cache.stored(item.key), error)
         decision = strategy.graceful_deletion(stored_kind(target.kind), item.object, {}, self._backend.clock.now())

@@ -293,6 +293,29 @@ def test_a_broken_converter_keeps_nothing_from_being_deleted(hosts: Hosts) -> No
     until(lambda: hosts.server.request("GET", hosts.definition).code == 404)
 
 
+def test_a_plan_asks_the_converter_and_says_what_it_answers(hosts: Hosts) -> None:
+    assert hosts.make("v1", "old", address="one:1").code == 201
+    obj = {
+        "apiVersion": f"{hosts.group}/v2",
+        "kind": "Host",
+        "metadata": {"name": "new", "namespace": hosts.namespace.name},
+        "spec": {"host": "two", "port": 2},
+    }
+
+    def planned(**fields: Any) -> Answer:
+        return hosts.server.request("POST", "/apis/minik8s.io/v1/plans", {"spec": fields})
+
+    (row,) = planned(objects=[obj]).json["status"]["objects"]
+    assert (row["action"], row["after"]["spec"]) == ("create", {"host": "two", "port": 2, "zone": "a"})
+    hosts.hook.answers["/convert"] = lying(renamed)
+    gone = {**obj, "metadata": {**obj["metadata"], "name": "old"}}
+    for field, wanted, at in (("objects", obj, "v2"), ("deleted", gone, "v1")):
+        answer = planned(**{field: [wanted]})
+        told = f"spec.{field}[0]: conversion webhook for {hosts.group}/{at}, Kind=Host returned invalid object: "
+        assert (answer.code, answer.json["message"].startswith(told)) == (500, True), answer.json
+    assert hosts.get("v1", "new").code == 404
+
+
 def test_failures_are_counted_and_told(hosts: Hosts) -> None:
     hosts.make("v1", "a", address="one:1")
     hosts.hook.answers["/convert"] = lying(renamed)
