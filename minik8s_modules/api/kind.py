@@ -202,6 +202,9 @@ class Registry:
         for kind in self._kinds:
             at = (kind.group, kind.version)
             self._members[at] = (*self._members.get(at, ()), kind)
+        self._groups: dict[str, tuple[str, ...]] = {}
+        for group, version in self._members:
+            self._groups[group] = (*self._groups.get(group, ()), version)
 
     def by_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind served under that path, or None."""
@@ -239,12 +242,9 @@ class Registry:
         """Return every kind, in the order of declaration."""
         return self._kinds
 
-    def groups(self) -> dict[str, tuple[str, ...]]:
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
         """Return versions by group, the preferred version first; core is ""."""
-        found: dict[str, tuple[str, ...]] = {}
-        for group, version in self._members:
-            found[group] = (*found.get(group, ()), version)
-        return found
+        return self._groups
 
     def in_group(self, group: str, version: str) -> tuple[Kind, ...]:
         """Return the kinds of one group and version."""
