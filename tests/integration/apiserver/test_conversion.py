@@ -295,7 +295,7 @@ def test_a_broken_converter_keeps_nothing_from_being_deleted(hosts: Hosts) -> No
 
 def test_a_plan_asks_the_converter_and_says_what_it_answers(hosts: Hosts) -> None:
     assert hosts.make("v1", "old", address="one:1").code == 201
-    obj = {
+    obj: dict[str, Any] = {
         "apiVersion": f"{hosts.group}/v2",
         "kind": "Host",
         "metadata": {"name": "new", "namespace": hosts.namespace.name},
