@@ -24,12 +24,14 @@ def built(name: str) -> Path:
 
 
 @contextmanager
-def running(program: Path, folder: Path, kubeconfig: Path, **environment: str) -> Iterator[Path]:
+def running(program: Path, folder: Path, kubeconfig: Path, *arguments: str) -> Iterator[Path]:
     """Run an operator outside the cluster; gives its log, where it must not panic."""
     log = folder / f"{program.name}.log"
-    known = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "TMPDIR": str(folder), **environment}
+    known = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "TMPDIR": str(folder)}
     with log.open("w") as output:
-        process = subprocess.Popen([str(program)], stdout=output, stderr=subprocess.STDOUT, env=known, cwd=folder)
+        process = subprocess.Popen(
+            [str(program), *arguments], stdout=output, stderr=subprocess.STDOUT, env=known, cwd=folder
+        )
     try:
         yield log
         assert process.poll() is None, log.read_text()[-5000:]
