@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from tests.support.apiserver import ApiServerProcess
 from tests.support.gotools import tool
 from tests.support.installed import KUBECONFIG
 
-CHART = Path(__file__).parent / "charts" / "hello"
+CHARTS = Path(__file__).parent / "charts"
+CHART = CHARTS / "hello"
 Helm = Callable[..., str]
 
 
@@ -54,6 +56,28 @@ def test_a_release_of_a_local_chart(helm: Helm, server: ApiServerProcess, namesp
     assert 'release "r" uninstalled' in helm("uninstall", "r")
     assert server.request("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments").json["items"] == []
     assert json.loads(helm("list", "-a", "-o", "json")) == []
+
+
+def test_a_chart_with_a_kind_of_its_own(helm: Helm, server: ApiServerProcess, namespace: str):
+    """Helm makes the definition first and leaves it behind; what somebody else set stays through an upgrade."""
+    path = f"/apis/helm.example.org/v1/namespaces/{namespace}/shops"
+
+    def spec() -> Any:
+        return server.request("GET", f"{path}/r").json["spec"]
+
+    assert "STATUS: deployed" in helm("install", "r", str(CHARTS / "shops"), "--wait")
+    assert spec() == {"colour": "red", "open": True, "ports": [{"name": "web", "number": 80}]}
+    server.kubectl("patch", "shop", "r", "-n", namespace, "--type=merge", "-p", '{"spec":{"open":false}}')
+    ports = '--set-json=ports=[{"name":"tls","number":443}]'
+    assert "REVISION: 2" in helm("upgrade", "r", str(CHARTS / "shops"), "--set", "colour=blue", ports)
+    assert spec() == {"colour": "blue", "open": False, "ports": [{"name": "tls", "number": 443}]}
+    with pytest.raises(AssertionError, match="Unsupported value"):
+        helm("upgrade", "r", str(CHARTS / "shops"), "--set", "colour=green")
+    assert helm("rollback", "r", "1").startswith("Rollback was a success")
+    assert spec()["colour"] == "red"
+    helm("uninstall", "r", "--wait")
+    assert server.request("GET", path).json["items"] == []
+    server.kubectl("delete", "crd", "shops.helm.example.org")
 
 
 def test_stern_follows_a_pod(running: Running):
