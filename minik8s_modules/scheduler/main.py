@@ -10,8 +10,8 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import LeaderElector
-from minik8s_modules.scheduler.framework import DEFAULT_SCHEDULER
-from minik8s_modules.scheduler.shell import Scheduler
+from minik8s_modules.scheduler.framework.infos import DEFAULT_SCHEDULER
+from minik8s_modules.scheduler.running.scheduler import Scheduler
 
 LEASE_NAME = "minik8s-scheduler"
 

@@ -343,7 +343,8 @@ def bind(kind: Kind, pod: JsonObject, binding: JsonObject, now: datetime) -> Jso
 
     Raises:
         BadRequest: the binding names no node.
-        Conflict: the pod has a node already, is being deleted, or is another than the binding's uid says.
+        Conflict: the pod has a node already, is being deleted, has scheduling gates, or is another than the
+            binding's uid says.
     """
     target = binding.get("target") or {}
     node = target.get("name")
@@ -355,6 +356,8 @@ def bind(kind: Kind, pod: JsonObject, binding: JsonObject, now: datetime) -> Jso
         raise Conflict(kind, name(pod), f"pod {name(pod)} is being deleted, cannot be assigned to a host")
     if spec(pod).get("nodeName"):
         raise Conflict(kind, name(pod), f'pod {name(pod)} is already assigned to node "{spec(pod)["nodeName"]}"')
+    if spec(pod).get("schedulingGates"):
+        raise Conflict(kind, name(pod), f"pod {name(pod)} has non-empty .spec.schedulingGates")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(now)}
     others = [c for c in status(pod).get("conditions") or [] if c.get("type") != "PodScheduled"]
     added = (binding.get("metadata") or {}).get("annotations") or {}

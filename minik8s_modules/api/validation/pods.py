@@ -12,7 +12,7 @@ from typing import Any
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, init_containers, spec
-from minik8s_modules.api.validation import affinity, check, mirrors, security
+from minik8s_modules.api.validation import affinity, check, gates, mirrors, security
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.probes import validate_probes
@@ -47,6 +47,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += validate_labels("spec.nodeSelector", declared.get("nodeSelector") or {})
     causes += _dns(declared)
     causes += _tolerations(declared.get("tolerations") or [])
+    causes += gates.validate_gates(declared)
     # most pods have none, and the encoder sees that four times as fast as the walk, which names the fields
     return causes + (_nul_bytes("spec", declared) if "\\u0000" in json.dumps(declared) else [])
 
@@ -161,6 +162,7 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
             return [cause.forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
     causes = [*mirrors.validate_change(new, old), *_deadline(after, before)]
     causes += _added_tolerations(after.get("tolerations") or [], before.get("tolerations") or [])
+    causes += gates.changed_gates(after, before)
     munged = _with_allowed_changes(after, before)
     if munged != before and not causes:
         changed = sorted(_differences("spec", munged, before))
@@ -170,7 +172,7 @@ def validate_pod_update(new: JsonObject, old: JsonObject) -> list[Cause]:
 
 def _with_allowed_changes(after: JsonObject, before: JsonObject) -> JsonObject:
     """Return the new spec with the old values of the fields that may change."""
-    munged = copy.deepcopy(after)
+    munged = copy.deepcopy(gates.with_gated_changes(after, before))
     for field in ("containers", "initContainers"):
         for container, old in zip(munged.get(field) or [], before.get(field) or [], strict=True):
             if container.get("image") and "image" in old:

@@ -26,8 +26,8 @@ from minik8s_modules.controllers.core.steps import Patch, Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
 from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of_pod, rows
-from minik8s_modules.scheduler.framework import Snapshot
-from minik8s_modules.scheduler.plugins import decide_node
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.profiles.deciding import decide_node
 
 _SEVERAL, _NAMED = 2, 3
 

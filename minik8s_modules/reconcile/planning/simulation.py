@@ -24,8 +24,8 @@ from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unroll
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision, PodInputs
-from minik8s_modules.scheduler.framework import Snapshot
-from minik8s_modules.scheduler.plugins import decide_node
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.profiles.deciding import decide_node
 
 OPERATIONS = frozenset({"create", "update", "delete"})
 

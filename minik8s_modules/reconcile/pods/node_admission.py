@@ -15,7 +15,7 @@ from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.reconcile.pods.security import Refusal
-from minik8s_modules.scheduler.framework import NodeInfo, PodInfo, amounts, takes_room
+from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, amounts, takes_room
 
 Beside = tuple[JsonObject, ...] | None
 """The pods that a pod must fit beside; None: it is not asked about."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from minik8s_modules.scheduler.framework import Profile, Snapshot, decide, is_pending
-from minik8s_modules.scheduler.plugins import NodeReady, RoundRobin, decide_node
+from minik8s_modules.scheduler.framework.infos import is_pending
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.profiles.deciding import decide_node
 from tests.unit.scheduler.worlds import node, pod
 
 
@@ -42,14 +43,22 @@ def test_bound_finished_and_deleting_pods_are_not_scheduled():
     assert not any(is_pending(each) for each in (bound, finished, deleting))
 
 
-def test_a_profile_is_data():
-    class Reluctant:
-        name = "Reluctant"
+def test_a_gated_pod_is_not_tried():
+    decision = decide_node(pod("p", schedulingGates=[{"name": "a.b/c"}]), Snapshot.of([node("a")], []))
+    assert (decision.node, decision.message) == ("", "waiting for scheduling gates: [a.b/c]")
 
-        def pre_filter(self, _pod, _snapshot):
-            return "not today"
 
-    snapshot = Snapshot.of([node("a"), node("b")], [], turn=1)
-    assert decide(pod("p"), snapshot, Profile(pre_filters=(Reluctant(),))).message == "not today"
-    assert decide(pod("p"), snapshot, Profile(filters=(NodeReady(),), scores=((RoundRobin(), 2),))).node == "b"
-    assert decide(pod("p"), snapshot, Profile()).node == "a"
+def test_a_pod_of_another_scheduler_waits_for_it():
+    decision = decide_node(pod("p", schedulerName="mine"), Snapshot.of([node("a")], []))
+    assert (decision.node, decision.message) == ("", "it waits for a scheduler named mine")
+
+
+def test_the_policies_of_the_original_go_by_name():
+    nodes = [node(name, labels={"app": "web"} if name == "c" else {}) for name in "abc"]
+    turns = [decide_node(pod("p", schedulerName="round-robin"), Snapshot.of(nodes, [], turn)).node for turn in range(4)]
+    assert turns == ["a", "b", "c", "a"]
+    likes = pod("p", schedulerName="label-affinity")
+    likes["metadata"]["labels"] = {"app": "web"}
+    assert {decide_node(likes, Snapshot.of(nodes, [], turn)).node for turn in range(9)} == {"c"}
+    drawn = {decide_node(pod("p", schedulerName="random"), Snapshot.of(nodes, [], turn)).node for turn in range(40)}
+    assert drawn == {"a", "b", "c"}

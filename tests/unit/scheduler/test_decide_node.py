@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from minik8s_modules.scheduler.framework import Snapshot
-from minik8s_modules.scheduler.plugins import decide_node
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.profiles.deciding import decide_node
 from tests.unit.scheduler.worlds import node, placed, pod
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_node").glob("*.yml"))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
+from minik8s_modules.api.kinds import EVENT, POD
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client.fake import FakeApi
 
 
 def node(name: str, **told: Any) -> JsonObject:
@@ -43,3 +47,23 @@ def placed(number: int, told: JsonObject) -> JsonObject:
     made["metadata"] |= {"labels": told.get("labels", {}), "namespace": told.get("namespace", "default")}
     made["spec"]["affinity"] = told.get("affinity", {})
     return made
+
+
+def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def node_of(api: FakeApi, name: str) -> str:
+    return str(api.get(POD, name, "default")["spec"].get("nodeName", ""))
+
+
+def condition_of(api: FakeApi, name: str) -> dict[str, str]:
+    conditions = api.get(POD, name, "default")["status"].get("conditions", [])
+    return dict(next((each for each in conditions if each["type"] == "PodScheduled"), {}))
+
+
+def events(api: FakeApi) -> list[tuple[str, str]]:
+    return [(event["reason"], event["message"]) for event in api.list(EVENT).items]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
@@ -42,11 +43,41 @@ def test_only_linux_pods_run(name, fine):
 
 
 def test_what_is_not_acted_on_is_told_once_per_reason():
-    spec = {"priority": 5, "priorityClassName": "high"}
+    spec = {"securityContext": {"fsGroupChangePolicy": "Always"}}
     pod = samples.created(samples.merged(samples.sample(POD), {"spec": spec}))
-    assert warnings(POD, pod) == [
-        "spec.priority, spec.priorityClassName: stored, but minik8s does not act on it: pods have no priority",
-    ]
+    assert len(warnings(POD, pod)) == 1
+    assert warnings(POD, pod)[0].startswith("spec.securityContext.fsGroupChangePolicy: stored, but minik8s does not")
+
+
+def gated(*names: str, **spec: object) -> JsonObject:
+    return samples.merged(
+        samples.created(samples.sample(POD)), {"spec": {"schedulingGates": [{"name": name} for name in names], **spec}}
+    )
+
+
+def test_gates_have_names_and_keep_the_pod_from_any_node():
+    assert told({"spec": {"schedulingGates": [{"name": "a/b"}, {"name": "c"}]}}) == []
+    assert told({"spec": {"schedulingGates": [{"name": "a b"}]}}) == ["spec.schedulingGates[0].name"]
+    assert told({"spec": {"schedulingGates": [{"name": "a"}, {"name": "a"}]}}) == ["spec.schedulingGates[1]"]
+    assert told({"spec": {"schedulingGates": [{"name": "a"}], "nodeName": "n"}}) == ["spec.nodeName"]
+
+
+def test_gates_are_taken_away_and_never_added():
+    assert validate_update(POD, gated("a"), gated("a", "b")) == []
+    found = validate_update(POD, gated("a", "c"), gated("a"))
+    assert [cause.field for cause in found] == ["spec.schedulingGates"]
+    assert "only deletion is allowed, but found new scheduling gate 'c'" in found[0].message
+
+
+def test_a_gated_pod_may_be_narrowed_down():
+    before = gated("a", nodeSelector={"disk": "ssd"})
+    assert validate_update(POD, gated("a", nodeSelector={"disk": "ssd", "zone": "x"}), before) == []
+    assert validate_update(POD, gated("a", nodeSelector={"disk": "hdd"}), before) != []
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]}
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    assert validate_update(POD, gated("a", affinity=required), gated("a")) == []
+    free = samples.created(samples.sample(POD))
+    assert validate_update(POD, samples.merged(free, {"spec": {"nodeSelector": {"a": "b"}}}), free) != []
 
 
 def test_what_was_stored_earlier_can_still_be_changed():

@@ -37,8 +37,8 @@ from minik8s_modules.controllers.workloads.deployments import DeploymentControll
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
-from minik8s_modules.scheduler.framework import Snapshot
-from minik8s_modules.scheduler.plugins import decide_node
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.profiles.deciding import decide_node
 from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload

@@ -2,63 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import EVENT, NAMESPACE, NODE, POD
+from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
-from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.leader import Token
-from minik8s_modules.scheduler.shell import Scheduler, unschedulable_condition
-from tests.unit.scheduler.worlds import node, pod
-
-
-@pytest.fixture
-def api() -> FakeApi:
-    return FakeApi()
-
-
-@pytest.fixture
-def scheduler(api: FakeApi) -> Iterator[Scheduler]:
-    recorder = EventRecorder(api, "default-scheduler")
-    scheduler = Scheduler(api, recorder)
-    recorder.start()
-    scheduler.start()
-    lost = threading.Event()
-    leading = threading.Thread(target=scheduler.lead, args=(Token(0, 1), lost))
-    leading.start()
-    yield scheduler
-    lost.set()
-    leading.join(5)
-    scheduler.stop()
-    recorder.stop()
-    assert not leading.is_alive()
-
-
-def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.005)
-
-
-def node_of(api: FakeApi, name: str) -> str:
-    return str(api.get(POD, name, "default")["spec"].get("nodeName", ""))
-
-
-def condition_of(api: FakeApi, name: str) -> dict[str, str]:
-    conditions = api.get(POD, name, "default")["status"].get("conditions", [])
-    return dict(next((each for each in conditions if each["type"] == "PodScheduled"), {}))
-
-
-def events(api: FakeApi) -> list[tuple[str, str]]:
-    return [(event["reason"], event["message"]) for event in api.list(EVENT).items]
+from minik8s_modules.scheduler.running.effects import unschedulable_condition
+from minik8s_modules.scheduler.running.scheduler import Scheduler
+from tests.unit.scheduler.worlds import condition_of, events, node, node_of, pod, until
 
 
 def test_pods_are_bound_in_turn_and_told(api: FakeApi, request: pytest.FixtureRequest):
@@ -91,7 +46,10 @@ def test_a_waiting_pod_goes_when_another_leaves(api: FakeApi, scheduler: Schedul
     until(lambda: node_of(api, "first"))
     api.create(POD, pod("second"))
     until(lambda: condition_of(api, "second"))
-    assert condition_of(api, "second")["message"] == "0/1 nodes are available: 1 Too many pods."
+    assert condition_of(api, "second")["message"] == (
+        "0/1 nodes are available: 1 Too many pods. preemption: 0/1 nodes are available: "
+        "1 No preemption victims found for incoming pod."
+    )
     api.delete(POD, "first", "default", grace_s=0)
     until(lambda: node_of(api, "second"))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.scheduler.cache import ClusterCache
-from minik8s_modules.scheduler.framework import Snapshot, amounts
+from minik8s_modules.scheduler.cluster.cache import ClusterCache
+from minik8s_modules.scheduler.framework.infos import PodInfo, amounts
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from tests.unit.scheduler.worlds import node, placed, pod
 
 
@@ -18,7 +19,7 @@ def test_an_assumed_pod_takes_room_at_once_until_it_is_forgotten():
     cache = ClusterCache()
     cache.update_node(None, node("a"))
     waiting = pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
-    cache.assume(waiting, "a")
+    cache.assume(PodInfo.of(waiting), "a")
     cache.update_pod(waiting, {**waiting, "metadata": {**waiting["metadata"], "labels": {"x": "y"}}})
     assert used(cache.snapshot(0)) == {"a": {"cpu": 1000, "pods": 1}}
     cache.forget(Key("default", "p"))
@@ -30,7 +31,7 @@ def test_a_bound_pod_ends_its_assumption_and_may_be_elsewhere():
     for name in "ab":
         cache.update_node(None, node(name))
     waiting = pod("p")
-    cache.assume(waiting, "a")
+    cache.assume(PodInfo.of(waiting), "a")
     assert cache.is_assumed(Key("default", "p"))
     cache.update_pod(waiting, {**waiting, "spec": {**waiting["spec"], "nodeName": "b"}})
     assert not cache.is_assumed(Key("default", "p"))
@@ -42,7 +43,7 @@ def test_a_bound_pod_ends_its_assumption_and_may_be_elsewhere():
 def test_pods_of_a_node_that_comes_later_count():
     cache = ClusterCache()
     cache.update_pod(None, placed(1, {"node": "late", "requests": {"cpu": "2"}}))
-    assert cache.snapshot(0).nodes == ()
+    assert cache.snapshot(0).nodes == []
     cache.update_node(None, node("late"))
     assert used(cache.snapshot(0)) == {"late": {"cpu": 2000, "pods": 1}}
 

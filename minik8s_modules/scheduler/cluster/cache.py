@@ -1,0 +1,229 @@
+"""What the scheduler knows of nodes and bound pods, kept by watch events; a snapshot costs only what has changed.
+
+A pod that was given a node counts there at once (*assumed*), before its binding comes back through the watch, so that
+the next decision does not give the same room away twice. The assumption ends when the watch shows the pod bound or
+gone, or with ``forget``.
+
+Handlers of informers call from their threads, the scheduling thread brings its snapshot up to date with ``update``:
+both hold the lock, for as long as a change takes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_room
+from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload
+
+
+class ClusterCache:
+    """Nodes with their pods."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nodes: dict[str, NodeInfo] = {}
+        self._strays: dict[str, dict[Key, PodInfo]] = {}
+        self._place: dict[Key, tuple[str, PodInfo]] = {}
+        self._assumed: set[Key] = set()
+        self._changes: list[tuple[NodeInfo, tuple[PodInfo, ...], tuple[PodInfo, ...], bool]] = []
+        self._rebuilt = True
+        self._namespaces: Mapping[str, Mapping[str, str]] = {}
+        self._workloads: dict[tuple[str, str, str], Workload] = {}
+        self._grouped: Mapping[str, tuple[Workload, ...]] | None = {}
+        self._budgets: dict[Key, JsonObject] = {}
+        self._nominated: dict[Key, tuple[str, PodInfo]] = {}
+
+    def update_namespace(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a namespace; only its labels count."""
+        with self._lock:
+            name = objects.name(new or old or {})
+            known = {other: labels for other, labels in self._namespaces.items() if other != name}
+            self._rebuilt |= (objects.labels(new) if new else None) != self._namespaces.get(name)
+            self._namespaces = known if new is None else {**known, name: objects.labels(new)}
+
+    def update_workload(self, workload: Workload, *, gone: bool) -> None:
+        """Take what a Service or a controller of pods selects."""
+        key = (workload.kind, workload.namespace, workload.name)
+        with self._lock:
+            if self._workloads.get(key) == (None if gone else workload):
+                return
+            self._workloads.pop(key, None)
+            if not gone:
+                self._workloads[key] = workload
+            self._grouped = None
+
+    def update_budget(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a PodDisruptionBudget."""
+        with self._lock:
+            self._budgets.pop(objects.key(new or old or {}), None)
+            if new is not None:
+                self._budgets[objects.key(new)] = new
+
+    def update_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a node."""
+        name = objects.name(new or old or {})
+        with self._lock:
+            known = self._nodes.pop(name, None)
+            if new is None:
+                if known is not None:
+                    self._rebuilt = True
+                    if known.pods:
+                        self._strays[name] = {pod.key: pod for pod in known.pods}
+                return
+            if known is None:
+                self._nodes[name] = NodeInfo.of(new, self._strays.pop(name, {}).values())
+                self._rebuilt = True
+            else:
+                self._nodes[name] = info = NodeInfo.of(new, known.pods)
+                self._changes.append((info, (), (), matters(known.node) != matters(new)))
+
+    def update_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a pod; an assumption stands until the pod is bound or gone."""
+        key = objects.key(new or old or {})
+        with self._lock:
+            bound = new is not None and takes_room(new)
+            self._nominate(key, new)
+            if key in self._assumed and new is not None and not objects.spec(new).get("nodeName"):
+                return
+            place = self._place.get(key)
+            if bound and new is not None:
+                info = PodInfo.of(new)
+                if place is not None and place[0] == objects.spec(new)["nodeName"] and place[1].shape is info.shape:
+                    self._assumed.discard(key)
+                    self._place[key] = (place[0], info)
+                    self._swap(place[0], place[1], info)
+                    return
+                self._remove(key)
+                self._add(key, objects.spec(new)["nodeName"], info)
+            else:
+                self._remove(key)
+
+    def assume(self, pod: PodInfo, node: str) -> None:
+        """Count ``pod`` on ``node`` before its binding is seen."""
+        key = pod.key
+        with self._lock:
+            self._nominated.pop(key, None)
+            self._remove(key)
+            self._add(key, node, pod)
+            self._assumed.add(key)
+
+    def forget(self, key: Key) -> None:
+        """End the assumption: the binding failed."""
+        with self._lock:
+            if key in self._assumed:
+                self._remove(key)
+
+    def is_assumed(self, key: Key) -> bool:
+        """Return whether the pod has a node whose binding was not seen yet."""
+        with self._lock:
+            return key in self._assumed
+
+    def nominate(self, pod: PodInfo, node: str) -> None:
+        """Note at once that ``pod`` is to run on ``node`` later; "" takes that back."""
+        with self._lock:
+            self._nominated.pop(pod.key, None)
+            if node:
+                self._nominated[pod.key] = (node, pod)
+
+    def nominated_to(self, node: str) -> list[PodInfo]:
+        """Return the pods that are to run on ``node`` later."""
+        with self._lock:
+            return [pod for name, pod in self._nominated.values() if name == node]
+
+    def renew(self) -> None:
+        """Give the next snapshot everything anew."""
+        with self._lock:
+            self._rebuilt = True
+
+    def update(self, snapshot: Snapshot) -> Snapshot:
+        """Bring ``snapshot`` up to date, and return it."""
+        with self._lock:
+            if self._rebuilt:
+                snapshot.replace_nodes(self._nodes.values())
+                self._rebuilt = False
+            else:
+                for info, gone, come, itself in self._changes:
+                    snapshot.change(info, gone, come, itself=itself)
+            self._changes.clear()
+            snapshot.namespaces = self._namespaces
+            if self._grouped is None:
+                self._grouped = _by_namespace(self._workloads.values())
+            snapshot.workloads = self._grouped
+            snapshot.budgets = tuple(self._budgets.values())
+            snapshot.nominated = _by_node(self._nominated.values()) if self._nominated else {}
+            return snapshot
+
+    def snapshot(self, turn: int = 0) -> Snapshot:
+        """Return a new snapshot of what is known now."""
+        with self._lock:
+            self._rebuilt = True
+        return self.update(Snapshot(turn=turn))
+
+    def _nominate(self, key: Key, pod: JsonObject | None) -> None:
+        bound = pod is None or objects.spec(pod).get("nodeName")
+        node = "" if bound else objects.status(pod or {}).get("nominatedNodeName")
+        if not node:
+            self._nominated.pop(key, None)
+        elif pod is not None:
+            self._nominated[key] = (str(node), PodInfo.of(pod))
+
+    def _add(self, key: Key, node: str, info: PodInfo) -> None:
+        self._place[key] = (node, info)
+        known = self._nodes.get(node)
+        if known is None:
+            self._strays.setdefault(node, {})[key] = info
+        else:
+            self._nodes[node] = changed = known.with_pod(info)
+            self._changes.append((changed, (), (info,), False))
+
+    def _remove(self, key: Key) -> None:
+        self._assumed.discard(key)
+        node, info = self._place.pop(key, ("", None))
+        if info is None:
+            return
+        known = self._nodes.get(node)
+        if known is None:
+            strays = self._strays.get(node, {})
+            strays.pop(key, None)
+            if not strays:
+                self._strays.pop(node, None)
+        else:
+            self._nodes[node] = changed = known.without_pod(key)
+            self._changes.append((changed, (info,), (), False))
+
+    def _swap(self, node: str, old: PodInfo, new: PodInfo) -> None:
+        """Put the pod as it is now in its place, for those that read more of it than its shape."""
+        known = self._nodes.get(node)
+        if known is None:
+            self._strays[node][new.key] = new
+            return
+        self._nodes[node] = changed = known.with_newer(old, new)
+        self._changes.append((changed, (), (), False))
+
+
+def matters(node: JsonObject) -> tuple[Any, ...]:
+    """Return what a decision can depend on; heartbeats change nothing of it."""
+    ready = (objects.condition(node, "Ready") or {}).get("status")
+    status = objects.status(node)
+    return (
+        objects.spec(node), objects.labels(node), ready, status.get("allocatable"), status.get("capacity"),
+        status.get("images"),
+    )  # fmt: skip
+
+
+def _by_namespace(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
+    found: dict[str, tuple[Workload, ...]] = {}
+    for one in workloads:
+        found[one.namespace] = (*found.get(one.namespace, ()), one)
+    return found
+
+
+def _by_node(nominated: Iterable[tuple[str, PodInfo]]) -> dict[str, tuple[PodInfo, ...]]:
+    found: dict[str, tuple[PodInfo, ...]] = {}
+    for node, pod in nominated:
+        found[node] = (*found.get(node, ()), pod)
+    return found

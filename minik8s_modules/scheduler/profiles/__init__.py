@@ -1,0 +1,1 @@
+"""Which plugins there are and which decide: KubeSchedulerConfiguration v1 in, profiles out."""

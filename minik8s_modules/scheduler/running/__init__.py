@@ -1,0 +1,1 @@
+"""The scheduler's thin shell: watches in, bindings, evictions, conditions and Events out."""
