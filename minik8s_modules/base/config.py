@@ -77,6 +77,11 @@ class Configuration:
         """Return the dotted keys of the file that nobody has looked up yet: misspelt ones, once a daemon has begun."""
         return [key for key in _leaves(self._data) if not any(_covers(known, key) for known in self._looked_up)]
 
+    @property
+    def file(self) -> str:
+        """Where it was read."""
+        return self._where
+
     def again(self) -> Configuration:
         """Return what the file says now. Raises ConfigurationError as ``load`` does."""
         return load(Path(self._where))

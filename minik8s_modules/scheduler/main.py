@@ -1,19 +1,34 @@
-"""``minik8s-scheduler``: gives pending pods a node; of several, one leads."""
+"""``minik8s-scheduler``: gives pending pods a node; of several of one lease, one leads.
+
+``policy`` names one of the original's policies for the cluster; ``configuration`` is a KubeSchedulerConfiguration v1,
+which says all then; such a file by itself will do, too, as for kube-scheduler. With a ``leaderElection.resourceName``
+of its own, a second scheduler runs beside the first, for the scheduler names of its own profiles.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
+from minik8s_modules.base.tls import server_context
+from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.leader import LeaderElector
+from minik8s_modules.runtime.leader import LeaderElector, Token
+from minik8s_modules.runtime.metrics_readers import MetricsReaders
 from minik8s_modules.scheduler.framework.infos import DEFAULT_SCHEDULER
+from minik8s_modules.scheduler.profiles.configuration import KIND, POLICIES, Settings, policy_settings, settings
+from minik8s_modules.scheduler.profiles.located import read
+from minik8s_modules.scheduler.running.metrics import Counts
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 
-LEASE_NAME = "minik8s-scheduler"
+_ALONE = Token(0, 1)
 
 
 def serve(configuration: Configuration, stop: threading.Event) -> None:
@@ -22,16 +37,51 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration or the kubeconfig cannot be used.
     """
+    chosen = settings_of(configuration)
+    if configuration.text("kind", "") == KIND:
+        configuration = Configuration({"kubeconfig": chosen.kubeconfig}, configuration.file)
     client = client_of(configuration, "minik8s-scheduler")
-    recorder = EventRecorder(client, DEFAULT_SCHEDULER)
-    scheduler = Scheduler(client, recorder)
+    recorder, registry = EventRecorder(client, DEFAULT_SCHEDULER), Registry()
+    scheduler = Scheduler(client, recorder, settings=chosen, counts=Counts(registry))
+    server = _metrics_server(configuration, registry, client) if configuration.has("metrics") else None
+    if server is not None:
+        server.start()
     recorder.start()
     scheduler.start()
     try:
-        LeaderElector(election_client(configuration, "minik8s-scheduler"), LEASE_NAME).run(stop, scheduler.lead)
+        if chosen.elect:
+            LeaderElector(election_client(configuration, "minik8s-scheduler"), chosen.lease).run(stop, scheduler.lead)
+        else:
+            scheduler.lead(_ALONE, stop)
     finally:
         scheduler.stop()
         recorder.stop()
+        if server is not None:
+            server.stop()
+
+
+def settings_of(configuration: Configuration) -> Settings:
+    """Return which profiles there are. Raises ConfigurationError."""
+    if configuration.text("kind", "") == KIND:
+        return settings(read(Path(configuration.file)))
+    policy = configuration.text("policy", "")
+    if configuration.has("configuration"):
+        configuration.mapping("configuration")
+        if policy:
+            raise ConfigurationError("policy and configuration exclude each other: a configuration says it all")
+        return settings(read(Path(configuration.file)).at("configuration"))
+    if policy and policy not in POLICIES:
+        raise ConfigurationError(f"policy must be {', '.join(POLICIES)} or left out, not {policy!r}")
+    return policy_settings(policy)
+
+
+def _metrics_server(configuration: Configuration, registry: Registry, client: ApiClient) -> MetricsServer:
+    files = (Path(configuration.text("metrics.cert")), Path(configuration.text("metrics.key")))
+    try:
+        context = server_context(*files)
+    except OSError as error:
+        raise ConfigurationError(f"metrics: certificate or key cannot be used: {error}") from error
+    return MetricsServer(registry, configuration.text("metrics.listen"), context, MetricsReaders(client))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

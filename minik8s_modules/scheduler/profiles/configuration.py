@@ -21,7 +21,6 @@ POINTS: Mapping[str, str] = {
 POLICIES: Mapping[str, str] = {"round-robin": "RoundRobin", "random": "Random", "label-affinity": "LabelAffinity"}
 """The Score plugins of the original's policies."""
 _ELSEWHERE = {
-    "clientConnection": "the scheduler's kubeconfig stands in its own configuration file",
     "parallelism": "one thread decides",
     "extenders": "webhooks that take part in decisions are not there; write a plugin",
     "healthzBindAddress": "metrics.address stands in the daemon's own configuration file",
@@ -31,7 +30,7 @@ _ELSEWHERE = {
     "delayCacheUntilActive": "a scheduler that does not lead follows the cluster, so that it can begin at once",
 }
 _KNOWN = (
-    "apiVersion", "kind", "leaderElection", "percentageOfNodesToScore", "podInitialBackoffSeconds",
+    "apiVersion", "clientConnection", "kind", "leaderElection", "percentageOfNodesToScore", "podInitialBackoffSeconds",
     "podMaxBackoffSeconds", "profiles",
 )  # fmt: skip
 _DAY_S = 86_400
@@ -74,6 +73,7 @@ class Settings:
     backoff_s: tuple[float, float] = _BACKOFF_S
     elect: bool = True
     lease: str = "minik8s-scheduler"
+    kubeconfig: str = ""
 
 
 def policy_settings(policy: str = "") -> Settings:
@@ -107,7 +107,9 @@ def settings(file: Located) -> Settings:
         if name in names[:index]:
             raise file.at("profiles").at(index).at("schedulerName").wrong(f"another profile is named {name}, too")
     elect, lease = _election(file.at("leaderElection"))
-    return Settings(tuple(profiles), _backoff(fields, file), elect, lease)
+    connection = dict(file.at("clientConnection").mapping(("kubeconfig",)))
+    kubeconfig = connection["kubeconfig"].text() if connection else ""
+    return Settings(tuple(profiles), _backoff(fields, file), elect, lease, kubeconfig)
 
 
 def _backoff(fields: Mapping[str, Located], file: Located) -> tuple[float, float]:

@@ -39,14 +39,14 @@ class Effects:
             TemporaryError, StatusError: the API did not take it.
         """
         known = objects.condition(pod, "PodScheduled") or {}
-        if reason != GATED:
-            self._recorder.event(pod, "Warning", "FailedScheduling", message)
         condition = unschedulable_condition(known, message, rfc3339(self._clock.now()), reason)
         status: JsonObject = {} if condition == known else {"conditions": [condition]}
         if nominated is not None and nominated != (objects.status(pod).get("nominatedNodeName") or ""):
             status["nominatedNodeName"] = nominated or None
         if status:
             self._patch(pod, status)
+        if reason != GATED:
+            self._recorder.event(pod, "Warning", "FailedScheduling", message)
 
     def preempt(self, victim: PodInfo, by: PodInfo, node: str) -> None:
         """Take a pod away for another.

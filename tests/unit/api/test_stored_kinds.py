@@ -27,6 +27,7 @@ from minik8s_modules.api.kinds import (
     LIMIT_RANGE,
     POD_DISRUPTION_BUDGET,
     POD_TEMPLATE,
+    PRIORITY_CLASS,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     RESOURCE_QUOTA,
@@ -49,6 +50,7 @@ EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{k
 ACTED_ON = (
     LIMIT_RANGE,
     POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
     RESOURCE_QUOTA,
     REPLICA_SET,
     REPLICATION_CONTROLLER,

@@ -50,9 +50,9 @@ def test_what_is_not_acted_on_is_told_once_per_reason():
 
 
 def gated(*names: str, **spec: object) -> JsonObject:
-    return samples.merged(
-        samples.created(samples.sample(POD)), {"spec": {"schedulingGates": [{"name": name} for name in names], **spec}}
-    )
+    change = {"schedulingGates": [{"name": name} for name in names], **spec}
+    made: JsonObject = samples.merged(samples.created(samples.sample(POD)), {"spec": change})
+    return made
 
 
 def test_gates_have_names_and_keep_the_pod_from_any_node():

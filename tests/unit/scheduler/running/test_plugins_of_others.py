@@ -1,0 +1,191 @@
+"""Plugins that nobody here wrote: what they may do, and that their failures hold their pod's attempt alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.scheduler.framework.infos import PodInfo
+from minik8s_modules.scheduler.framework.statuses import Code, Status, error, unschedulable
+from minik8s_modules.scheduler.profiles import building
+from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings, Settings
+from tests.unit.scheduler.conftest import Start
+from tests.unit.scheduler.worlds import condition_of, events, node, node_of, pod, until
+
+
+class Entry:
+    """An entry point that loads a class."""
+
+    def __init__(self, plugin: Any) -> None:
+        self._plugin = plugin
+
+    def load(self) -> Any:
+        """Return the class."""
+        return self._plugin
+
+
+class Mine:
+    """A plugin that succeeds at everything; tests override a point."""
+
+    name = "Mine"
+
+    def __init__(self, arguments: Any, handle: Any) -> None:
+        self.arguments, self.handle = arguments, handle
+
+
+@pytest.fixture
+def begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def begin(plugin: type[Mine], limit_s: float = 60.0) -> None:
+        monkeypatch.setattr(building, "foreign", lambda: {"Mine": Entry(plugin)})
+        own = ProfileSettings(plugins={"multiPoint": PluginSet((Enabled("Mine", 1),))})
+        start(Settings((own, replace(own, name="plain", plugins={})), backoff_s=(0.05, 0.2)), limit_s)
+
+    return begin
+
+
+def wanted(api: FakeApi, name: str, **spec: Any) -> None:
+    api.create(POD, pod(name, **spec))
+
+
+def of(info: PodInfo) -> str:
+    return objects.name(info.pod)
+
+
+def told(api: FakeApi, text: str) -> Callable[[], bool]:
+    return lambda: any(reason == "FailedScheduling" and text in message for reason, message in events(api))
+
+
+def hangs(_self: Any, *_arguments: Any) -> None:
+    threading.Event().wait(30)
+
+
+def raises(_self: Any, *_arguments: Any) -> None:
+    raise KeyError("nothing there")
+
+
+POINTS = {
+    "pre_filter": "PreFilter", "filter": "Filter", "pre_score": "PreScore", "score": "Score", "reserve": "Reserve",
+    "permit": "Permit", "pre_bind": "PreBind",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", POINTS)
+def test_what_raises_fails_its_pod_and_is_named(api: FakeApi, begin: Callable[..., None], method: str):
+    body: dict[str, Any] = {method: raises}
+    if method == "reserve":
+        body["unreserve"] = lambda *_: None
+    plugin = type("Mine", (Mine,), body)
+    api.create(NODE, node("a"))
+    api.create(NODE, node("b"))
+    begin(plugin)
+    wanted(api, "bad")
+    wanted(api, "fine", schedulerName="plain")
+    until(lambda: node_of(api, "fine"))
+    until(told(api, f'running "Mine" {POINTS[method]} plugin: KeyError'))
+    until(lambda: condition_of(api, "bad").get("reason") == "SchedulerError")
+    assert node_of(api, "bad") == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "why"),
+    [
+        ("filter", "yes", "it answered 'yes' instead of a Status"),
+        ("filter", error("the disk is on fire"), "the disk is on fire"),
+        ("score", 101, "its score 101 is no integer between 0 and 100"),
+        ("score", "much", "its score 'much' is no integer between 0 and 100"),
+        ("pre_filter", 5, "it answered 5 instead of nodes and a Status"),
+    ],
+)
+def test_nonsense_is_told_as_such(api: FakeApi, begin: Callable[..., None], method: str, answer: Any, why: str):
+    api.create(NODE, node("a"))
+    api.create(NODE, node("b"))
+    begin(type("Mine", (Mine,), {method: lambda _self, *_arguments: answer}))
+    wanted(api, "bad")
+    until(told(api, why))
+    assert node_of(api, "bad") == ""
+
+
+@pytest.mark.parametrize("method", ["filter", "pre_bind"])
+def test_what_hangs_fails_its_pod_and_holds_nobody_else(api: FakeApi, begin: Callable[..., None], method: str):
+    def only_bad(self: Any, _state: Any, info: PodInfo, _node: Any) -> None:
+        if of(info) == "bad":
+            hangs(self)
+
+    api.create(NODE, node("a"))
+    begin(type("Mine", (Mine,), {method: only_bad}), limit_s=0.3)
+    wanted(api, "bad")
+    until(told(api, f'running "Mine" {POINTS[method]} plugin: it did not return within 0.3 s'))
+    wanted(api, "fine")
+    until(lambda: node_of(api, "fine") == "a")
+    assert node_of(api, "bad") == ""
+
+
+def test_a_pod_waits_for_its_permission_and_holds_no_thread(api: FakeApi, begin: Callable[..., None]):
+    made: list[Mine] = []
+
+    class Waits(Mine):
+        def __init__(self, arguments: Any, handle: Any) -> None:
+            super().__init__(arguments, handle)
+            made.append(self)
+
+        def permit(self, _state: Any, _info: PodInfo, _node: str) -> tuple[Status | None, float]:
+            return Status(Code.WAIT), 600.0
+
+    api.create(NODE, node("a"))
+    begin(Waits)
+    for number in range(12):
+        wanted(api, f"p{number}")
+    until(lambda: len(made[0].handle.waiting()) == 12)
+    wanted(api, "other", schedulerName="plain")
+    until(lambda: node_of(api, "other") == "a")
+    assert not any(node_of(api, f"p{number}") for number in range(12))
+    for one in made[0].handle.waiting():
+        one.allow("Mine")
+    until(lambda: all(node_of(api, f"p{number}") == "a" for number in range(12)))
+
+
+def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: FakeApi, begin: Callable[..., None]):
+    heard: list[str] = []
+
+    class Late(Mine):
+        def reserve(self, _state: Any, _info: PodInfo, node_name: str) -> None:
+            heard.append(f"+{node_name}")
+
+        def unreserve(self, _state: Any, _info: PodInfo, node_name: str) -> None:
+            heard.append(f"-{node_name}")
+
+        def permit(self, _state: Any, _info: PodInfo, _node: str) -> tuple[Status | None, float]:
+            return (Status(Code.WAIT), 0.05) if len(heard) < 3 else (None, 0.0)
+
+    api.create(NODE, node("a"))
+    begin(Late)
+    wanted(api, "p")
+    until(told(api, "waited too long for the permission of plugin Mine"))
+    until(lambda: node_of(api, "p") == "a")
+    assert heard[:3] == ["+a", "-a", "+a"]
+
+
+def test_a_refusal_at_permit_and_who_hears_of_a_binding(api: FakeApi, begin: Callable[..., None]):
+    bound: list[str] = []
+
+    class Denies(Mine):
+        def permit(self, _state: Any, info: PodInfo, _node: str) -> tuple[Status | None, float]:
+            return (unschedulable("not you"), 0.0) if of(info) == "bad" else (None, 0.0)
+
+        def post_bind(self, _state: Any, info: PodInfo, node_name: str) -> None:
+            bound.append(f"{of(info)} {node_name}")
+
+    api.create(NODE, node("a"))
+    begin(Denies)
+    wanted(api, "bad")
+    wanted(api, "good")
+    until(lambda: node_of(api, "good") == "a")
+    until(lambda: bound == ["good a"])
+    until(told(api, "not you"))
