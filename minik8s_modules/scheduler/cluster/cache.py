@@ -135,7 +135,7 @@ class ClusterCache:
             return [pod for name, pod in self._nominated.values() if name == node]
 
     def renew(self) -> None:
-        """Give the next snapshot everything anew."""
+        """Give the next snapshot everything again."""
         with self._lock:
             self._rebuilt = True
 

@@ -92,7 +92,7 @@ class Snapshot:
         self.forget()
 
     def forget(self) -> None:
-        """Work everything out anew: what was, means something else now."""
+        """Work everything out again: what was, means something else now."""
         self.epoch += 1
         self._first += len(self._log)
         self._log.clear()

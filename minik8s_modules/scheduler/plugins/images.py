@@ -18,7 +18,7 @@ class ImageLocality(InTree):
     """Prefers nodes that hold the images."""
 
     name = "ImageLocality"
-    local = True  # what other nodes hold counts too: the snapshot works everything out anew when that changes
+    local = True  # what other nodes hold counts too: the snapshot works everything out again when that changes
 
     def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return 0 for less than 23 MB of images there, 100 for 1 GB a container."""

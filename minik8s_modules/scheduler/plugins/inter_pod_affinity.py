@@ -1,7 +1,7 @@
 """Pods that are to be near others, or far from them; what those that are there already want holds for new ones too.
 
 Counts by domain (topology key and value) are kept for all pods of a shape and follow the cluster by its changes,
-instead of being taken anew for each pod. Source: pkg/scheduler/framework/plugins/interpodaffinity.
+instead of being counted again for each pod. Source: pkg/scheduler/framework/plugins/interpodaffinity.
 """
 
 from __future__ import annotations

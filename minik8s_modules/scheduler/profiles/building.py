@@ -1,6 +1,6 @@
 """Makes the plugins of a profile and puts them at their points, in Kubernetes' order.
 
-At a point come first the plugins that it names anew although ``multiPoint`` has them, then those of ``multiPoint``,
+At a point come first the plugins that it names again although ``multiPoint`` has them, then those of ``multiPoint``,
 then the others that it names (framework/runtime/framework.go, expandMultiPointPlugins).
 """
 

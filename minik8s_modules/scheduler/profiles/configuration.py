@@ -182,10 +182,10 @@ def _known(told: Located, known: Mapping[str, Any]) -> str:
 def listed(profile: ProfileSettings) -> tuple[Enabled, ...]:
     """Return the plugins of ``multiPoint``: the defaults but those that are disabled, then those that are enabled more.
 
-    One that is enabled anew stands where it stood, with its new weight (default_plugins.go, mergePluginSet).
+    One that is enabled again stands where it stood, with its new weight (default_plugins.go, mergePluginSet).
     """
     more = profile.plugins.get("multiPoint", PluginSet())
-    anew = {one.name: one for one in more.enabled}
+    again = {one.name: one for one in more.enabled}
     defaults = () if "*" in more.disabled else [one for one in DEFAULTS if one[0] not in more.disabled]
-    kept = [anew.pop(name) if name in anew else Enabled(name, weight) for name, weight in defaults]
-    return (*kept, *anew.values())
+    kept = [again.pop(name) if name in again else Enabled(name, weight) for name, weight in defaults]
+    return (*kept, *again.values())

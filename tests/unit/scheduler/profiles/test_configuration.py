@@ -19,6 +19,13 @@ from minik8s_modules.scheduler.profiles.located import parse
 from tests.unit.scheduler.worlds import node, pod
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+NO_STRATEGY = """profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: Best
+"""
 NO_CANDIDATES = """profiles:
 - pluginConfig:
   - name: DefaultPreemption
@@ -127,8 +134,8 @@ def test_arguments_reach_their_plugin():
         ("profiles:\n- plugins: {filter: {enabled: [{name: NodePorts, weight: 3}]}}",
          "f.yml:4: profiles[0].plugins.filter.enabled[0].weight: only scores have weights"),
         ("profiles:\n- plugins: {bind: {disabled: [{name: '*'}]}}", "plugins.bind has none: pods are bound by one"),
-        ("profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        type: Best",
-         "f.yml:8: profiles[0].pluginConfig[0].args.scoringStrategy.type: it must be LeastAllocated or Most"),
+        (NO_STRATEGY,
+         "f.yml:8: profiles[0].pluginConfig[0].args.scoringStrategy.type: it must be LeastAllocated"),
         ("profiles:\n- pluginConfig:\n  - name: InterPodAffinity\n    args: {hardPodAffinityWeight: 101}",
          "f.yml:6: profiles[0].pluginConfig[0].args.hardPodAffinityWeight: it must be an integer between 0 and 100"),
         (NO_CANDIDATES, "cannot both be 0"),
