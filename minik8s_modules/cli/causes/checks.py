@@ -14,6 +14,7 @@ from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes import (
     access,
+    autoscalers,
     claims,
     custom,
     nodes,
@@ -53,6 +54,8 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.DAEMON_SET: workloads.workload_faults,
     kinds.JOB: workloads.workload_faults,
     kinds.CRON_JOB: workloads.cron_faults,
+    kinds.HORIZONTAL_POD_AUTOSCALER: autoscalers.autoscaler_faults,
+    kinds.LEGACY_AUTOSCALER: autoscalers.original_faults,
     kinds.POD_DISRUPTION_BUDGET: workloads.budget_faults,
     kinds.RESOURCE_QUOTA: workloads.quota_faults,
     kinds.INGRESS: route_causes.route_faults,

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import NAMESPACE, SERVICE
+from minik8s_modules.api.kinds import HORIZONTAL_POD_AUTOSCALER, NAMESPACE, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli import kubectl, output, translating
+from minik8s_modules.cli.causes.autoscalers import decisions
 from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
 from minik8s_modules.cli.causes.control_plane import Server, asked
 from minik8s_modules.cli.causes.membership import lock_faults
@@ -52,6 +53,7 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
         rows = [[objects.namespace(obj), _named(obj), verdict.cause or verdict.otherwise] for obj, verdict in shown]
         print(output.aligned(["NAMESPACE", "OBJECT", "CAUSE"], rows, output.Paint()))
         if not options.one_line:
+            _replay(shown, around)
             _lead_on([verdict for _, verdict in shown])
     elif complete:
         print(_nothing(judged, around, options))
@@ -64,6 +66,13 @@ def _warn(server: Server) -> None:
         output.warn(f"{server.silence.cause}; what follows may be old. Next: {server.silence.next}")
     for remark in (*server.remarks, *lock_faults()):
         output.warn(f"{remark.cause}. Next: {remark.next}")
+
+
+def _replay(shown: Sequence[tuple[JsonObject, Verdict]], around: Around) -> None:
+    """Print how an autoscaler decided last, where one alone is asked about."""
+    if len(shown) == 1 and shown[0][0].get("kind") == HORIZONTAL_POD_AUTOSCALER.kind:
+        for place, line in enumerate(decisions(shown[0][0], around)):
+            print(f"{'' if place else chr(10)}{line}")
 
 
 def _lead_on(verdicts: Sequence[Verdict]) -> None:

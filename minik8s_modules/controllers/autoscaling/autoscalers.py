@@ -273,7 +273,7 @@ def after_scaling(
 
 
 def _counted(status: JsonObject, current: int, desired: int, metrics: Sequence[JsonObject]) -> JsonObject:
-    """Return the status anew (``setStatus``): it keeps the last time of scaling and the conditions alone."""
+    """Return a status (``setStatus``) that keeps of the old one the last time of scaling and the conditions."""
     kept = {field: status[field] for field in ("lastScaleTime", "conditions") if status.get(field)}
     found: JsonObject = {"currentReplicas": current, "desiredReplicas": desired, **kept}
     return {**found, "currentMetrics": [*metrics]} if metrics else found

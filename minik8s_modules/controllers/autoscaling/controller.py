@@ -2,7 +2,7 @@
 
 Each tick reads what all pods use, once for all autoscalers. An autoscaler is decided on every 15 seconds (Kubernetes'
 sync period), and sooner when every pod it has measured has a newer sample: a sample is never older than a tick when it
-is decided on. What windows need to know is kept in memory; a process that begins anew begins them anew.
+is decided on. What windows need to know is kept in memory; a process that begins again begins them again.
 """
 
 from __future__ import annotations

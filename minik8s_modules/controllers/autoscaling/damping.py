@@ -2,7 +2,7 @@
 
     recommendation ─▶ stabilized: the highest (down) or lowest (up) of a window ─▶ limited: policies, then min and max
 
-What was recommended and changed before is a ``History``, a value that the shell keeps. A process that begins anew has
+What was recommended and changed before is a ``History``, a value that the shell keeps. A process that begins again has
 none: its windows begin with the replicas there are, as Kubernetes' do. Source: kubernetes 1.32
 ``pkg/controller/podautoscaler/horizontal.go`` (``normalizeDesiredReplicas``, with and without ``behavior``).
 """

@@ -1,6 +1,6 @@
 """The shell of the original's autoscalers: keeps what their pods used, has it decided, scales and tells.
 
-Samples and the time of the last change are in memory: after a restart they begin anew, the window with the restart.
+Samples and the time of the last change are in memory: after a restart they begin again, the window with the restart.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Ask(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The replicas there are to be, why, what each metric asked for, and in how many seconds it may change at most."""
+    """The replicas to have, why, what each metric asked for, and in how many seconds it may change at most."""
 
     replicas: int
     reason: str

@@ -1,6 +1,6 @@
 """What the metrics APIs say: ``metrics.k8s.io`` of all pods at once, the others metric by metric.
 
-All autoscalers share one list of PodMetrics, read anew at each tick. ``custom.metrics.k8s.io`` and
+All autoscalers share one list of PodMetrics, read again at each tick. ``custom.metrics.k8s.io`` and
 ``external.metrics.k8s.io`` are asked by their paths, whoever serves them (an APIService, as a rule). Source of paths
 and errors: kubernetes ``k8s.io/metrics/pkg/client``, ``pkg/controller/podautoscaler/metrics/client.go``.
 """

@@ -1,0 +1,106 @@
+"""Why an autoscaler scales nothing, and how it decided last: what was measured, what it asks for, what damped it.
+
+What it decided stands in its status and in its Events; what its Pods use now is asked of ``metrics.k8s.io``. Nothing
+else is kept. A proposal is computed from the shown average: Pods that are not ready may have made it smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import KINDS, LEGACY_AUTOSCALER, POD_METRICS
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.quantities import parse, to_milli
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource
+from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.cli.causes.workloads import selector_text
+
+_TOLERANCE = 0.1
+_SHOWN = 5
+_CALM = ("ReadyForNewScale", "SucceededRescale", "SucceededGetScale", "DesiredWithinRange")
+_TOLD = ("SuccessfulRescale", "FailedRescale")
+
+
+def autoscaler_faults(autoscaler: JsonObject, _around: Around) -> Iterator[Fault]:
+    """Yield why a HorizontalPodAutoscaler scales nothing."""
+    namespace = objects.namespace(autoscaler)
+    for kind in ("AbleToScale", "ScalingActive"):
+        told = objects.condition(autoscaler, kind) or {}
+        if told.get("status") == "False":
+            yield Fault(f"{told.get('reason')}: {told.get('message')}", _next(autoscaler, str(told.get("reason"))))
+    if not objects.status(autoscaler).get("conditions"):
+        yield Fault("nothing has been decided yet", kubectl(namespace, "describe", resource(autoscaler)))
+
+
+def original_faults(autoscaler: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why an autoscaler of the original scales nothing."""
+    last = next((each for each in reversed(around.events(autoscaler))), {})
+    if last.get("type") == "Warning":
+        told = f"{last.get('reason')}: {last.get('message')}"
+        yield Fault(told, kubectl(objects.namespace(autoscaler), "describe", resource(autoscaler)))
+
+
+def _next(autoscaler: JsonObject, reason: str) -> str:
+    namespace, reference = objects.namespace(autoscaler), objects.spec(autoscaler).get("scaleTargetRef") or {}
+    if reason in {"FailedGetResourceMetric", "FailedGetContainerResourceMetric"}:
+        return kubectl(namespace, "top", "pods")
+    if reason == "AmbiguousSelector":
+        return kubectl(namespace, "get", "hpa")
+    if reason in {"FailedGetScale", "FailedUpdateScale", "ScalingDisabled"}:
+        return kubectl(namespace, "get", f"{str(reference.get('kind')).lower()}/{reference.get('name')}")
+    return kubectl(namespace, "describe", resource(autoscaler))
+
+
+def decisions(autoscaler: JsonObject, around: Around) -> Iterator[str]:
+    """Yield the lines that tell how an autoscaler decided last."""
+    status, declared = objects.status(autoscaler), objects.spec(autoscaler)
+    yield from _samples(autoscaler, around)
+    if autoscaler.get("apiVersion") != LEGACY_AUTOSCALER.api_version:
+        current = int(status.get("currentReplicas") or 0)
+        for metric, shown in zip(declared.get("metrics") or [], status.get("currentMetrics") or [], strict=False):
+            yield _line("Metric", _asked(metric, shown, current))
+        for told in status.get("conditions") or []:
+            if told.get("type") in {"AbleToScale", "ScalingLimited"} and told.get("reason") not in _CALM:
+                yield _line("Damped", f"{told.get('reason')}: {told.get('message')}")
+        bounds = f"at least {declared.get('minReplicas', 1)}, at most {declared.get('maxReplicas')}"
+        yield _line("Replicas", f"{current}, wanted: {status.get('desiredReplicas') or 0}; {bounds}")
+    told = [each for each in around.events(autoscaler) if each.get("reason") in _TOLD]
+    for each in told[-_SHOWN:]:
+        yield _line("Changed", f"{each.get('lastTimestamp')} {each.get('message')}")
+
+
+def _line(title: str, text: str) -> str:
+    return f"{title + ':':<10}{text}"
+
+
+def _samples(autoscaler: JsonObject, around: Around) -> Iterator[str]:
+    reference, namespace = objects.spec(autoscaler).get("scaleTargetRef") or {}, objects.namespace(autoscaler)
+    original = autoscaler.get("apiVersion") == LEGACY_AUTOSCALER.api_version
+    version = "apps/v1" if original else str(reference.get("apiVersion") or "")
+    kind = KINDS.by_api_version(version, str(reference.get("kind")))
+    target = around.get(kind, str(reference.get("name")), namespace) if kind is not None else None
+    labels = selector_text(objects.spec(target).get("selector")) if target else ""
+    for each in around.selected(POD_METRICS, namespace, labels)[:_SHOWN] if labels else []:
+        used = [one.get("usage") or {} for one in each.get("containers") or []]
+        cpu = sum(to_milli(one.get("cpu", "0")) for one in used)
+        mib = math.ceil(sum(parse(one.get("memory", "0")) for one in used) / (1024 * 1024))
+        told = f"cpu {cpu}m, memory {mib}Mi, measured {each.get('timestamp')}"
+        yield _line("Sample", f"{objects.name(each)}: {told}")
+
+
+def _asked(metric: JsonObject, shown: JsonObject, current: int) -> str:
+    kind = str(metric.get("type"))
+    field = kind[:1].lower() + kind[1:]
+    source, seen = metric.get(field) or {}, (shown.get(field) or {}).get("current") or {}
+    name = source.get("name") or (source.get("metric") or {}).get("name")
+    target = source.get("target") or {}
+    for key, unit in (("averageUtilization", "%"), ("averageValue", " a Pod"), ("value", "")):
+        if target.get(key) is not None and seen.get(key) is not None:
+            ratio = float(parse(seen[key]) / parse(target[key]))
+            said = f"{name}: {seen[key]}{unit}, target {target[key]}{unit}: "
+            if abs(1 - ratio) <= _TOLERANCE:
+                return f"{said}within a tenth of the target"
+            return f"{said}asks for {math.ceil(round(ratio * current, 6))} replicas of {current}"
+    return f"{name}: not known"

@@ -1,0 +1,98 @@
+"""How an autoscaler decided last: what ``why`` prints below its cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minik8s_modules.api.kinds import EVENT
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.autoscalers import decisions
+from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put
+
+LABELS = {"app": "web"}
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def deployment(kind: str = "Deployment") -> JsonObject:
+    spec = {"selector": {"matchLabels": LABELS}, "replicas": 2}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+
+
+def used(cpu: str) -> JsonObject:
+    containers = [{"name": "app", "usage": {"cpu": cpu, "memory": "9000Ki"}}]
+    meta = {"name": "web-a", "labels": LABELS}
+    moment = "2026-01-01T00:00:00Z"
+    version = "metrics.k8s.io/v1beta1"
+    return {
+        "apiVersion": version,
+        "kind": "PodMetrics",
+        "metadata": meta,
+        "timestamp": moment,
+        "containers": containers,
+    }
+
+
+def event(about: JsonObject, reason: str, message: str) -> JsonObject:
+    involved = {"kind": "HorizontalPodAutoscaler", "name": "web", "uid": about["metadata"]["uid"]}
+    return {
+        "kind": "Event",
+        "metadata": {"name": f"e-{reason.lower()}", "namespace": SPACE},
+        "involvedObject": involved,
+        "reason": reason,
+        "message": message,
+        "type": "Normal",
+        "lastTimestamp": "2026-01-01T00:00:01Z",
+    }
+
+
+def metric(kind: str, target: dict[str, Any], current: dict[str, Any]) -> tuple[JsonObject, JsonObject]:
+    field = kind[0].lower() + kind[1:]
+    name = {"name": "cpu"} if kind == "Resource" else {"metric": {"name": "hits"}}
+    return {"type": kind, field: {**name, "target": target}}, {"type": kind, field: {**name, "current": current}}
+
+
+def test_samples_proposals_what_damped_them_and_changes_are_told():
+    api = LoggedApi()
+    asked = [
+        metric("Resource", {"averageUtilization": 50}, {"averageUtilization": 180, "averageValue": "180m"}),
+        metric("Pods", {"averageValue": "10"}, {"averageValue": "10500m"}),
+        metric("External", {"value": "30"}, {"value": "15"}),
+    ]
+    limited = {"type": "ScalingLimited", "status": "True", "reason": "ScaleUpLimit", "message": "too fast"}
+    able = {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "ready"}
+    about = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": TARGET, "minReplicas": 1, "maxReplicas": 9, "metrics": [each for each, _ in asked]},
+        "status": {
+            "currentReplicas": 2,
+            "desiredReplicas": 4,
+            "currentMetrics": [each for _, each in asked],
+            "conditions": [able, limited],
+        },
+    }
+    kept = put(api, about, deployment(), used("180m"))[0]
+    api.create(EVENT, event(kept, "SuccessfulRescale", "New size: 4; reason: cpu above target"))
+    api.create(EVENT, event(kept, "Other", "x"))
+    assert [*decisions(kept, api.around())] == [
+        "Sample:   web-a: cpu 180m, memory 9Mi, measured 2026-01-01T00:00:00Z",
+        "Metric:   cpu: 180%, target 50%: asks for 8 replicas of 2",
+        "Metric:   hits: 10500m a Pod, target 10 a Pod: within a tenth of the target",
+        "Metric:   hits: 15, target 30: asks for 1 replicas of 2",
+        "Damped:   ScaleUpLimit: too fast",
+        "Replicas: 2, wanted: 4; at least 1, at most 9",
+        "Changed:  2026-01-01T00:00:01Z New size: 4; reason: cpu above target",
+    ]
+
+
+def test_of_the_originals_samples_and_changes_are_told():
+    api = LoggedApi()
+    spec = {"scaleTargetRef": {"kind": "ReplicaSet", "name": "web"}, "maxReplicas": 3}
+    about = {"apiVersion": "v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": spec}
+    kept = put(api, about, deployment("ReplicaSet"), used("20m"))[0]
+    api.create(EVENT, event(kept, "SuccessfulRescale", "New size: 2; reason: memory above target"))
+    assert [*decisions(kept, api.around())] == [
+        "Sample:   web-a: cpu 20m, memory 9Mi, measured 2026-01-01T00:00:00Z",
+        "Changed:  2026-01-01T00:00:01Z New size: 2; reason: memory above target",
+    ]
