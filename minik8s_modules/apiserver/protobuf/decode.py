@@ -33,8 +33,8 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GROUPS = {
     "": "core",
     **{f"{group}.k8s.io": group for group in (
-        "authentication", "authorization", "certificates", "coordination", "discovery", "events", "networking",
-        "node", "scheduling", "storage",
+        "admissionregistration", "authentication", "authorization", "certificates", "coordination", "discovery",
+        "events", "networking", "node", "scheduling", "storage",
     )},
     "rbac.authorization.k8s.io": "rbac",
 }  # fmt: skip

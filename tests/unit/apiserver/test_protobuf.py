@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minik8s_modules.api import kinds
 from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.kinds import Kind
 from minik8s_modules.apiserver.protobuf.decode import decode
 
 
@@ -44,6 +46,24 @@ def test_a_config_map():
         "metadata": {"name": "x"},
         "data": {"a": "b"},
     }
+
+
+def test_a_webhook_configuration():
+    """controller-runtime sends kinds of client-go so: cert-manager's cainjector writes what a webhook is trusted by."""
+    hook = text(1, "h.example.com") + text(2, text(2, b"PEM")) + text(4, "Fail") + number(7, 5)
+    found = decode(body("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", META + text(2, hook)))
+    assert found["webhooks"] == [
+        {"name": "h.example.com", "clientConfig": {"caBundle": "UEVN"}, "failurePolicy": "Fail", "timeoutSeconds": 5}
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [one for one in vars(kinds).values() if isinstance(one, Kind) and one.definition.startswith("io.k8s.api.")],
+    ids=str,
+)
+def test_every_kind_of_client_go_is_known(kind: Kind):
+    assert decode(body(kind.api_version, kind.kind, META))["metadata"] == {"name": "x"}
 
 
 def test_no_time_at_all_is_none():
