@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from minik8s_modules.store.encoding import with_revision
+from minik8s_modules.store.encoding import exact, with_revision
 from minik8s_modules.store.interface import Change, Entry
 
 RING_BYTES = 16 << 20
@@ -28,7 +28,7 @@ class CachedObject:
 
     def __init__(self, key: str, data: bytes, revision: int, labels: Mapping[str, str]) -> None:
         self.key = key
-        self.data = data
+        self.data = exact(data)  # there are as many of these as objects, and events that may be resumed from
         self.revision = revision
         self.labels = labels
         self._object: dict[str, Any] | None = None

@@ -21,6 +21,14 @@ def with_revision(value: bytes, revision: int) -> tuple[bytes, dict[str, Any]]:
     return orjson.dumps(stored), stored
 
 
+def exact(data: bytes) -> bytes:
+    """Return a copy of ``data`` that holds no more memory than its length.
+
+    What orjson returns keeps all of the buffer it was written into: 16 KiB for 1.4 KB.
+    """
+    return memoryview(data).tobytes()  # bytes() and slices would return ``data`` itself
+
+
 def without_revision(value: dict[str, Any]) -> bytes:
     """Return the bytes to store for an object; the object itself stays as it is."""
     metadata = {name: part for name, part in value["metadata"].items() if name != "resourceVersion"}

@@ -19,6 +19,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.tables import printers
 from minik8s_modules.apiserver.http.negotiation import Form
 from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.encoding import exact
 
 _META = "meta.k8s.io/v1"
 _BATCH_BYTES = 1 << 20  # of a question to a converter: its answer, which may be longer, is cut off at 3 MiB
@@ -88,7 +89,7 @@ def _known(kind: Kind, item: CachedObject) -> bytes | None:
 
 def _remember(kind: Kind, declared: Declaration, item: CachedObject, data: bytes) -> bytes:
     """Keep what an object looks like in the version of ``kind``; where asking for it is dear, beside other versions."""
-    data = item.data if data == item.data else data
+    data = item.data if data == item.data else exact(data)
     others = item.shown if kind.converted else ()
     kept = [
         pair for pair in others

@@ -44,7 +44,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.store.cached import CachedObject
-from minik8s_modules.store.encoding import without_revision
+from minik8s_modules.store.encoding import exact, without_revision
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite, ValueTooLarge
 from minik8s_modules.store.interface import Put
 
@@ -172,7 +172,7 @@ def made(
     if kept["apiVersion"] == obj["apiVersion"]:
         item.shown = ((kind, item.data),)
     elif not kind.converted:
-        item.shown = ((kind, _at_revision(obj, revision)),)
+        item.shown = ((kind, exact(_at_revision(obj, revision))),)
     return item
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterable, Iterator
 
 import orjson
@@ -39,6 +40,19 @@ def test_bytes_leave_with_their_revision_and_return_without_it():
     assert data == b'{"metadata":{"name":"a","resourceVersion":"7"},"spec":{}}'
     assert without_revision(parsed) == b'{"metadata":{"name":"a"},"spec":{}}'
     assert parsed["metadata"]["resourceVersion"] == "7"
+
+
+def test_objects_hold_no_more_memory_than_their_bytes():
+    """What orjson returns holds the whole buffer that it was written into, ten times as much."""
+    obj = {"metadata": {"name": "a"}, "data": "x" * 1400}
+    tracemalloc.start()
+    try:
+        held = [CachedObject(KEY, orjson.dumps(obj), 7, {}) for _ in range(100)]
+        each = tracemalloc.get_traced_memory()[0] / len(held)
+    finally:
+        tracemalloc.stop()
+    assert orjson.loads(held[0].data) == obj
+    assert each < 2_000
 
 
 def test_a_write_is_read_after_waiting_for_its_revision(store, cache):
