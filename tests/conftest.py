@@ -51,6 +51,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # integration/naming for a resolv.conf that is given back, tests/cis for rights of users and files.
 NIGHTLY = [
     "integration/apiserver/test_fuzz.py",
+    "integration/apiserver/test_sample_apiserver.py",
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_waves.py",

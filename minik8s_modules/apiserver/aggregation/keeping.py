@@ -71,6 +71,8 @@ class Keeping:
         self._stopping, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
         self.done = False
+        told = "Times that an extension became unavailable."
+        self._failed = backend.metrics.counter("aggregator_unavailable_apiservice_total", told, ("name", "reason"))
         told = "APIServices whose extension cannot be asked."
         backend.metrics.gauge("aggregator_unavailable_apiservice", told, ("name",), self._unavailable)
 
@@ -204,6 +206,8 @@ class Keeping:
         before = api_services.available(item.object)
         if found is None or found == (before.get("status"), before.get("reason"), before.get("message")):
             return
+        if found.status != before["status"] == "True":
+            self._failed.labels(objects.name(item.object), found.reason).inc()
         now = rfc3339(self._backend.clock.now())
 
         def told(present: JsonObject) -> JsonObject:

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api import objects, size_limits
+from minik8s_modules.api.access import api_services
 from minik8s_modules.api.custom import conditions
 from minik8s_modules.api.custom.kinds import kinds_of
 from minik8s_modules.api.defaulting.conversion import from_storage, stored_kind
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError
 from minik8s_modules.api.kind import Registry
-from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION, EVENT, KINDS, NAMESPACE, POD, Kind
+from minik8s_modules.api.kinds import API_SERVICE, CUSTOM_RESOURCE_DEFINITION, EVENT, KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging.apply import annotated, next_object
 from minik8s_modules.api.merging.shown import pair_shown
@@ -74,7 +75,7 @@ class PlannedObjects:
         Raises:
             StatusError: it cannot be read, the asker may not do it, or the server is in no state to say.
         """
-        target = _target_of(obj, self.kinds)
+        target = self._target_of(obj)
         size_limits.check(obj, size_limits.values_allowed(target.kind.id))
         readable = incoming.readable(target.kind, obj, self._options, incoming.dialect_around(self._backend, target))
         item = self._cache.get(target.kind.key(target.namespace, target.name)) if target.name else None
@@ -89,7 +90,7 @@ class PlannedObjects:
 
     def deleted(self, obj: JsonObject) -> Step:
         """Return what deleting the object comes to; raises as ``applied``."""
-        target = _target_of(obj, self.kinds)
+        target = self._target_of(obj)
         self._check("delete", target)
         try:
             item = self._backend.get(target)
@@ -116,6 +117,18 @@ class PlannedObjects:
         )
         row |= {"message": f"it goes when its finalizers are done: {', '.join(held)}"} if held else {}
         return _told_to_reconcilers(target, Step(row, {"operation": operation, "object": found}))
+
+    def _target_of(self, obj: JsonObject) -> Target:
+        try:
+            return _target_of(obj, self.kinds)
+        except BadRequest as error:
+            version = str(obj.get("apiVersion"))
+            group, _, short = version.rpartition("/")
+            found = self._cache.get(API_SERVICE.key("", f"{short}.{group}"))
+            if found is None or api_services.remote(found.object) is None:
+                raise
+            told = f"an extension API server answers {version}: what it makes of a {obj.get('kind')} cannot be planned"
+            raise BadRequest(told) from error
 
     def _define(self, target: Target) -> None:
         """Know the kinds of a planned definition: objects of it may follow in the plan."""

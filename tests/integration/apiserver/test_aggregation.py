@@ -274,3 +274,13 @@ def test_the_how_to_does_what_it_says(api: ApiServerProcess, extension: Extensio
     assert ["NAME", "SERVICE", "AVAILABLE"] in rows
     assert [NAME, "wardle/api", "True"] in rows
     assert ["v1.", "Local", "True"] in rows
+
+
+def test_a_plan_says_that_it_cannot_foretell_an_extension(api: ApiServerProcess, extension: Extension) -> None:
+    flunder = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Flunder", "metadata": {"name": "one"}}
+    answer = api.request("POST", "/apis/minik8s.io/v1/plans", {"spec": {"objects": [flunder]}})
+    assert answer.code == 400
+    assert (
+        f"an extension API server answers {GROUP}/{VERSION}: what it makes of a Flunder cannot"
+        in answer.json["message"]
+    )
