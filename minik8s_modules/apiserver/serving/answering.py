@@ -121,9 +121,10 @@ class Answering:
     def resource(self, request: Request) -> Response:
         """Answer one of resources.py's verbs, if the user may."""
         services, environ = self._services, request.environ
-        watch = request.method == "GET" and watching.is_watch(request.args)
         if self._aggregation is not None:
-            elsewhere = self._aggregation.directory.asked(request.method, request.path, watch=watch)
+            # as extensions read it: apimachinery, Convert_Slice_string_To_bool
+            watches = request.args.get("watch", "false") not in {"false", "0"}
+            elsewhere = self._aggregation.directory.asked(request.method, request.path, watch=watches)
             if elsewhere is not None:
                 return self._elsewhere(request, self._aggregation, elsewhere)
         target = parse(request.path, self.kinds.registry)
@@ -131,6 +132,7 @@ class Answering:
             raise ServiceUnavailable("custom kinds are not known yet; try again", {"retryAfterSeconds": 1})
         if target is None:
             raise unserved(request.path)
+        watch = request.method == "GET" and watching.is_watch(request.args)
         verb = verb_of(request.method, target, watch=watch)
         user: User = environ[ACTING]
         asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
