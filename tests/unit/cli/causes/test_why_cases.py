@@ -211,3 +211,8 @@ def test_a_last_line_holds_no_control_characters_and_is_not_long():
     cause = told(*found["objects"], logs={"web/app": "\x1b[31m" + "x" * 5000 + "\n"}).cause
     assert "\x1b" not in cause
     assert len(cause) < 500
+
+
+def test_an_api_service_of_the_server_itself_is_as_it_should_be():
+    own = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.apps"}}
+    assert told({**own, "spec": {"group": "apps", "version": "v1"}}).otherwise == FINE
