@@ -1,6 +1,6 @@
 """Asking the webhook of a CustomResourceDefinition to convert objects between versions of its kind.
 
-``Converter`` is a ``Declaration``'s ``convert``; it is made anew with the kinds whenever their definition changes.
+``Converter`` is a ``Declaration``'s ``convert``; it is built again with the kinds whenever their definition changes.
 Requests that may wait for one hold no seat (access/priority.py), watches wait in a thread of their kind
 (reads/lanes.py), and of one definition ``_PLACES`` calls are under way at once: the others wait, unless the last call
 ran out of time. So a converter that hangs takes a few threads, and holds up its own kind alone.
