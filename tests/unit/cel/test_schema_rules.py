@@ -187,7 +187,7 @@ def test_a_field_path_leads_to_a_field_or_is_refused(schema: dict[str, Any], cas
 
 
 def test_a_text_of_unknown_size_is_too_dear_for_a_message() -> None:
-    """As upstream: "rule invalidated by messageExpression exceeding per-CRD estimated cost limit", validation_test.go."""
+    """As upstream (validation_test.go, "rule invalidated by messageExpression exceeding per-CRD estimated cost")."""
     rule = {"rule": "true", "messageExpression": "string(self[0]) + string(self[1]) + string(self[2])"}
     part = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [rule]}
     _, errors = compile_schema({"type": "object", "properties": {"f": part}}, "schema")
