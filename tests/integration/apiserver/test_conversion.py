@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from tests.integration.apiserver.conftest import Namespace
 from tests.integration.apiserver.test_custom_kinds import DEFINITIONS, holds
 from tests.support.apiserver import Answer
+from tests.support.etcd import free_port
 from tests.support.waiting import until
 from tests.support.webhook import WebhookServer, send
 
@@ -284,6 +286,24 @@ def test_a_converter_that_hangs_holds_up_its_own_kind_alone(hosts: Hosts) -> Non
             each.join()
 
 
+def test_a_converter_that_is_gone_is_named_and_one_that_is_back_is_asked(hosts: Hosts) -> None:
+    assert hosts.make("v1", "a", address="one:1").code == 201
+
+    def moved(url: str) -> None:
+        change = {"spec": {"conversion": {"webhook": {"clientConfig": {"url": url}}}}}
+        assert hosts.server.request("PATCH", hosts.definition, change, headers=MERGE).code == 200
+
+    gone = f"https://127.0.0.1:{free_port()}/convert"
+    moved(gone)
+    until(lambda: hosts.get("v2", "a").code == 500)
+    told = hosts.get("v2", "a").json["message"]
+    assert told.startswith(f'conversion webhook for {hosts.group}/v1, Kind=Host failed: Post "{gone}?timeout=30s": ')
+    assert told.endswith("connect: connection refused")
+    assert hosts.spec("v1", "a")["address"] == "one:1"
+    moved(hosts.hook.url("/convert"))
+    until(lambda: hosts.get("v2", "a").code == 200)
+
+
 def test_a_broken_converter_keeps_nothing_from_being_deleted(hosts: Hosts) -> None:
     for name in ("a", "b"):
         hosts.make("v1", name, address="one:1")
@@ -349,3 +369,14 @@ def test_what_is_written_bad_is_refused(hosts: Hosts) -> None:
         answer = hosts.server.request("POST", DEFINITIONS, body)
         assert answer.code == 422, answer.json
         assert told in answer.json["message"]
+
+
+def test_the_converter_of_the_how_to_converts(hosts: Hosts) -> None:
+    page = Path(__file__).parents[3] / "docs/how-to/custom-kinds.md"
+    found = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    written: dict[str, Any] = {}
+    exec(found[1], written)
+    hosts.hook.answers["/convert"] = written["convert"]
+    assert hosts.make("v2", "a", host="one", port=1).code == 201
+    assert (hosts.spec("v1", "a")["address"], hosts.spec("v2", "a")["port"]) == ("one:1", 1)
