@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import EVENT, NODE, POD
+from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.kinds import EVENT, NODE, POD, PRIORITY_CLASS
 from minik8s_modules.api.objects import condition
 from minik8s_modules.client.informer import Informer
 from tests.integration.control.conftest import Cluster, Daemon, pod
@@ -105,3 +107,62 @@ def test_a_pod_is_bound_within_milliseconds(cluster: Cluster, daemon: Daemon):
     print(f"create to bound, seen by a watch: median {took_ms[10]:.1f} ms, worst {took_ms[-1]:.1f} ms")
     # two writes and two watch deliveries; the machine may be busy, so the bar is loose
     assert took_ms[10] < 250
+
+
+def asking(cpu: str) -> list[dict[str, Any]]:
+    return [{"name": "app", "image": "minik8s/busybox:1", "resources": {"requests": {"cpu": cpu}}}]
+
+
+def test_a_pod_of_a_higher_class_takes_the_place_of_another(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    cluster.admin.create(PRIORITY_CLASS, {"metadata": {"name": space}, "value": 1000, "preemptionPolicy": "Never"})
+    cluster.admin.create(PRIORITY_CLASS, {"metadata": {"name": f"{space}-b"}, "value": 1000})
+    cluster.admin.create(POD, pod("low", space, **selecting(node), containers=asking("3")))
+    until(lambda: bound_to(cluster, space, "low") == node)
+    polite = pod("polite", space, **selecting(node), containers=asking("3"), priorityClassName=space)
+    cluster.admin.create(POD, polite)
+    told = until(lambda: condition(cluster.admin.get(POD, "polite", space), "PodScheduled"))
+    assert "not eligible due to preemptionPolicy=Never." in told["message"]
+    assert "deletionTimestamp" not in cluster.admin.get(POD, "low", space)["metadata"]
+    cluster.admin.delete(POD, "polite", space, grace_s=0)
+    urgent = pod("urgent", space, **selecting(node), containers=asking("3"), priorityClassName=f"{space}-b")
+    cluster.admin.create(POD, urgent)
+    until(lambda: any(e["reason"] == "Preempted" for e in cluster.admin.list(EVENT, space).items))
+    with contextlib.suppress(NotFound):
+        low = cluster.admin.get(POD, "low", space)
+        assert (condition(low, "DisruptionTarget") or {})["reason"] == "PreemptionByScheduler"
+        assert cluster.admin.get(POD, "urgent", space)["status"]["nominatedNodeName"] == node
+        daemon.kill9()
+        daemon.start()
+        cluster.admin.delete(POD, "low", space, grace_s=0)
+    until(lambda: bound_to(cluster, space, "urgent") == node)
+
+
+def test_a_gated_pod_goes_once_its_gates_are_gone(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    gated = pod("p", space, **selecting(node), schedulingGates=[{"name": "test/one"}, {"name": "test/two"}])
+    cluster.admin.create(POD, gated)
+    told = until(lambda: condition(cluster.admin.get(POD, "p", space), "PodScheduled"))
+    assert (told["status"], told["reason"]) == ("False", "SchedulingGated")
+    binding = {"metadata": {"name": "p", "namespace": space}, "target": {"kind": "Node", "name": node}}
+    with pytest.raises(Conflict, match="schedulingGates"):
+        cluster.admin.create(POD, binding, subresource="binding")
+    cluster.admin.patch(POD, "p", space, {"spec": {"schedulingGates": [{"name": "test/two"}]}})
+    cluster.admin.create(POD, pod("free", space, **selecting(node)))
+    until(lambda: bound_to(cluster, space, "free") == node)
+    assert bound_to(cluster, space, "p") == ""
+    cluster.admin.patch(POD, "p", space, {"spec": {"schedulingGates": None}})
+    until(lambda: bound_to(cluster, space, "p") == node)
+
+
+def test_killed_again_and_again_it_binds_every_pod_once(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    names = [f"p{number}" for number in range(40)]
+    for number, name in enumerate(names):
+        cluster.admin.create(POD, pod(name, space, **selecting(node)))
+        if number % 8 == 7:
+            daemon.kill9()
+            daemon.start()
+    until(lambda: all(bound_to(cluster, space, name) == node for name in names))
+    times = [e["message"] for e in cluster.admin.list(EVENT, space).items if e["reason"] == "Scheduled"]
+    assert len(times) == len(set(times))
