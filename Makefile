@@ -126,7 +126,7 @@ bench-quick: $(VENV)/dev.lock ## Before each release: measure for some minutes w
 	$(BIN)/python -m tests.benchmarks --quick $(ONLY)
 
 .PHONY: profile
-profile: $(VENV)/dev.lock ## Sample an API server under load into .cache/profile-WHAT.txt; WHAT=create or get
+profile: $(VENV)/dev.lock ## Sample an API server under load into .cache/profile-WHAT.txt; WHAT=create, get or pod
 	$(BIN)/python -m tests.benchmarks.profile $(or $(WHAT),create)
 
 .PHONY: lock

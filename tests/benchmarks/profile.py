@@ -4,40 +4,31 @@ A server of its own is asked by 16 clients while py-spy samples the worker's thr
 ``.cache/profile-<what>.txt`` has, of each function, the share of samples it was somewhere in the stack of and the share
 in which it ran itself; before that, what a request costs: CPU, and how often threads gave up the processor or lost it.
 ``.cache/profile-<what>.raw`` has the stacks themselves, as flame graph programs read them.
+
+``WHAT=pod`` is another file, profile_pod.py: what a pod's life costs all our processes.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import re
 import subprocess
 import sys
 import tempfile
 import threading
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
+from tests.benchmarks import profile_pod
 from tests.benchmarks.machine import REPOSITORY
+from tests.benchmarks.shares import RATE, shares
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-CLIENTS, SECONDS, RATE = 16, 10, 200
+CLIENTS, SECONDS = 16, 10
 MOST = 80
-_LINE = re.compile(r":\d+\)")
-
-
-class Share(NamedTuple):
-    """A function's share of the samples, in percent: in the stack, and on top of it."""
-
-    inside: float
-    own: float
-    function: str
 
 
 class Load:
@@ -114,34 +105,15 @@ def _sample(pid: int, raw: Path) -> None:
     subprocess.run([*argv, "--format", "raw", "--output", str(raw)], check=True, capture_output=True)
 
 
-def shares(stacks: Iterable[str]) -> list[Share]:
-    """Return the functions by share, the largest first.
-
-    Args:
-        stacks: lines ``frame (file:line);frame (file:line) COUNT``, the outermost frame first.
-    """
-    inside: Counter[str] = Counter()
-    own: Counter[str] = Counter()
-    total = 0
-    for line in stacks:
-        stack, _, count = line.rpartition(" ")
-        frames = [_LINE.sub(")", frame) for frame in stack.split(";")]
-        for function in {*frames}:
-            inside[function] += int(count)
-        own[frames[-1]] += int(count)
-        total += int(count)
-    return [Share(100 * n / total, 100 * own[name] / total, name) for name, n in inside.most_common()]
-
-
 def main() -> int:
     """Write both files, and print the report."""
     what = sys.argv[1] if len(sys.argv) > 1 else "create"
-    if what not in {"create", "get"}:
-        print(f"WHAT={what} is not profiled; WHAT is create or get", file=sys.stderr)
+    if what not in {"create", "get", "pod"}:
+        print(f"WHAT={what} is not profiled; WHAT is create, get or pod", file=sys.stderr)
         return 2
     folder = REPOSITORY / ".cache"
     folder.mkdir(exist_ok=True)
-    report = profile(what, folder / f"profile-{what}.raw")
+    report = profile_pod.profile(folder) if what == "pod" else profile(what, folder / f"profile-{what}.raw")
     (folder / f"profile-{what}.txt").write_text(report, encoding="utf-8")
     print(report)
     return 0

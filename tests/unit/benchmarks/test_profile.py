@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.profile import Share, shares
+import json
+
+from tests.benchmarks.profile_pod import requests
+from tests.benchmarks.shares import Share, shares
 
 
 def test_shares_are_of_samples_and_of_functions_not_lines():
@@ -16,3 +19,17 @@ def test_shares_are_of_samples_and_of_functions_not_lines():
 
 def test_no_sample_is_no_share():
     assert shares([]) == []
+
+
+def test_requests_are_counted_by_who_asks_for_what_once_they_are_answered():
+    pod = {"user": {"username": "kim"}, "verb": "patch", "objectRef": {"resource": "pods", "subresource": "status"}}
+    events = [
+        {**pod, "stage": "RequestReceived"},
+        {**pod, "stage": "ResponseComplete"},
+        {**pod, "stage": "ResponseComplete"},
+        {"user": {"username": "lee"}, "verb": "get", "requestURI": "/readyz", "stage": "ResponseComplete"},
+    ]
+    assert requests(json.dumps(event).encode() for event in events) == {
+        "kim patch pods/status": 2,
+        "lee get /readyz": 1,
+    }

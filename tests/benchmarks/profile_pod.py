@@ -1,0 +1,148 @@
+"""What a pod's life costs our processes, and where: ``make profile WHAT=pod``, a minute or two.
+
+A whole cluster on this machine. Pods are created one after the other, each is awaited Ready, deleted and awaited gone:
+first undisturbed, for the CPU by process and the requests by who made them (the API server's audit log); then again
+while py-spy samples, of every process and of those it starts, the threads that hold the interpreter's lock. dockerd,
+containerd and etcd are not ours and not counted. ``.cache/profile-pod.txt`` has it all; beside it are the stacks of
+each process, ``profile-pod-<process>.raw``, as flame graph programs read them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.benchmarks.shares import RATE, shares
+from tests.integration.reconcile import conftest as whole_path
+from tests.integration.services.conftest import Cluster
+
+PODS, WARM_UP, GIVE_UP_S, MOST = 10, 3, 60.0, 60
+Processes = Mapping[str, psutil.Process]
+
+
+def profile(folder: Path) -> str:
+    """Sample a cluster; return the report, and leave stacks in ``folder``."""
+    whole_path.IDENTITIES.setdefault("controllers", "system:kube-controller-manager")
+    directory = Path(tempfile.mkdtemp(prefix="mk8s-"))
+    cluster = Cluster(directory)
+    try:
+        cluster.start()
+        cluster.until(cluster.registered, GIVE_UP_S)
+        lives(cluster, WARM_UP)
+        return _account(cluster, directory / "api" / "audit.log") + _sampled(cluster, folder)
+    finally:
+        cluster.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def lives(cluster: Cluster, count: int) -> None:
+    """Let pods live, one after the other."""
+    for _ in range(count):
+        name = f"life-{uuid.uuid4().hex[:8]}"
+        cluster.create(name, ["sh", "-c", "trap exit TERM; while :; do sleep 0.1; done"])
+        cluster.until(partial(cluster.ready, name), GIVE_UP_S)
+        cluster.delete(name)
+        cluster.until(partial(cluster.gone, name), GIVE_UP_S)
+
+
+def processes(cluster: Cluster) -> Processes:
+    """Return our processes by what they are called here."""
+    found = {room: psutil.Process(one.process.pid) for room, one in cluster.daemons.items() if one.process}
+    (found["apiserver"],) = psutil.Process(cluster.server.pid).children()
+    for below in found["reconcile"].children(recursive=True):
+        found[_name(below)] = below
+    return found
+
+
+def _name(process: psutil.Process) -> str:
+    argv = process.cmdline()
+    if any(word.endswith("ansible-playbook") for word in argv):
+        return "play"
+    return "node" if argv[1:] == ["-I", "-"] else f"{process.name()}-{process.pid}"
+
+
+def _account(cluster: Cluster, log: Path) -> str:
+    found = processes(cluster)
+    before, size = {name: cpu_s(one) for name, one in found.items()}, log.stat().st_size
+    lives(cluster, PODS)
+    spent = {name: (cpu_s(one) - before[name]) * 1000 / PODS for name, one in found.items() if one.is_running()}
+    told = "".join(f"{each:9.1f} ms  {name}\n" for name, each in sorted(spent.items(), key=lambda one: -one[1]) if each)
+    with log.open("rb") as lines:
+        lines.seek(size)
+        asked = requests(lines)
+    listed = "".join(f"{count / PODS:9.2f}  {what}\n" for what, count in asked.most_common(40))
+    return f"CPU of a pod's life, {sum(spent.values()):.0f} ms:\n{told}\nrequests:\n{listed}\n"
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Return the CPU seconds of a process and of its children that have ended."""
+    return float(sum(process.cpu_times()[:4]))
+
+
+def requests(lines: Iterable[bytes]) -> Counter[str]:
+    """Return how many requests of each kind are in an audit log: who, verb, what."""
+    found: Counter[str] = Counter()
+    for line in lines:
+        event: dict[str, Any] = json.loads(line)
+        what = event.get("objectRef", {})
+        words = (what.get("resource", event.get("requestURI", "")), what.get("subresource", ""))
+        if event.get("stage", "ResponseComplete") == "ResponseComplete":
+            found[f"{event['user']['username']} {event['verb']} {'/'.join(filter(None, words))}"] += 1
+    return found
+
+
+def _sampled(cluster: Cluster, folder: Path) -> str:
+    found = processes(cluster)
+    raw = {name: folder / f"profile-pod-{name}.raw" for name in found if "-" not in name}
+    with sampling({name: found[name].pid for name in raw}, raw):
+        lives(cluster, PODS)
+    told = ""
+    for name, path in raw.items():
+        if path.exists() and (listed := shares(path.read_text(encoding="utf-8").splitlines())[:MOST]):
+            rows = "".join(f"{each.inside:8.1f} {each.own:8.1f}  {each.function}\n" for each in listed)
+            told += f"{name}\n  inside      own  function\n{rows}\n"
+    return told
+
+
+@contextmanager
+def sampling(pids: Mapping[str, int], raw: Mapping[str, Path]) -> Iterator[None]:
+    """Sample processes while the block runs."""
+    program = str(Path(sys.executable).with_name("py-spy"))
+    running = []
+    for name, pid in pids.items():
+        argv = [
+            program,
+            "record",
+            "--rate",
+            str(RATE),
+            "--pid",
+            str(pid),
+            "--format",
+            "raw",
+            "--output",
+            str(raw[name]),
+        ]
+        argv += ["--duration", "600"]
+        running.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    time.sleep(1)  # py-spy says nothing about when it begins
+    try:
+        yield
+    finally:
+        for one in running:
+            one.send_signal(signal.SIGINT)  # it writes what it has
+        for one in running:
+            one.wait(60)
