@@ -278,6 +278,7 @@ class Intake:
             answer = self._answered(connection, whole)
             self._turns.done(connection.account)
             self._returned.append((connection, whole, answer))
+            del item, connection, whole, answer  # a list's may be megabytes, and this thread may have nothing to do
             if not self._woken:
                 self._woken = True
                 self.wake()
