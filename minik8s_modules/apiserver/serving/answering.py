@@ -91,7 +91,7 @@ class Answering:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
-        request = Request(environ, populate_request=False)  # no cycle: an answer goes when it is sent, without a collector
+        request = Request(environ, populate_request=False)  # a cycle would keep the answer until a collection
         if request.method not in METHODS or "HTTP_UPGRADE" in environ or not self._names_resource(request.path):
             told: Iterable[bytes] = self._others(environ, start_response)
             return told
