@@ -29,6 +29,7 @@ from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.claims import unbound
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.scheduler.profiles.configuration import POLICIES
 
 ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 """A container that waits for these is simply on its way."""
@@ -115,8 +116,10 @@ def _stuck(pod: JsonObject, around: Around) -> Iterator[Fault]:
 
 def _unserved(pod: JsonObject) -> Iterator[Fault]:
     name = objects.spec(pod).get("schedulerName") or SCHEDULER
-    if name != SCHEDULER and not objects.spec(pod).get("nodeName"):
-        told = f"it waits for a scheduler named {name}; minik8s runs {SCHEDULER} alone"
+    heard = objects.condition(pod, "PodScheduled") is not None
+    if name not in (SCHEDULER, *POLICIES) and not heard and not objects.spec(pod).get("nodeName"):
+        usual = ", ".join((SCHEDULER, *POLICIES))
+        told = f"it waits for a scheduler named {name}, which has not looked at it; minik8s by itself has {usual}"
         yield Fault(told, _edit(pod))
 
 

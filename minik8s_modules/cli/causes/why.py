@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import HORIZONTAL_POD_AUTOSCALER, NAMESPACE, SERVICE
+from minik8s_modules.api.kinds import HORIZONTAL_POD_AUTOSCALER, NAMESPACE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli import kubectl, output, translating
@@ -17,6 +17,7 @@ from minik8s_modules.cli.causes.autoscalers import decisions
 from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
 from minik8s_modules.cli.causes.control_plane import Server, asked
 from minik8s_modules.cli.causes.membership import lock_faults
+from minik8s_modules.cli.causes.placing import placing
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import absentees, behind
 from minik8s_modules.cli.causes.surroundings import Around
@@ -69,9 +70,10 @@ def _warn(server: Server) -> None:
 
 
 def _replay(shown: Sequence[tuple[JsonObject, Verdict]], around: Around) -> None:
-    """Print how an autoscaler decided last, where one alone is asked about."""
-    if len(shown) == 1 and shown[0][0].get("kind") == HORIZONTAL_POD_AUTOSCALER.kind:
-        for place, line in enumerate(decisions(shown[0][0], around)):
+    """Print how an autoscaler decided last, and what nodes come to for a pod, where one alone is asked about."""
+    replayed = {HORIZONTAL_POD_AUTOSCALER.kind: decisions, POD.kind: placing}.get(shown[0][0].get("kind", ""))
+    if len(shown) == 1 and replayed is not None:
+        for place, line in enumerate(replayed(shown[0][0], around)):
             print(f"{'' if place else chr(10)}{line}")
 
 

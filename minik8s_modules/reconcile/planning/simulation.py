@@ -24,6 +24,7 @@ from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unroll
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision, PodInputs
+from minik8s_modules.scheduler.deciding.cycle import Decision
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.profiles.deciding import decide_node
 
@@ -250,9 +251,19 @@ def _bound(
         decision = decide_node(pod, Snapshot.of(nodes, placed, len(placed)))
         if not decision.node:
             messages.append(Note(f"Pod {objects.key(pod)}: {decision.message}", of_pod(pod)))
+            messages += _preemption(pod, decision)
             continue
         bound[uid] = everywhere[uid] = _with_node(pod, decision.node)
     return bound
+
+
+def _preemption(pod: JsonObject, decision: Decision) -> Iterator[Note]:
+    """Yield which pods would have to go for one that fits nowhere, to those who may know of all of them."""
+    found = decision.nomination
+    if found is not None and found.node:
+        victims = ", ".join(str(victim.key) for victim in found.victims)
+        about = tuple(one for each in (pod, *(victim.pod for victim in found.victims)) for one in of_pod(each))
+        yield Note(f"Pod {objects.key(pod)}: it would preempt {victims} on node {found.node}", about)
 
 
 def _with_node(pod: JsonObject, node: str) -> JsonObject:
