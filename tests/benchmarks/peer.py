@@ -1,4 +1,4 @@
-"""The API server beside kube-apiserver, in one run: ``python -m tests.benchmarks.peer``, about a minute.
+"""The API server beside kube-apiserver, in one run: ``python -m tests.benchmarks.peer``, two minutes.
 
 Machines differ by a factor of three in what Python costs, so only ratios of one run say something. kube-apiserver, its
 etcd and a client that drives either server lie beside the checkout (``../shared/peer``); without them there are no
@@ -8,26 +8,32 @@ CPU is the server's own, without etcd's and the client's.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from tests.benchmarks.applying import objects
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.machine import REPOSITORY
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
+from tests.support.kubectl import kubectl_path
 
 PEER = REPOSITORY.parent / "shared" / "peer"
 PEER_URL, PEER_TOKEN = "https://127.0.0.1:16443", "peertoken"
 ROUNDS = 3
-TOLD = "ratio to kube-apiserver 1.20 in the same run, 16 clients"
+TOLD = "ratio to kube-apiserver 1.20 in the same run"
+APPLIED, APPLY_BAR = 1_000, 1.0
 _LINE = re.compile(r"n=(?P<count>\d+): (?P<rate>\d+) req/s .*bad=(?P<bad>\d+).* srv_cpu=(?P<cpu>[\d.]+)s")
 
 
@@ -36,12 +42,19 @@ class Work(NamedTuple):
 
     what: str
     requests: int
-    time: float
-    cpu: float
+    time: float | None
+    cpu: float | None
+    clients: int = 16
 
 
 # the peer's throughput at least 0.6 and 0.8 times
-WORK = (Work("create", 1_500, 1 / 0.6, 2.0), Work("get", 5_000, 1 / 0.8, 1.3))
+WORK = (
+    Work("create", 1_500, 1 / 0.6, 2.0),
+    Work("get", 5_000, 1 / 0.8, 1.3),
+    *(Work(what, 1_000, None, None, clients) for what in ("create", "get") for clients in (1, 64)),
+)
+MEDIANS = {"list": (re.compile(r" med=([\d.]+)"), 0.3), "fanout": (re.compile(r"write->last p50=([\d.]+)"), 0.8)}
+"""What the client says of 5,000 objects in a list and of 100 watchers, and the bar of the ratio."""
 
 
 class Cost(NamedTuple):
@@ -62,7 +75,8 @@ def measure() -> list[Figure]:
         try:
             subprocess.run([PEER / "peer.sh", "up"], env=kept, check=True, stdout=subprocess.DEVNULL)
             sides = (_ours(server.start()), _peers(Path(directory) / "peer"))
-            return [figure for work in WORK for figure in _beside(work, *sides)]
+            found = [figure for work in WORK for figure in _beside(work, *sides)]
+            return [*found, *_medians(*sides), _applied(server, Path(directory))]
         finally:
             subprocess.run([PEER / "peer.sh", "down"], env=kept, check=False)
             server.stop()
@@ -85,17 +99,70 @@ def _beside(work: Work, ours: Mapping[str, str], peers: Mapping[str, str]) -> li
     _driven(work, peers, work.requests // 5)
     costs = [(_driven(work, ours, work.requests), _driven(work, peers, work.requests)) for _ in range(ROUNDS)]
     mine, theirs = (Cost(*map(sum, zip(*side, strict=True))) for side in zip(*costs, strict=True))
+    what = work.what if work.clients == 16 else f"{work.what} by {work.clients}"
+    told = f"{TOLD}, {work.clients} clients"
     return [
-        Figure(f"{work.what} beside kube-apiserver, time", mine.time_s / theirs.time_s, "x", work.time, TOLD),
-        Figure(f"{work.what} beside kube-apiserver, CPU", mine.cpu_s / theirs.cpu_s, "x", work.cpu, TOLD),
+        Figure(f"{what} beside kube-apiserver, time", mine.time_s / theirs.time_s, "x", work.time, told),
+        Figure(f"{what} beside kube-apiserver, CPU", mine.cpu_s / theirs.cpu_s, "x", work.cpu, told),
     ]
 
 
 def _driven(work: Work, side: Mapping[str, str], count: int) -> Cost:
-    argv = [sys.executable, str(PEER / "api.py"), work.what, "--threads", "16", "--procs", "2", "--n", str(count)]
-    environment = {**os.environ, **side, "KC_NOSA": "1"}
-    done = subprocess.run(argv, cwd=PEER, env=environment, check=True, capture_output=True, text=True)
-    return cost(done.stdout)
+    return cost(_said(side, work.what, "--threads", str(work.clients), "--procs", "2", "--n", str(count)))
+
+
+def _said(side: Mapping[str, str], *arguments: str) -> str:
+    argv, environment = [sys.executable, str(PEER / "api.py"), *arguments], {**os.environ, **side, "KC_NOSA": "1"}
+    return subprocess.run(argv, cwd=PEER, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def _medians(*sides: Mapping[str, str]) -> list[Figure]:
+    for side in sides:
+        _said(side, "fill")
+    found = []
+    for what, (pattern, bar) in MEDIANS.items():
+        mine, theirs = (median(_said(side, what), pattern) for side in sides)
+        found.append(Figure(f"{what} beside kube-apiserver, median", mine / theirs, "x", bar, TOLD))
+    return found
+
+
+def median(said: str, pattern: re.Pattern[str]) -> float:
+    """Return the milliseconds that the client says.
+
+    Raises:
+        ValueError: it says something else.
+    """
+    found = pattern.search(said)
+    if found is None:
+        raise ValueError(f"the client says: {said}")
+    return float(found[1])
+
+
+def _applied(server: ApiServerProcess, directory: Path) -> Figure:
+    """Have one kubectl apply the same new objects to both."""
+    file, config = directory / "objects.yml", directory / "peer.kubeconfig"
+    file.write_text("".join(f"---\n{json.dumps(obj)}\n" for obj in islice(objects(), APPLIED)), encoding="utf-8")
+    cluster = {"server": PEER_URL, "certificate-authority": str(directory / "peer" / "pki" / "ca.crt")}
+    config.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "peer", "cluster": cluster}],
+                "users": [{"name": "peer", "user": {"token": PEER_TOKEN}}],
+                "contexts": [{"name": "peer", "context": {"cluster": "peer", "user": "peer"}}],
+                "current-context": "peer",
+            }
+        ),
+        encoding="utf-8",
+    )
+    theirs = [str(kubectl_path()), f"--kubeconfig={config}", f"--cache-dir={directory}/peer-cache"]
+    spent = []
+    for argv in (server.kubectl_argv("apply", "-f", str(file)), [*theirs, "apply", "-f", str(file)]):
+        began = time.monotonic()
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+        spent.append(time.monotonic() - began)
+        assert done.stdout.count(" created") == APPLIED, done.stderr[-2000:]
+    told = f"{TOLD}; {spent[0]:.1f} s for {APPLIED:,} new objects"
+    return Figure("kubectl apply beside kube-apiserver, time", spent[0] / spent[1], "x", APPLY_BAR, told)
 
 
 def cost(line: str) -> Cost:
