@@ -21,6 +21,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.access import api_services
 from minik8s_modules.api.access.api_services import LOCAL, PASSED, Found, Remote
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
+from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import API_SERVICE, ENDPOINT_SLICE, KINDS, LEASE, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.aggregation import heads
@@ -234,7 +235,7 @@ class Keeping:
         failures, subscribed = 0, False
         while not self._stopping.is_set():
             self._wake.clear()
-            wait_s = AGAIN_S
+            wait_s, registry = AGAIN_S, self._backend.kinds.registry
             try:
                 if self._backend.cache.wait_ready(AGAIN_S):
                     subscribed = subscribed or self._subscribe()
@@ -246,7 +247,14 @@ class Keeping:
             except Exception:  # a loop's edge: the next round tries again
                 failures += 1
                 log.exception("APIServices could not be looked after")
-            self._wake.wait(RETRY.delay_s(failures) or wait_s)
+            self._rest(RETRY.delay_s(failures) or wait_s, registry)
+
+    def _rest(self, wait_s: float, registry: Registry) -> None:
+        """Wait, but not for long once other kinds are served than when it was looked: they have APIServices, too."""
+        while not self._wake.wait(min(wait_s, AGAIN_S)) and self._backend.kinds.registry is registry:
+            wait_s -= AGAIN_S
+            if wait_s <= 0:
+                return
 
     def _subscribe(self) -> bool:
         cache = self._backend.cache
