@@ -2,9 +2,11 @@
 
 A whole cluster on this machine. Pods are created one after the other, each is awaited Ready, deleted and awaited gone:
 first undisturbed, for the CPU by process and the requests by who made them (the API server's audit log); then again
-while py-spy samples, of every process and of those it starts, the threads that hold the interpreter's lock. dockerd,
-containerd and etcd are not ours and not counted. ``.cache/profile-pod.txt`` has it all; beside it are the stacks of
-each process, ``profile-pod-<process>.raw``, as flame graph programs read them.
+while py-spy samples the threads of every process that hold the interpreter's lock. What waits for a pod asks the API
+server every few milliseconds (minik8s-admin's get and list), which is in its CPU; the workers that the play forks are
+in the play's CPU, but not sampled. dockerd, containerd and etcd are not ours and not counted. The report is in
+``.cache/profile-pod.txt``; beside it are the stacks of each process, ``profile-pod-<process>.raw``, as flame graph
+programs read them.
 """
 
 from __future__ import annotations
@@ -127,6 +129,7 @@ def sampling(pids: Mapping[str, int], raw: Mapping[str, Path]) -> Iterator[None]
         argv = [
             program,
             "record",
+            "--gil",
             "--rate",
             str(RATE),
             "--pid",
