@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,9 +63,17 @@ def owned(name: str, owner: JsonObject, kind: str) -> JsonObject:
     return made
 
 
+def is_known_as_closed(api: FakeApi, host: str, numbers: Iterator[int]) -> bool:
+    """Return whether the scheduler has heard that a node takes no pods: nodes and pods come by two watches."""
+    probe = f"probe{next(numbers)}"
+    api.create(POD, pod(probe, nodeSelector={"host": host}))
+    until(lambda: node_of(api, probe) or condition_of(api, probe))
+    return not node_of(api, probe)
+
+
 def test_what_an_owner_ran_on_once_it_runs_on_always(api: FakeApi, begin: Callable[..., None]):
     for name in "abc":
-        api.create(NODE, node(name))
+        api.create(NODE, node(name, labels={"host": name}))
     top = api.create(DEPLOYMENT, {"metadata": {"name": "vm", "namespace": "default"}})
     below = owned("vm-1", top, "Deployment")
     below = api.create(REPLICA_SET, {"metadata": below["metadata"]})
@@ -81,6 +91,7 @@ def test_what_an_owner_ran_on_once_it_runs_on_always(api: FakeApi, begin: Callab
     cordoned = api.get(NODE, home)
     cordoned["spec"]["unschedulable"] = True
     api.update(NODE, cordoned)
+    until(partial(is_known_as_closed, api, home, count()))
     api.create(POD, owned("later", below, "ReplicaSet"))
     until(lambda: f"node(s) were not {home}" in condition_of(api, "later").get("message", ""))
     assert node_of(api, "later") == ""
