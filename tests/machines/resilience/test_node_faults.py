@@ -19,7 +19,8 @@ from tests.support.wholeness import assert_whole, containers, look
 HERE, THERE = "worker1", "worker2"
 CHANGED_S = 240.0
 # the sessions of the daemons on a node: what sshd has forked for their user
-ATTENDING = ["minik8s-gateway", "minik8s-reconciler"]
+ATTENDING = ["minik8s-gateway", "minik8s-reconciler", "minik8s-apiserver"]
+UNATTENDED_S = 300.0  # a node whose API answers waits for two minutes, and looks once a minute
 AS_NODE = ["setpriv", "--reuid=minik8s-node", "--regid=minik8s-node", "--init-groups"]
 SESSIONS = "ps -eww -o pid=,args= | awk '/sshd: minik8s-node/ && !/awk/ {print $1}'"
 
@@ -134,7 +135,7 @@ def test_a_machine_that_boots_unattended_has_its_network_again(cluster: LabClust
     cluster.on("control1", ["systemctl", "stop", *ATTENDING])
     try:
         cluster.lab.reboot(HERE)
-        cluster.until(lambda: cluster.on(HERE, bridge) == before)
+        cluster.until(lambda: cluster.on(HERE, bridge) == before, UNATTENDED_S)
         working = ["sh", "-c", "pgrep --full '[m]inik8s.reapply' || true"]
         cluster.until(lambda: not cluster.on(HERE, working))
     finally:
