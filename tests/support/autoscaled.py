@@ -127,14 +127,18 @@ class Shop:
             self.context.pool.shutdown()
             self.context = None
 
-    def tick(self) -> None:
-        """Let one tick pass: the copies show what has been written, and who is due is decided on."""
+    def settle(self, *kinds: Kind) -> None:
+        """Wait until the copies show what has been written, of some kinds or all."""
         assert self.context is not None
-        self.clock.advance(TICK_S)
         informers = self.context.informers
-        for kind in (self.autoscalers, self.kind, POD):
+        for kind in kinds or (self.autoscalers, self.kind, POD):
             revision = max((int(objects.resource_version(each)) for each in self.api.list(kind).items), default=0)
             until(functools.partial(informers.of(kind).has_reached, revision))
+
+    def tick(self) -> None:
+        """Let one tick pass: the copies show what has been written, and who is due is decided on."""
+        self.clock.advance(TICK_S)
+        self.settle()
         for key in self.controller.due():
             with contextlib.suppress(StatusError, TemporaryError):
                 self.controller.sync(key)
