@@ -46,8 +46,10 @@ def install(api: ApiServerProcess, extension: Extension, **spec: Any) -> None:
 
 
 def condition(api: ApiServerProcess, name: str = NAME) -> dict[str, Any]:
-    status = api.request("GET", f"{SERVICES}/{name}").json.get("status") or {}
-    return dict((status.get("conditions") or [{}])[0])
+    answer = api.request("GET", f"{SERVICES}/{name}")
+    if answer.code != 200:
+        return {}
+    return dict((answer.json.get("status", {}).get("conditions") or [{}])[0])
 
 
 def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> str:
