@@ -130,7 +130,7 @@ def test_a_power_cut_in_the_middle_of_a_rollout(cluster: LabCluster) -> None:
 
 def test_a_machine_that_boots_unattended_has_its_network_again(cluster: LabCluster) -> None:
     """What was declared last is there after a boot though the control plane is silent, and no process stays for it."""
-    bridge = ["sh", "-c", "ip -brief address show mk8s-br0 | grep -o '[0-9.]*/[0-9]*' || true"]
+    bridge = ["sh", "-c", "ip -4 -brief address show mk8s-br0 | grep -o '[0-9.]*/[0-9]*' || true"]
     before = cluster.until(lambda: cluster.on(HERE, bridge))
     cluster.on("control1", ["systemctl", "stop", *ATTENDING])
     try:
