@@ -1,8 +1,8 @@
 """Reads a list of roles or bindings from standard input and prints the names of those that a control is about.
 
-roles.py resource RESOURCE[/SUBRESOURCE] VERBS  roles with one of the verbs on it; `*` names no resource, or any verb
-roles.py verb VERBS                             roles with one of the verbs on anything
-roles.py default-accounts                       bindings of a service account named default, or of all accounts
+roles.py resource RESOURCE[.GROUP][/SUBRESOURCE] VERBS  roles with one of the verbs on it; `*`: no resource, or any verb
+roles.py verb VERBS                                     roles with one of the verbs on anything
+roles.py default-accounts                               bindings of a service account named default, or of all accounts
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ OF_ALL = "system:serviceaccounts"
 HARMLESS = frozenset({"system:service-account-issuer-discovery"})
 
 
-def has_resource(rule: Rule, resource: str, verbs: list[str]) -> bool:
-    """Return whether a rule gives one of the verbs on the resource; rules about named objects do not count."""
-    resources = set(rule.get("resources") or ())
-    about = resource in resources or (resource != "*" and resources & {"*", "*/" + resource.partition("/")[2]})
-    return bool(about) and not rule.get("resourceNames") and has_verb(rule, verbs)
+def has_resource(rule: Rule, named: str, verbs: list[str]) -> bool:
+    """Return whether a rule gives one of the verbs on RESOURCE.GROUP/SUBRESOURCE, whatever an object is called."""
+    item, slash, subresource = named.partition("/")
+    plural, _, group = item.partition(".")
+    resources, groups = set(rule.get("resources") or ()), set(rule.get("apiGroups") or ())
+    about = plural + slash + subresource in resources
+    if plural != "*":
+        about = bool((about or resources & {"*", f"*/{subresource}"}) and groups & {"*", group})
+    return about and not rule.get("resourceNames") and has_verb(rule, verbs)
 
 
 def has_verb(rule: Rule, verbs: list[str]) -> bool:

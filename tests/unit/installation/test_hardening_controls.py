@@ -54,12 +54,17 @@ def test_a_control_without_one_answer_is_refused(tmp_path: Path, text: str):
 
 
 def test_rules_are_read_as_they_are_meant():
-    everything = {"verbs": ["*"], "resources": ["*"]}
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    approval = {"verbs": ["update"], "apiGroups": ["certs"], "resources": ["*/approval"]}
+    secret = {"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"]}
     assert has_resource(everything, "secrets", ["get"])
     assert has_resource(everything, "*", ["create"])
-    assert has_resource({"verbs": ["update"], "resources": ["*/approval"]}, "requests/approval", ["update"])
-    assert not has_resource({"verbs": ["get"], "resources": ["secrets"], "resourceNames": ["a"]}, "secrets", ["get"])
-    assert not has_resource({"verbs": ["create"], "resources": ["pods"]}, "*", ["create"])
+    assert has_resource(approval, "requests.certs/approval", ["update"])
+    assert not has_resource(approval, "requests/approval", ["update"])
+    assert has_resource({**secret, "resourceNames": []}, "secrets", ["get"])
+    assert not has_resource(secret, "secrets", ["get"])
+    assert not has_resource({**everything, "apiGroups": ["custom.metrics.k8s.io"]}, "secrets", ["get"])
+    assert not has_resource({"verbs": ["create"], "apiGroups": [""], "resources": ["pods"]}, "*", ["create"])
     assert has_verb({"verbs": ["get"]}, ["*"])
     assert not has_verb({"verbs": ["get"]}, ["bind"])
 
