@@ -85,10 +85,10 @@ class ClusterCache:
         """Take a watch event of a pod; an assumption stands until the pod is bound or gone."""
         key = objects.key(new or old or {})
         with self._lock:
-            bound = new is not None and takes_room(new)
-            self._nominate(key, new)
             if key in self._assumed and new is not None and not objects.spec(new).get("nodeName"):
                 return
+            bound = new is not None and takes_room(new)
+            self._nominate(key, new)
             place = self._place.get(key)
             if bound and new is not None:
                 info = PodInfo.of(new)

@@ -26,6 +26,19 @@ def test_an_assumed_pod_takes_room_at_once_until_it_is_forgotten():
     assert used(cache.snapshot(0)) == {"a": {}}
 
 
+def test_an_assumed_pod_is_nominated_nowhere_whatever_its_status_still_says():
+    cache = ClusterCache()
+    cache.update_node(None, node("a"))
+    waiting = pod("p", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    waiting["status"]["nominatedNodeName"] = "a"
+    cache.update_pod(None, waiting)
+    assert [one.key.name for one in cache.nominated_to("a")] == ["p"]
+    cache.assume(PodInfo.of(waiting), "a")
+    cache.update_pod(waiting, {**waiting, "metadata": {**waiting["metadata"], "labels": {"x": "y"}}})
+    assert cache.nominated_to("a") == []
+    assert used(cache.snapshot(0)) == {"a": {"cpu": 1000, "pods": 1}}
+
+
 def test_a_bound_pod_ends_its_assumption_and_may_be_elsewhere():
     cache = ClusterCache()
     for name in "ab":
