@@ -113,7 +113,7 @@ class _Cluster:
         if not node and decision.nomination is not None and decision.nomination.node:
             node = decision.nomination.node
             for victim in decision.nomination.victims:
-                self.cache.forget(victim.key)
+                self.cache.forget(victim)
         if node:
             self.cache.assume(PodInfo.of(pod), node)
             self.snapshot.turn += 1

@@ -85,7 +85,7 @@ class ClusterCache:
         """Take a watch event of a pod; an assumption stands until the pod is bound or gone."""
         key = objects.key(new or old or {})
         with self._lock:
-            if key in self._assumed and new is not None and not objects.spec(new).get("nodeName"):
+            if new is not None and not objects.spec(new).get("nodeName") and self._is_assumed(new):
                 return
             bound = new is not None and takes_room(new)
             self._nominate(key, new)
@@ -111,16 +111,16 @@ class ClusterCache:
             self._add(key, node, pod)
             self._assumed.add(key)
 
-    def forget(self, key: Key) -> None:
-        """End the assumption: the binding failed."""
+    def forget(self, pod: PodInfo) -> None:
+        """End the assumption: the binding failed. Another pod of the same name keeps its own."""
         with self._lock:
-            if key in self._assumed:
-                self._remove(key)
+            if self._is_assumed(pod.pod):
+                self._remove(pod.key)
 
-    def is_assumed(self, key: Key) -> bool:
+    def is_assumed(self, pod: PodInfo) -> bool:
         """Return whether the pod has a node whose binding was not seen yet."""
         with self._lock:
-            return key in self._assumed
+            return self._is_assumed(pod.pod)
 
     def nominate(self, pod: PodInfo, node: str) -> None:
         """Note at once that ``pod`` is to run on ``node`` later; "" takes that back."""
@@ -162,6 +162,10 @@ class ClusterCache:
         with self._lock:
             self._rebuilt = True
         return self.update(Snapshot(turn=turn))
+
+    def _is_assumed(self, pod: JsonObject) -> bool:
+        key = objects.key(pod)
+        return key in self._assumed and objects.uid(self._place[key][1].pod) == objects.uid(pod)
 
     def _nominate(self, key: Key, pod: JsonObject | None) -> None:
         bound = pod is None or objects.spec(pod).get("nodeName")

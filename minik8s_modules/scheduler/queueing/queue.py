@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.scheduler.framework.infos import PodInfo
@@ -89,7 +90,7 @@ class SchedulingQueue:
         self._active: list[_Sorted] = []
         self._backoff: list[tuple[float, int, Entry]] = []
         self._waiting: dict[Key, Entry] = {}
-        self._flying: dict[Key, int] = {}
+        self._flying: dict[Entry, int] = {}
         self._events: deque[tuple[Event, Any, Any]] = deque()
         self._first_event = 0
         self._tickets = itertools.count(1)
@@ -100,6 +101,9 @@ class SchedulingQueue:
         with self._changed:
             now = self._clock.monotonic()
             known = self._entries.get(pod.key)
+            if known is not None and objects.uid(known.pod.pod) != objects.uid(pod.pod):
+                self.delete(pod.key)
+                known = None
             entry = known or Entry(pod, now)
             entry.pod = pod
             self._entries[pod.key] = entry
@@ -132,7 +136,7 @@ class SchedulingQueue:
             entry = self._entries.pop(key, None)
             if entry is not None:
                 self._leave(entry)
-                self._land(key)
+                self._land(entry)
 
     def pop(self, timeout_s: float) -> Entry | None:
         """Return the next pod to try; None when there was none within ``timeout_s``, or the queue is closed."""
@@ -142,7 +146,7 @@ class SchedulingQueue:
                 entry = self._next()
                 if entry is not None:
                     entry.place, entry.attempts, entry.changed = "flying", entry.attempts + 1, False
-                    self._flying[entry.key] = self._first_event + len(self._events)
+                    self._flying[entry] = self._first_event + len(self._events)
                     return entry
                 rest = end - self._clock.monotonic()
                 if rest <= 0:
@@ -154,12 +158,12 @@ class SchedulingQueue:
     def placed(self, entry: Entry) -> None:
         """Take note that a node was found: nothing that happens now matters any more, unless the pod comes back."""
         with self._changed:
-            self._land(entry.key)
+            self._land(entry)
 
     def refuse(self, entry: Entry, plugins: frozenset[str]) -> None:
         """Take back a pod that fitted nowhere; it waits for what may help, which may have happened already."""
         with self._changed:
-            happened = self._land(entry.key)
+            happened = self._land(entry)
             if self._entries.get(entry.key) is not entry:
                 return
             entry.plugins, entry.failed_at = plugins, self._clock.monotonic()
@@ -172,7 +176,7 @@ class SchedulingQueue:
     def again(self, entry: Entry) -> None:
         """Take back a pod whose attempt failed; it is tried again after its back-off."""
         with self._changed:
-            self._land(entry.key)
+            self._land(entry)
             if self._entries.get(entry.key) is entry:
                 entry.failed_at = self._clock.monotonic()
                 self._requeue(entry)
@@ -249,9 +253,9 @@ class SchedulingQueue:
         self._waiting.pop(entry.key, None)
         entry.ticket = 0
 
-    def _land(self, key: Key) -> list[tuple[Event, Any, Any]]:
+    def _land(self, entry: Entry) -> list[tuple[Event, Any, Any]]:
         """End a pod's flight, and return what has happened during it."""
-        first = self._flying.pop(key, None)
+        first = self._flying.pop(entry, None)
         happened = [] if first is None else list(itertools.islice(self._events, first - self._first_event, None))
         oldest = next(iter(self._flying.values()), self._first_event + len(self._events))
         while self._first_event < oldest:

@@ -138,7 +138,7 @@ class Scheduler:
     def _schedule(self, entry: Entry, queue: SchedulingQueue, binder: Binder) -> None:
         """Decide for one pod and act: bind it, or say why it waits."""
         pod = self._pods.get(*entry.key)
-        if pod is None or not is_pending(pod, scheduler_of(pod)) or self._cache.is_assumed(entry.key):
+        if pod is None or not is_pending(pod, scheduler_of(pod)) or self._cache.is_assumed(PodInfo.of(pod)):
             queue.placed(entry)
             return
         began = self._clock.monotonic()
@@ -157,8 +157,20 @@ class Scheduler:
             self._snapshot.turn += 1
             self._cache.assume(entry.pod, decision.node)
             binder.begin(entry, decision.node, decision.state, made)
+            self._end_wait_if_gone(pod)
         else:
             self._refuse(entry, pod, decision, queue)
+
+    def _end_wait_if_gone(self, pod: JsonObject) -> None:
+        """End the wait of a pod that went before it began to wait: no watch event will tell any more."""
+        now = self._pods.get(*objects.key(pod))
+        if now is None or objects.uid(now) != objects.uid(pod) or not is_pending(now, scheduler_of(now)):
+            self._end_wait(pod)
+
+    def _end_wait(self, pod: JsonObject) -> None:
+        waiting = self._waiting.get(pod)
+        if waiting is not None:
+            waiting.reject("", "it has gone")
 
     def _decide(self, pod: JsonObject, made: Workbench) -> Decision:
         snapshot = self._cache.update(self._snapshot)
@@ -202,7 +214,7 @@ class Scheduler:
                 self._cache.nominate(other, "")
                 self._effects.unnominate(other)
         for victim in found.victims:
-            waiting = self._waiting.get(victim.key)
+            waiting = self._waiting.get(victim.pod)
             if waiting is not None:
                 waiting.reject("DefaultPreemption", "preempted")
             else:
@@ -271,12 +283,10 @@ class Scheduler:
         if queue is None:
             return
         if new is None or not is_pending(new, scheduler_of(new)):
-            key = objects.key(new or old or {})
-            waiting = self._waiting.get(key)
-            if waiting is not None:
-                waiting.reject("", "it has gone")
-            queue.delete(key)
+            self._end_wait(old or {})
+            queue.delete(objects.key(new or old or {}))
         elif old is None or objects.uid(old) != objects.uid(new):
+            self._end_wait(old or {})
             self._enqueue(new)
         elif changed_itself(old, new) and scheduler_of(new) in self._benches:
             why = queue.update(PodInfo.of(new))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from minik8s_modules.api.objects import Key
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.scheduler.framework.infos import PodInfo
 
 Done = Callable[[str, str], None]
@@ -32,22 +33,22 @@ class WaitingPods:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pods: dict[Key, _Waiting] = {}
+        self._pods: dict[tuple[Key, str], _Waiting] = {}
 
     def add(self, pod: PodInfo, node: str, until: dict[str, float], done: Done) -> None:
         """Let a pod wait for each plugin until its time."""
         with self._lock:
-            self._pods[pod.key] = _Waiting(pod, node, dict(until), done, self)
+            self._pods[_identity(pod.pod)] = _Waiting(pod, node, dict(until), done, self)
 
     def list(self) -> Sequence[_Waiting]:
         """Return them."""
         with self._lock:
             return tuple(self._pods.values())
 
-    def get(self, key: Key) -> _Waiting | None:
-        """Return the one of that name."""
+    def get(self, pod: JsonObject) -> _Waiting | None:
+        """Return the wait of this pod; one of the same name is another."""
         with self._lock:
-            return self._pods.get(key)
+            return self._pods.get(_identity(pod))
 
     def allow(self, one: _Waiting, plugin: str) -> None:
         """Take one plugin's permission; with the last the pod goes."""
@@ -59,10 +60,11 @@ class WaitingPods:
 
     def end(self, one: _Waiting, plugin: str, reason: str) -> None:
         """End the wait, once."""
+        identity = _identity(one.pod.pod)
         with self._lock:
-            if self._pods.get(one.pod.key) is not one:
+            if self._pods.get(identity) is not one:
                 return
-            del self._pods[one.pod.key]
+            del self._pods[identity]
         one.done(plugin, reason)
 
     def expire(self, now: float) -> None:
@@ -71,3 +73,7 @@ class WaitingPods:
             late = next((plugin for plugin, until in dict(one.until).items() if until <= now), None)
             if late is not None:
                 self.end(one, late, f"pod {one.pod.key} waited too long for the permission of plugin {late}")
+
+
+def _identity(pod: JsonObject) -> tuple[Key, str]:
+    return objects.key(pod), objects.uid(pod)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
 from minik8s_modules.scheduler.framework.infos import PodInfo, amounts
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
@@ -22,8 +22,22 @@ def test_an_assumed_pod_takes_room_at_once_until_it_is_forgotten():
     cache.assume(PodInfo.of(waiting), "a")
     cache.update_pod(waiting, {**waiting, "metadata": {**waiting["metadata"], "labels": {"x": "y"}}})
     assert used(cache.snapshot(0)) == {"a": {"cpu": 1000, "pods": 1}}
-    cache.forget(Key("default", "p"))
+    cache.forget(PodInfo.of(waiting))
     assert used(cache.snapshot(0)) == {"a": {}}
+
+
+def test_an_old_binding_ends_no_assumption_of_a_new_pod_of_the_same_name():
+    cache = ClusterCache()
+    cache.update_node(None, node("a"))
+    old, new = ({**pod("web-0"), "metadata": {**pod("web-0")["metadata"], "uid": uid}} for uid in ("old", "new"))
+    cache.assume(PodInfo.of(old), "a")
+    assert not cache.is_assumed(PodInfo.of(new))
+    cache.update_pod(old, new)
+    assert used(cache.snapshot(0)) == {"a": {}}
+    cache.assume(PodInfo.of(new), "a")
+    cache.forget(PodInfo.of(old))
+    assert cache.is_assumed(PodInfo.of(new))
+    assert used(cache.snapshot(0)) == {"a": {"pods": 1}}
 
 
 def test_an_assumed_pod_is_nominated_nowhere_whatever_its_status_still_says():
@@ -45,11 +59,11 @@ def test_a_bound_pod_ends_its_assumption_and_may_be_elsewhere():
         cache.update_node(None, node(name))
     waiting = pod("p")
     cache.assume(PodInfo.of(waiting), "a")
-    assert cache.is_assumed(Key("default", "p"))
+    assert cache.is_assumed(PodInfo.of(waiting))
     cache.update_pod(waiting, {**waiting, "spec": {**waiting["spec"], "nodeName": "b"}})
-    assert not cache.is_assumed(Key("default", "p"))
+    assert not cache.is_assumed(PodInfo.of(waiting))
     assert used(cache.snapshot(0)) == {"a": {}, "b": {"pods": 1}}
-    cache.forget(Key("default", "p"))
+    cache.forget(PodInfo.of(waiting))
     assert used(cache.snapshot(0))["b"] == {"pods": 1}
 
 

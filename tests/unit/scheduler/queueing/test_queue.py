@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minik8s_modules.api import objects
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.framework.points import Event, Wake
@@ -143,6 +144,35 @@ def test_a_deleted_pod_is_never_handed_out_and_one_of_its_name_is_another():
     assert queue.pop(0) is None
     queue.add(info("p"))
     assert popped(queue) is not entry
+
+
+def named_again(uid: str) -> PodInfo:
+    made = pod("web-0")
+    made["metadata"]["uid"] = uid
+    return PodInfo.of(made)
+
+
+def test_the_end_of_an_old_binding_ends_no_flight_of_a_new_pod_of_the_same_name():
+    queue = made(FakeClock())
+    queue.add(named_again("old"))
+    old = popped(queue)
+    queue.delete(old.key)
+    queue.add(named_again("new"))
+    new = popped(queue)
+    queue.move(POD_GONE, None, None)
+    queue.placed(old)
+    queue.refuse(new, frozenset({"Fit"}))
+    assert queue.counts() == {"active": 0, "backoff": 1, "unschedulable": 0, "gated": 0}
+
+
+def test_a_pod_made_again_between_two_lists_is_another():
+    queue = made(FakeClock())
+    queue.add(named_again("old"))
+    old = popped(queue)
+    queue.add(named_again("new"))
+    queue.again(old)
+    new = popped(queue)
+    assert (objects.uid(new.pod.pod), new.attempts) == ("new", 1)
 
 
 def test_a_pod_that_changes_while_it_is_tried_is_tried_again():

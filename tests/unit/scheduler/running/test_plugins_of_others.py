@@ -16,6 +16,7 @@ from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.framework.statuses import Code, Status, error, unschedulable
 from minik8s_modules.scheduler.profiles import building
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings, Settings
+from minik8s_modules.scheduler.running.scheduler import Scheduler
 from tests.unit.scheduler.conftest import Start
 from tests.unit.scheduler.worlds import condition_of, events, node, node_of, pod, until
 
@@ -41,11 +42,11 @@ class Mine:
 
 
 @pytest.fixture
-def begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def begin(plugin: type[Mine], limit_s: float = 60.0) -> None:
+def begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Scheduler]:
+    def begin(plugin: type[Mine], limit_s: float = 60.0) -> Scheduler:
         monkeypatch.setattr(building, "foreign", lambda: {"Mine": Entry(plugin)})
         own = ProfileSettings(plugins={"multiPoint": PluginSet((Enabled("Mine", 1),))})
-        start(Settings((own, replace(own, name="plain", plugins={})), backoff_s=(0.05, 0.2)), limit_s)
+        return start(Settings((own, replace(own, name="plain", plugins={})), backoff_s=(0.05, 0.2)), limit_s)
 
     return begin
 
@@ -77,7 +78,7 @@ POINTS = {
 
 
 @pytest.mark.parametrize("method", POINTS)
-def test_what_raises_fails_its_pod_and_is_named(api: FakeApi, begin: Callable[..., None], method: str):
+def test_what_raises_fails_its_pod_and_is_named(api: FakeApi, begin: Callable[..., Scheduler], method: str):
     body: dict[str, Any] = {method: raises}
     if method == "reserve":
         body["unreserve"] = lambda *_: None
@@ -103,7 +104,7 @@ def test_what_raises_fails_its_pod_and_is_named(api: FakeApi, begin: Callable[..
         ("pre_filter", 5, "it answered 5 instead of nodes and a Status"),
     ],
 )
-def test_nonsense_is_told_as_such(api: FakeApi, begin: Callable[..., None], method: str, answer: Any, why: str):
+def test_nonsense_is_told_as_such(api: FakeApi, begin: Callable[..., Scheduler], method: str, answer: Any, why: str):
     api.create(NODE, node("a"))
     api.create(NODE, node("b"))
     begin(type("Mine", (Mine,), {method: lambda _self, *_arguments: answer}))
@@ -113,7 +114,7 @@ def test_nonsense_is_told_as_such(api: FakeApi, begin: Callable[..., None], meth
 
 
 @pytest.mark.parametrize("method", ["filter", "pre_bind"])
-def test_what_hangs_fails_its_pod_and_holds_nobody_else(api: FakeApi, begin: Callable[..., None], method: str):
+def test_what_hangs_fails_its_pod_and_holds_nobody_else(api: FakeApi, begin: Callable[..., Scheduler], method: str):
     def only_bad(self: Any, _state: Any, info: PodInfo, _node: Any) -> None:
         if of(info) == "bad":
             hangs(self)
@@ -127,7 +128,7 @@ def test_what_hangs_fails_its_pod_and_holds_nobody_else(api: FakeApi, begin: Cal
     assert node_of(api, "bad") == ""
 
 
-def test_a_pod_waits_for_its_permission_and_holds_no_thread(api: FakeApi, begin: Callable[..., None]):
+def test_a_pod_waits_for_its_permission_and_holds_no_thread(api: FakeApi, begin: Callable[..., Scheduler]):
     made: list[Mine] = []
 
     class Waits(Mine):
@@ -151,7 +152,26 @@ def test_a_pod_waits_for_its_permission_and_holds_no_thread(api: FakeApi, begin:
     until(lambda: all(node_of(api, f"p{number}") == "a" for number in range(12)))
 
 
-def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: FakeApi, begin: Callable[..., None]):
+def test_a_pod_that_goes_before_it_begins_to_wait_waits_for_nothing(api: FakeApi, begin: Callable[..., Scheduler]):
+    made: list[Mine] = []
+
+    class Waits(Mine):
+        def permit(self, _state: Any, info: PodInfo, _node: str) -> tuple[Status | None, float]:
+            made.append(self)
+            api.delete(POD, info.key.name, "default", grace_s=0)
+            until(lambda: running[0]._pods.get(*info.key) is None)
+            return Status(Code.WAIT), 600.0
+
+    api.create(NODE, node("a", pods=1))
+    running = [begin(Waits)]
+    wanted(api, "p")
+    until(lambda: made)
+    wanted(api, "other", schedulerName="plain")
+    until(lambda: node_of(api, "other") == "a")
+    assert not made[0].handle.waiting()
+
+
+def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: FakeApi, begin: Callable[..., Scheduler]):
     heard: list[str] = []
 
     class Late(Mine):
@@ -172,7 +192,7 @@ def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: Fa
     assert heard[:3] == ["+a", "-a", "+a"]
 
 
-def test_a_refusal_at_permit_and_who_hears_of_a_binding(api: FakeApi, begin: Callable[..., None]):
+def test_a_refusal_at_permit_and_who_hears_of_a_binding(api: FakeApi, begin: Callable[..., Scheduler]):
     bound: list[str] = []
 
     class Denies(Mine):
