@@ -81,35 +81,33 @@ class ClusterCache:
                 self._nodes[name] = info = NodeInfo.of(new, known.pods)
                 self._changes.append((info, (), (), matters(known.node) != matters(new)))
 
-    def update_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        """Take a watch event of a pod; an assumption stands until the pod is bound or gone."""
+    def update_pod(self, old: JsonObject | None, new: JsonObject | None) -> frozenset[str]:
+        """Take a watch event of a pod; return where it holds no room any more.
+
+        An assumption stands until the pod is bound or gone.
+        """
         key = objects.key(new or old or {})
         with self._lock:
             if new is not None and not objects.spec(new).get("nodeName") and self._is_assumed(new):
-                return
-            bound = new is not None and takes_room(new)
+                return frozenset()
+            before = self._held(key)
             self._nominate(key, new)
-            place = self._place.get(key)
-            if bound and new is not None:
-                info = PodInfo.of(new)
-                if place is not None and place[0] == objects.spec(new)["nodeName"] and place[1].shape is info.shape:
-                    self._assumed.discard(key)
-                    self._place[key] = (place[0], info)
-                    self._swap(place[0], place[1], info)
-                    return
-                self._remove(key)
-                self._add(key, objects.spec(new)["nodeName"], info)
+            if new is not None and takes_room(new):
+                self._put(key, objects.spec(new)["nodeName"], PodInfo.of(new))
             else:
                 self._remove(key)
+            return before - self._held(key)
 
-    def assume(self, pod: PodInfo, node: str) -> None:
-        """Count ``pod`` on ``node`` before its binding is seen."""
+    def assume(self, pod: PodInfo, node: str) -> frozenset[str]:
+        """Count ``pod`` on ``node`` before its binding is seen; return where it holds no room any more."""
         key = pod.key
         with self._lock:
+            before = self._held(key)
             self._nominated.pop(key, None)
             self._remove(key)
             self._add(key, node, pod)
             self._assumed.add(key)
+            return before - self._held(key)
 
     def forget(self, pod: PodInfo) -> None:
         """End the assumption: the binding failed. Another pod of the same name keeps its own."""
@@ -122,12 +120,14 @@ class ClusterCache:
         with self._lock:
             return self._is_assumed(pod.pod)
 
-    def nominate(self, pod: PodInfo, node: str) -> None:
-        """Note at once that ``pod`` is to run on ``node`` later; "" takes that back."""
+    def nominate(self, pod: PodInfo, node: str) -> frozenset[str]:
+        """Note at once that ``pod`` is to run on ``node`` later; "" takes that back; return where it no longer is."""
         with self._lock:
+            before = self._held(pod.key)
             self._nominated.pop(pod.key, None)
             if node:
                 self._nominated[pod.key] = (node, pod)
+            return before - self._held(pod.key)
 
     def nominated_to(self, node: str) -> list[PodInfo]:
         """Return the pods that are to run on ``node`` later."""
@@ -167,6 +167,10 @@ class ClusterCache:
         key = objects.key(pod)
         return key in self._assumed and objects.uid(self._place[key][1].pod) == objects.uid(pod)
 
+    def _held(self, key: Key) -> frozenset[str]:
+        """Return the nodes where room is kept for the pod: its own, and the one it is nominated to."""
+        return frozenset(known[key][0] for known in (self._place, self._nominated) if key in known)
+
     def _nominate(self, key: Key, pod: JsonObject | None) -> None:
         bound = pod is None or objects.spec(pod).get("nodeName")
         node = "" if bound else objects.status(pod or {}).get("nominatedNodeName")
@@ -174,6 +178,17 @@ class ClusterCache:
             self._nominated.pop(key, None)
         elif pod is not None:
             self._nominated[key] = (str(node), PodInfo.of(pod))
+
+    def _put(self, key: Key, node: str, info: PodInfo) -> None:
+        """Take where a pod is bound."""
+        place = self._place.get(key)
+        if place is not None and place[0] == node and place[1].shape is info.shape:
+            self._assumed.discard(key)
+            self._place[key] = (node, info)
+            self._swap(node, place[1], info)
+            return
+        self._remove(key)
+        self._add(key, node, info)
 
     def _add(self, key: Key, node: str, info: PodInfo) -> None:
         self._place[key] = (node, info)

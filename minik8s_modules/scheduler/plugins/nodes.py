@@ -148,8 +148,7 @@ class NodeAffinity(InTree):
 
     def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return the reason unless the node fits."""
-        added = self._added.get(REQUIRED)
-        if added and not any(term_fits(term, node.node) for term in added.get("nodeSelectorTerms") or []):
+        if not self._fits_added(node.node):
             return unresolvable(self._ENFORCED)
         return None if matches_node(pod.pod, node.node) else unresolvable(self._POD)
 
@@ -168,10 +167,17 @@ class NodeAffinity(InTree):
     def wakes(self) -> Sequence[Wake]:
         """Return when a node may have got the labels."""
 
+        def fits(pod: PodInfo, node: JsonObject) -> bool:
+            return self._fits_added(node) and matches_node(pod.pod, node)
+
         def matches(pod: PodInfo, old: JsonObject | None, new: JsonObject) -> bool:
-            return matches_node(pod.pod, new) and not (old is not None and matches_node(pod.pod, old))
+            return fits(pod, new) and not (old is not None and fits(pod, old))
 
         return Wake(_NODE_ADDED, matches), Wake(Event("Node", "UpdateLabel"), matches)
+
+    def _fits_added(self, node: JsonObject) -> bool:
+        added = self._added.get(REQUIRED)
+        return not added or any(term_fits(term, node) for term in added.get("nodeSelectorTerms") or [])
 
     def _preferred(self, pod: PodInfo) -> list[JsonObject]:
         own = objects.dig(pod.pod, "spec", "affinity", "nodeAffinity", PREFERRED) or []

@@ -16,7 +16,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,6 +188,12 @@ class SchedulingQueue:
                 self._events.append((event, old, new))
             for entry in [one for one in self._waiting.values() if self._helps(one, event, old, new)]:
                 self._requeue(entry)
+
+    def freed(self, pod: PodInfo, nodes: Iterable[str]) -> None:
+        """Try the pods again that the room may help which ``pod`` held on ``nodes`` without being bound there."""
+        for node in nodes:
+            gone = {**pod.pod, "spec": {**objects.spec(pod.pod), "nodeName": node}}
+            self.move(Event("AssignedPod", "Delete"), gone, None)
 
     def activate(self, key: Key) -> None:
         """Try a pod that waits at once."""

@@ -198,6 +198,7 @@ class _Cycle:
             except _Stopped as failed:
                 log.warning("%s: %s", pod.key, failed)
         binder._cache.forget(pod)  # noqa: SLF001 - one thing in two classes
+        binder._queue.freed(pod, [self.node])  # noqa: SLF001 - as above
         refused = status.refused
         binder._queue.again(self.entry)  # noqa: SLF001 - as above
         log.info("%s was not bound to %s: %s", pod.key, self.node, status.message)

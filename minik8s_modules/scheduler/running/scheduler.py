@@ -155,7 +155,7 @@ class Scheduler:
         self._counts.attempt(result, scheduler_of(pod), self._clock.monotonic() - began)
         if decision.node:
             self._snapshot.turn += 1
-            self._cache.assume(entry.pod, decision.node)
+            queue.freed(entry.pod, self._cache.assume(entry.pod, decision.node))
             binder.begin(entry, decision.node, decision.state, made)
             self._end_wait_if_gone(pod)
         else:
@@ -195,7 +195,7 @@ class Scheduler:
         """Write why the pod waits; send away those that are in its way. It is queued first: nothing may lose it."""
         found = decision.nomination
         if found is not None:
-            self._cache.nominate(entry.pod, found.node)
+            queue.freed(entry.pod, self._cache.nominate(entry.pod, found.node))
         if found is not None and found.node:
             self._counts.preemption(len(found.victims))
         queue.refuse(entry, decision.plugins)
@@ -203,15 +203,15 @@ class Scheduler:
         try:
             self._effects.refuse(pod, decision.told, nominated=None if found is None else found.node)
             if found is not None and found.node:
-                self._make_room(entry.pod, found)
+                self._make_room(entry.pod, found, queue)
         except (TemporaryError, StatusError):
             queue.activate(entry.key)
             raise
 
-    def _make_room(self, pod: PodInfo, found: Nomination) -> None:
+    def _make_room(self, pod: PodInfo, found: Nomination, queue: SchedulingQueue) -> None:
         for other in self._cache.nominated_to(found.node):
             if other.priority < pod.priority:
-                self._cache.nominate(other, "")
+                queue.freed(other, self._cache.nominate(other, ""))
                 self._effects.unnominate(other)
         for victim in found.victims:
             waiting = self._waiting.get(victim.pod)
@@ -269,12 +269,15 @@ class Scheduler:
             self._move(Event("Namespace", "Add" if old is None else "Update"), old, new)
 
     def _on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        self._cache.update_pod(old, new)
+        freed = self._cache.update_pod(old, new)
         before = old if old is not None and takes_room(old) else None
         after = new if new is not None and takes_room(new) else None
         if before is not None or after is not None:
             for event in assigned_pod_events(before, after):
                 self._move(event, before, after)
+        queue = self._queue
+        if before is None and queue is not None and freed:
+            queue.freed(PodInfo.of(old or new or {}), freed)
         self._on_pending(old, new)
 
     def _on_pending(self, old: JsonObject | None, new: JsonObject | None) -> None:

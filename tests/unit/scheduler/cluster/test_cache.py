@@ -53,6 +53,21 @@ def test_an_assumed_pod_is_nominated_nowhere_whatever_its_status_still_says():
     assert used(cache.snapshot(0)) == {"a": {"cpu": 1000, "pods": 1}}
 
 
+def test_it_tells_where_room_that_was_only_kept_comes_free():
+    cache = ClusterCache()
+    waiting = pod("p")
+    waiting["status"]["nominatedNodeName"] = "a"
+    assert cache.update_pod(None, waiting) == frozenset()
+    assert cache.nominate(PodInfo.of(waiting), "b") == {"a"}
+    assert cache.assume(PodInfo.of(waiting), "b") == frozenset()
+    assert cache.update_pod(waiting, None) == {"b"}
+    cache.update_pod(None, waiting)
+    assert cache.assume(PodInfo.of(waiting), "b") == {"a"}
+    cache.forget(PodInfo.of(waiting))
+    cache.update_pod(None, waiting)
+    assert cache.update_pod(waiting, pod("p")) == {"a"}
+
+
 def test_a_bound_pod_ends_its_assumption_and_may_be_elsewhere():
     cache = ClusterCache()
     for name in "ab":

@@ -116,6 +116,23 @@ def test_arguments_reach_their_plugin():
     assert PodInfo.of(pod("p")).priority == 0
 
 
+def test_a_node_that_gets_the_labels_of_the_added_affinity_wakes_the_pods_it_kept_away():
+    text = """profiles:
+- pluginConfig:
+  - name: NodeAffinity
+    args:
+      addedAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchExpressions: [{key: team, operator: In, values: [red]}]}]
+"""
+    labelled = profile(text).wakes("NodeAffinity")[1]
+    assert labelled.hint is not None
+    red, blue = node("a", labels={"team": "red"}), node("a", labels={"team": "blue"})
+    assert labelled.hint(PodInfo.of(pod("p")), node("a"), red)
+    assert not labelled.hint(PodInfo.of(pod("p")), node("a"), blue)
+    assert not labelled.hint(PodInfo.of(pod("p")), red, red)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -171,6 +171,33 @@ def test_a_pod_that_goes_before_it_begins_to_wait_waits_for_nothing(api: FakeApi
     assert not made[0].handle.waiting()
 
 
+def test_room_that_a_failed_binding_leaves_is_given_to_who_waits_for_it(api: FakeApi, begin: Callable[..., Scheduler]):
+    made: list[Mine] = []
+    over = threading.Event()
+
+    class Waits(Mine):
+        def __init__(self, arguments: Any, handle: Any) -> None:
+            super().__init__(arguments, handle)
+            made.append(self)
+
+        def filter(self, _state: Any, _info: PodInfo, _node: Any) -> Status | None:
+            return unschedulable("never again") if over.is_set() else None
+
+        def permit(self, _state: Any, _info: PodInfo, _node: str) -> tuple[Status | None, float]:
+            return Status(Code.WAIT), 600.0
+
+    api.create(NODE, node("a", cpu="1"))
+    begin(Waits)
+    asking = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    wanted(api, "first", containers=asking)
+    until(made[0].handle.waiting)
+    wanted(api, "second", containers=asking, schedulerName="plain")
+    until(lambda: "Insufficient cpu" in condition_of(api, "second").get("message", ""))
+    over.set()
+    made[0].handle.waiting()[0].reject("Mine", "too late")
+    until(lambda: node_of(api, "second") == "a")
+
+
 def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: FakeApi, begin: Callable[..., Scheduler]):
     heard: list[str] = []
 

@@ -65,6 +65,17 @@ def test_a_pod_that_never_preempts_waits(api: FakeApi, scheduler: Scheduler):
     assert lives(api, "low")
 
 
+def test_a_pod_goes_where_a_nomination_has_ended(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a", cpu="1"))
+    kept = asking("kept", "1", 100, schedulingGates=[{"name": "test/one"}])
+    kept["status"]["nominatedNodeName"] = "a"
+    api.create(POD, kept)
+    api.create(POD, asking("low", "1"))
+    until(lambda: "Insufficient cpu" in condition_of(api, "low").get("message", ""))
+    api.delete(POD, "kept", "default", grace_s=0)
+    until(lambda: node_of(api, "low") == "a")
+
+
 def chosen(pods: list[JsonObject], *nodes: str, budgets: list[JsonObject] | None = None) -> tuple[str, list[str]]:
     snapshot = Snapshot.of([node(name, cpu="1") for name in nodes], pods)
     snapshot.budgets = budgets or []
