@@ -33,7 +33,8 @@ class ClusterCache:
         self._rebuilt = True
         self._namespaces: Mapping[str, Mapping[str, str]] = {}
         self._workloads: dict[tuple[str, str, str], Workload] = {}
-        self._grouped: Mapping[str, tuple[Workload, ...]] | None = {}
+        self._grouped: Mapping[str, tuple[Workload, ...]] = {}
+        self._version = self._grouped_version = 0
         self._budgets: dict[Key, JsonObject] = {}
         self._nominated: dict[Key, tuple[str, PodInfo]] = {}
 
@@ -54,7 +55,7 @@ class ClusterCache:
             self._workloads.pop(key, None)
             if not gone:
                 self._workloads[key] = workload
-            self._grouped = None
+            self._version += 1
 
     def update_budget(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a watch event of a PodDisruptionBudget."""
@@ -150,9 +151,9 @@ class ClusterCache:
                     snapshot.change(info, gone, come, itself=itself)
             self._changes.clear()
             snapshot.namespaces = self._namespaces
-            if self._grouped is None:
-                self._grouped = _by_namespace(self._workloads.values())
-            snapshot.workloads = self._grouped
+            if self._grouped_version != self._version:
+                self._grouped, self._grouped_version = _by_namespace(self._workloads.values()), self._version
+            snapshot.workloads, snapshot.workloads_version = self._grouped, self._version
             snapshot.budgets = tuple(self._budgets.values())
             snapshot.nominated = _by_node(self._nominated.values()) if self._nominated else {}
             return snapshot

@@ -49,6 +49,7 @@ class Snapshot:
         turn: how many pods were given a node before this one: among equal nodes they take turns.
         namespaces: labels by namespace, for the terms that select namespaces by them.
         workloads: by namespace, Services and controllers, for pods that are spread by default; never changed in place.
+        workloads_version: another number for other ``workloads``.
         budgets: PodDisruptionBudgets, for preemption.
         nominated: by node, pods that are to run there once their victims have gone.
     """
@@ -60,6 +61,7 @@ class Snapshot:
         self.start = 0
         self.namespaces: Namespaces = namespaces or {}
         self.workloads: Mapping[str, tuple[Workload, ...]] = {}
+        self.workloads_version = 0
         self.budgets: Sequence[JsonObject] = ()
         self.nominated: Mapping[str, tuple[PodInfo, ...]] = {}
         self.images: Counter[str] = Counter()

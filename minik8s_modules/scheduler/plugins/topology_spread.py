@@ -230,7 +230,7 @@ class PodTopologySpread(InTree):
 
     def _spread(self, pod: PodInfo, snapshot: Snapshot, kind: str) -> _Spread:
         told = objects.spec(pod.pod).get("topologySpreadConstraints")
-        workloads = None if told else id(snapshot.workloads)
+        workloads = None if told else snapshot.workloads_version
         key = (id(self), kind, pod.shape.key, workloads)
         return snapshot.memo(key, lambda: self._declared(pod.pod, snapshot, kind))
 
