@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from minik8s_modules.scheduler.framework.points import CycleState, Wake
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.framework.statuses import Code, Status
 
+log = logging.getLogger(__name__)
 _EVERY = (Wake(points.Event("*", "*")),)
 
 
@@ -43,21 +45,37 @@ class Profile:
     post_bind: tuple[points.PostBindPlugin, ...] = ()
     percentage: int = 0
     foreign: frozenset[str] = frozenset()
+    _wakes: dict[str, Sequence[Wake]] = field(default_factory=dict, init=False)
 
     def wakes(self, plugin: str) -> Sequence[Wake]:
         """Return by which events a refusal of ``plugin`` may end."""
         return self._wakes.get(plugin, _EVERY)
 
-    @property
-    def _wakes(self) -> Mapping[str, Sequence[Wake]]:
-        found: Mapping[str, Sequence[Wake]] | None = self.__dict__.get("_found")
-        if found is None:
-            refusing: list[Any] = [
-                *self.pre_enqueue, *self.pre_filter, *self.filter, *self.reserve, *self.permit, *self.pre_bind
-            ]  # fmt: skip
-            found = {one.name: one.wakes() for one in refusing if isinstance(one, points.WakingPlugin)}
-            self.__dict__["_found"] = found
-        return found
+    def __post_init__(self) -> None:
+        """Ask the plugins once: whoever wants to know later holds locks."""
+        refusing: list[Any] = [
+            *self.pre_enqueue, *self.pre_filter, *self.filter, *self.reserve, *self.permit, *self.pre_bind
+        ]  # fmt: skip
+        self._wakes.update(
+            {
+                one.name: _of_foreign(one) if one.name in self.foreign else one.wakes()
+                for one in {one.name: one for one in refusing}.values()
+                if isinstance(one, points.WakingPlugin)
+            }
+        )
+
+
+def _of_foreign(plugin: points.WakingPlugin) -> Sequence[Wake]:
+    """Return the events without hints, which would run in the threads of informers; every event for what is none."""
+    try:
+        found: tuple[Any, ...] = tuple(plugin.wakes())
+    except Exception as error:  # noqa: BLE001 - a plugin's mistake must lose no pod
+        log.warning('running "%s" wakes: %s: %s; every event wakes', plugin.name, type(error).__name__, error)
+        return _EVERY
+    if all(isinstance(one, Wake) and isinstance(one.event, points.Event) for one in found):
+        return tuple(Wake(one.event) for one in found)
+    log.warning('running "%s" wakes: it answered %r instead of Wakes; every event wakes', plugin.name, found)
+    return _EVERY
 
 
 @dataclass(eq=False)

@@ -48,6 +48,8 @@ def bench(settings: ProfileSettings, api: Any = None) -> Workbench:
             told = ", ".join(one.name for one, _ in points[point]) or "none"
             raise _wrong(settings, f"plugins.{point} has {told}: {why}")
     made.profile = _profile(settings, points, frozenset(plugins) - IN_TREE.keys())
+    if (sort := made.profile.queue_sort.name) in made.profile.foreign:
+        raise _wrong(settings, f"plugins.queueSort has {sort}: only a plugin in tree may order the queue")
     return made
 
 

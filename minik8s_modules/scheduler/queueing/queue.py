@@ -71,7 +71,7 @@ class SchedulingQueue:
     Args:
         clock: tells when back-offs end.
         less: the order, by the QueueSort plugin.
-        gate: returns why a pod is not to be tried yet ("" when it is), by the PreEnqueue plugins.
+        gate: returns why only a change of the pod itself can make it be tried ("" when it may be); never waits.
         wakes: by which events a refusal of a pod by a plugin may end.
         backoff_s: the first back-off and the longest.
     """
@@ -160,8 +160,11 @@ class SchedulingQueue:
         with self._changed:
             self._land(entry)
 
-    def refuse(self, entry: Entry, plugins: frozenset[str]) -> None:
-        """Take back a pod that fitted nowhere; it waits for what may help, which may have happened already."""
+    def refuse(self, entry: Entry, plugins: frozenset[str], place: str = "waiting") -> None:
+        """Take back a pod that fitted nowhere; it waits for what may help, which may have happened already.
+
+        One that PreEnqueue plugins kept back is ``gated``, and waits alike.
+        """
         with self._changed:
             happened = self._land(entry)
             if self._entries.get(entry.key) is not entry:
@@ -170,7 +173,7 @@ class SchedulingQueue:
             if entry.changed or any(self._helps(entry, *event) for event in happened):
                 self._requeue(entry)
             else:
-                entry.place = "waiting"
+                entry.place = place
                 self._waiting[entry.key] = entry
 
     def again(self, entry: Entry) -> None:

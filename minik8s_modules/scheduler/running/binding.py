@@ -115,7 +115,7 @@ class _Cycle:
         try:
             if name in self.profile.foreign:
                 return self._binder._guard.call(  # noqa: SLF001 - one thing in two classes
-                    lambda: step(self.state, pod, self.node), lambda: (name, point)
+                    lambda: step(self.state, pod, self.node), lambda: (name, point), [name]
                 )
             return step(self.state, pod, self.node)
         except PluginFailed as failure:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from minik8s_modules.scheduler.deciding.profile import PluginFailed
@@ -25,16 +25,16 @@ class Guard:
         self._lock = threading.Lock()
         self._stuck: dict[str, list[threading.Thread]] = {}
 
-    def call(self, what: Callable[[], T], who: Callable[[], tuple[str, str]]) -> T:
-        """Return what the call returns.
+    def call(self, what: Callable[[], T], who: Callable[[], tuple[str, str]], among: Iterable[str]) -> T:
+        """Return what the call returns; ``among`` names the plugins that it may ask.
 
         Raises:
             PluginFailed: it did not return in time; ``who`` says of which plugin at which point.
         """
         plugin, point = who()
         with self._lock:
-            for name, threads in self._stuck.items():
-                self._stuck[name] = alive = [one for one in threads if one.is_alive()]
+            for name in among:
+                self._stuck[name] = alive = [one for one in self._stuck.get(name, ()) if one.is_alive()]
                 if len(alive) >= _MOST_STUCK:
                     raise PluginFailed(name, point or "Filter", f"{len(alive)} earlier calls have not returned yet")
         answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()

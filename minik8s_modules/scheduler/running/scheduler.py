@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
@@ -26,7 +27,7 @@ from minik8s_modules.scheduler.deciding.profile import PluginFailed, Workbench
 from minik8s_modules.scheduler.framework.infos import PodInfo, is_pending, scheduler_of, takes_room
 from minik8s_modules.scheduler.framework.points import Event, Nomination, PreEnqueuePlugin, Wake
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
-from minik8s_modules.scheduler.framework.statuses import Status
+from minik8s_modules.scheduler.framework.statuses import Code, Status
 from minik8s_modules.scheduler.profiles.building import bench, benches
 from minik8s_modules.scheduler.profiles.configuration import Settings, policy_settings
 from minik8s_modules.scheduler.queueing.queue import Entry, SchedulingQueue
@@ -144,6 +145,11 @@ class Scheduler:
         began = self._clock.monotonic()
         entry.pod = PodInfo.of(pod)
         made = self._benches[scheduler_of(pod)]
+        if (why := self._kept_back(entry.pod, foreign=True)) is not None:
+            entry.attempts -= 1
+            queue.refuse(entry, frozenset({why.plugin}), "gated")
+            self._tell_gated(pod, why.message)
+            return
         try:
             decision = self._decide(pod, made)
         except PluginFailed as failure:
@@ -174,10 +180,11 @@ class Scheduler:
 
     def _decide(self, pod: JsonObject, made: Workbench) -> Decision:
         snapshot = self._cache.update(self._snapshot)
-        if made.profile is None or not made.profile.foreign:
+        foreign = made.profile.foreign if made.profile is not None else frozenset()
+        if not foreign:
             return decide(pod, snapshot, made)
         try:
-            return self._guard.call(lambda: decide(pod, snapshot, made), lambda: made.running)
+            return self._guard.call(lambda: decide(pod, snapshot, made), lambda: made.running, foreign)
         except PluginFailed:
             self._start_anew(scheduler_of(pod))
             raise
@@ -221,29 +228,39 @@ class Scheduler:
                 self._effects.preempt(victim, pod, found.node)
 
     def _gate(self, pod: PodInfo) -> str:
+        why = self._kept_back(pod, foreign=False)
+        return why.message if why is not None else ""
+
+    def _kept_back(self, pod: PodInfo, *, foreign: bool) -> Status | None:
+        """Return the refusal of a PreEnqueue plugin; those in tree are asked by the queue, others hold up this thread.
+
+        They would hold up informers and the queue instead.
+        """
         profile = self._benches[scheduler_of(pod.pod)].profile
         if profile is None:
-            return ""
+            return None
         for plugin in profile.pre_enqueue:
+            if (plugin.name in profile.foreign) is not foreign:
+                continue
             try:
-                why = self._pre_enqueue(plugin, pod, foreign=plugin.name in profile.foreign)
+                why = self._pre_enqueue(plugin, pod, foreign=foreign)
+                if why is not None and why.code is not Code.SUCCESS:
+                    return Status(Code.UNRESOLVABLE, (why.message or f"kept back by {plugin.name}",), plugin.name)
+            except PluginFailed as failure:
+                return Status(Code.ERROR, (str(failure),), plugin.name)
             except Exception as error:  # noqa: BLE001 - a plugin's mistake is told, and holds this pod alone
-                return f'running "{plugin.name}" PreEnqueue plugin: {type(error).__name__}: {error}'
-            if why is not None:
-                return why.message or f"kept back by {plugin.name}"
-        return ""
+                failed = PluginFailed(plugin.name, "PreEnqueue", f"{type(error).__name__}: {error}")
+                return Status(Code.ERROR, (str(failed),), plugin.name)
+        return None
 
     def _pre_enqueue(self, plugin: PreEnqueuePlugin, pod: PodInfo, *, foreign: bool) -> Status | None:
         if not foreign:
             return plugin.pre_enqueue(pod)
-        return self._guard.call(lambda: plugin.pre_enqueue(pod), lambda: (plugin.name, "PreEnqueue"))
+        return self._guard.call(lambda: plugin.pre_enqueue(pod), lambda: (plugin.name, "PreEnqueue"), [plugin.name])
 
-    def _wakes(self, pod: PodInfo, plugin: str) -> list[Wake]:
+    def _wakes(self, pod: PodInfo, plugin: str) -> Sequence[Wake]:
         profile = self._benches[scheduler_of(pod.pod)].profile
-        if profile is None:
-            return []
-        # hints of plugins nobody here wrote are not asked: they would run in the threads of the informers
-        return [Wake(one.event) if plugin in profile.foreign else one for one in profile.wakes(plugin)]
+        return profile.wakes(plugin) if profile is not None else ()
 
     def _enqueue(self, pod: JsonObject) -> None:
         queue = self._queue

@@ -16,7 +16,8 @@ from tests.unit.scheduler.worlds import node, pod
 
 
 def test_what_services_select_now_counts_wherever_it_lies_in_memory(monkeypatch: pytest.MonkeyPatch):
-    group, kept = caching._by_namespace, {}
+    group = caching._by_namespace
+    kept: dict[str, tuple[Workload, ...]] = {}
 
     def at_the_same_address(workloads: Iterable[Workload]) -> Mapping[str, tuple[Workload, ...]]:
         found = group(workloads)

@@ -11,8 +11,10 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.scheduler.framework.infos import PodInfo
+from minik8s_modules.scheduler.framework.points import Event, Wake
 from minik8s_modules.scheduler.framework.statuses import Code, Status, error, unschedulable
 from minik8s_modules.scheduler.profiles import building
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings, Settings
@@ -196,6 +198,82 @@ def test_room_that_a_failed_binding_leaves_is_given_to_who_waits_for_it(api: Fak
     over.set()
     made[0].handle.waiting()[0].reject("Mine", "too late")
     until(lambda: node_of(api, "second") == "a")
+
+
+def test_who_is_kept_back_by_a_plugin_is_asked_about_again_when_its_event_comes(
+    api: FakeApi, begin: Callable[..., Scheduler]
+):
+    asked: list[str] = []
+    opened = threading.Event()
+
+    class Gate(Mine):
+        def pre_enqueue(self, info: PodInfo) -> Status | None:
+            asked.append(of(info))
+            return None if opened.is_set() else unschedulable("the quota is used up")
+
+        def wakes(self) -> tuple[Wake, ...]:
+            return (Wake(Event("Node", "UpdateLabel"), lambda *_: False),)
+
+    api.create(NODE, node("a"))
+    begin(Gate)
+    wanted(api, "p")
+    until(lambda: condition_of(api, "p").get("message") == "the quota is used up")
+    assert condition_of(api, "p")["reason"] == "SchedulingGated"
+    opened.set()
+    api.create(NODE, node("b"))
+    wanted(api, "other", schedulerName="plain", nodeSelector={"x": "y"})
+    api.update(NODE, {**api.get(NODE, "b"), "metadata": {**api.get(NODE, "b")["metadata"], "labels": {"x": "y"}}})
+    until(lambda: node_of(api, "other") == "b")
+    until(lambda: node_of(api, "p"))
+    assert asked == ["p", "p"]
+
+
+def test_a_pre_enqueue_that_hangs_holds_neither_queue_nor_informers(api: FakeApi, begin: Callable[..., Scheduler]):
+    hanging, over = threading.Event(), threading.Event()
+
+    class Gate(Mine):
+        def pre_enqueue(self, _info: PodInfo) -> None:
+            hanging.set()
+            over.wait()
+
+    scheduler = begin(Gate)
+    wanted(api, "p")
+    until(hanging.is_set)
+    queue = scheduler._queue
+    assert queue is not None
+    heard = threading.Thread(target=queue.counts)
+    heard.start()
+    heard.join(50)
+    free = not heard.is_alive()
+    over.set()
+    assert free
+
+
+@pytest.mark.parametrize("answer", [None, ["Node"], (Wake("Node/Add"),)])  # type: ignore[arg-type]  # nonsense
+def test_wakes_are_asked_for_once_and_nonsense_is_every_event(monkeypatch: pytest.MonkeyPatch, answer: Any):
+    asked: list[None] = []
+
+    class Wakes(Mine):
+        def filter(self, _state: Any, _info: PodInfo, _node: Any) -> None:
+            return None
+
+        def wakes(self) -> Any:
+            asked.append(None)
+            return answer
+
+    monkeypatch.setattr(building, "foreign", lambda: {"Mine": Entry(Wakes)})
+    profile = building.bench(ProfileSettings(plugins={"multiPoint": PluginSet((Enabled("Mine", 1),))})).profile
+    assert profile is not None
+    for _ in range(3):
+        assert profile.wakes("Mine") == (Wake(Event("*", "*")),)
+    assert len(asked) == 1
+
+
+def test_a_plugin_that_is_not_in_tree_orders_no_queue(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(building, "foreign", lambda: {"Mine": Entry(type("Mine", (Mine,), {"less": raises}))})
+    own = {"queueSort": PluginSet((Enabled("Mine", 0),), frozenset({"*"}))}
+    with pytest.raises(ConfigurationError, match="queueSort has Mine: only a plugin in tree may order the queue"):
+        building.bench(ProfileSettings(plugins=own))
 
 
 def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: FakeApi, begin: Callable[..., Scheduler]):
