@@ -60,11 +60,10 @@ class Gang:
                 yield one
 
     def _running(self, pod: PodInfo) -> int:
-        """Return how many of the group are bound already."""
-        waiting = {one.pod.key for one in self._handle.waiting()}
+        """Return how many of the group are bound already; one that was only given a node may still lose it."""
         nodes = self._handle.snapshot().nodes
         placed = (one for node in nodes for one in node.pods if _same(one, pod))
-        return sum(one.key not in waiting and one.key != pod.key for one in placed)
+        return sum(bool(objects.spec(one.pod).get("nodeName")) for one in placed)
 
 
 def _group(pod: PodInfo) -> tuple[str, str]:

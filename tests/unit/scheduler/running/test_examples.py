@@ -16,6 +16,11 @@ import pytest
 from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.scheduler.cluster.cache import ClusterCache
+from minik8s_modules.scheduler.deciding.profile import Workbench
+from minik8s_modules.scheduler.framework.infos import PodInfo
+from minik8s_modules.scheduler.framework.points import CycleState
+from minik8s_modules.scheduler.framework.statuses import Code
 from minik8s_modules.scheduler.profiles import building
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings, Settings
 from tests.unit.scheduler.conftest import Start
@@ -117,6 +122,22 @@ def test_a_group_starts_together(api: FakeApi, begin: Callable[..., None]):
     assert not any(node_of(api, f"m{number}") for number in range(2))
     api.create(POD, member("m2", 3))
     until(lambda: all(node_of(api, f"m{number}") == "a" for number in range(3)))
+
+
+def test_a_pod_whose_binding_may_still_fail_completes_no_group():
+    cache, bench = ClusterCache(), Workbench()
+    cache.update_node(None, node("a"))
+    gang = Entry("gang").load()({}, bench)
+    cache.assume(PodInfo.of(member("m0", 2)), "a")
+    last = PodInfo.of(member("m1", 2))
+    bench.current = cache.snapshot()
+    status, _ = gang.permit(CycleState(), last, "a")
+    assert status.code is Code.WAIT
+    bound = member("m0", 2)
+    bound["spec"]["nodeName"] = "a"
+    cache.update_pod(member("m0", 2), bound)
+    bench.current = cache.snapshot()
+    assert gang.permit(CycleState(), last, "a") == (None, 0.0)
 
 
 def test_a_group_that_has_no_room_frees_its_places_for_others(api: FakeApi, begin: Callable[..., None]):
