@@ -26,6 +26,10 @@ class PluginFailed(Minik8sError):
         self.plugin = plugin
 
 
+class PluginHangs(PluginFailed):
+    """A call did not return in time, and may still be reading and writing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """The plugins of one scheduler name; ``foreign`` names those that are not in tree."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from minik8s_modules.scheduler.deciding.profile import PluginFailed
+from minik8s_modules.scheduler.deciding.profile import PluginFailed, PluginHangs
 
 LIMIT_S = 10.0
 _MOST_STUCK = 8
@@ -29,7 +29,8 @@ class Guard:
         """Return what the call returns; ``among`` names the plugins that it may ask.
 
         Raises:
-            PluginFailed: it did not return in time; ``who`` says of which plugin at which point.
+            PluginHangs: it did not return in time; ``who`` says of which plugin at which point.
+            PluginFailed: too many calls of one of the plugins have not returned yet.
         """
         plugin, point = who()
         with self._lock:
@@ -53,7 +54,7 @@ class Guard:
             plugin, point = who()
             with self._lock:
                 self._stuck.setdefault(plugin, []).append(thread)
-            raise PluginFailed(plugin, point, f"it did not return within {self.limit_s:g} s") from None
+            raise PluginHangs(plugin, point, f"it did not return within {self.limit_s:g} s") from None
         if error is not None:
             raise error
         return answer  # type: ignore[return-value]  # no error: the call's own answer

@@ -23,7 +23,7 @@ from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
 from minik8s_modules.scheduler.deciding.cycle import Decision, decide
-from minik8s_modules.scheduler.deciding.profile import PluginFailed, Workbench
+from minik8s_modules.scheduler.deciding.profile import PluginFailed, PluginHangs, Workbench
 from minik8s_modules.scheduler.framework.infos import PodInfo, is_pending, scheduler_of, takes_room
 from minik8s_modules.scheduler.framework.points import Event, Nomination, PreEnqueuePlugin, Wake
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
@@ -185,7 +185,7 @@ class Scheduler:
             return decide(pod, snapshot, made)
         try:
             return self._guard.call(lambda: decide(pod, snapshot, made), lambda: made.running, foreign)
-        except PluginFailed:
+        except PluginHangs:
             self._start_anew(scheduler_of(pod))
             raise
 

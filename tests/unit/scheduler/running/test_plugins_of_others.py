@@ -130,6 +130,29 @@ def test_what_hangs_fails_its_pod_and_holds_nobody_else(api: FakeApi, begin: Cal
     assert node_of(api, "bad") == ""
 
 
+def test_only_a_plugin_that_hangs_is_made_again(api: FakeApi, begin: Callable[..., Scheduler]):
+    made: list[Mine] = []
+
+    class Fails(Mine):
+        def __init__(self, arguments: Any, handle: Any) -> None:
+            super().__init__(arguments, handle)
+            made.append(self)
+
+        def filter(self, _state: Any, info: PodInfo, _node: Any) -> None:
+            (hangs if of(info) == "hangs" else raises)(self)
+
+    api.create(NODE, node("a"))
+    scheduler = begin(Fails)
+    wanted(api, "raises")
+    until(told(api, "KeyError"))
+    wanted(api, "other", schedulerName="plain")
+    until(lambda: node_of(api, "other") == "a")
+    assert len(made) == 1
+    scheduler._guard.limit_s = 0.3
+    wanted(api, "hangs")
+    until(lambda: len(made) > 1)
+
+
 def test_a_pod_waits_for_its_permission_and_holds_no_thread(api: FakeApi, begin: Callable[..., Scheduler]):
     made: list[Mine] = []
 
