@@ -42,9 +42,11 @@ class Registry(CollectorRegistry):
         """Register a gauge that ``read`` answers whenever metrics are asked for."""
         self.register(_Gauge(name, summary, labels, read))
 
-    def histogram(self, name: str, summary: str, labels: Sequence[str] = ()) -> Histogram:
-        """Make and register a histogram of seconds."""
-        return Histogram(name, summary, labels, registry=self, buckets=LATENCY_BUCKETS_S)
+    def histogram(
+        self, name: str, summary: str, labels: Sequence[str] = (), buckets: Sequence[float] = LATENCY_BUCKETS_S
+    ) -> Histogram:
+        """Make and register a histogram, of seconds unless ``buckets`` are others."""
+        return Histogram(name, summary, labels, registry=self, buckets=buckets)
 
     def text(self) -> str:
         """Return all families in the exposition format 0.0.4."""

@@ -88,7 +88,7 @@ def _decide(pod: PodInfo, snapshot: Snapshot, bench: Workbench) -> Decision:
     if not snapshot.nodes:
         return Decision("", "no nodes available to schedule pods", state=state)
     try:
-        subset = _pre_filter(state, pod, snapshot, bench)
+        subset, left_out = _pre_filter(state, pod, snapshot, bench)
     except _Refused as refused:
         statuses = {node.name: refused.status for node in snapshot.nodes}
         return _unfit(state, pod, snapshot, bench, statuses, refused.status.message)
@@ -96,15 +96,19 @@ def _decide(pod: PodInfo, snapshot: Snapshot, bench: Workbench) -> Decision:
     search = _Search(state, pod, snapshot, bench, found)
     fitting = search.run(subset)
     if not fitting:
-        return _unfit(state, pod, snapshot, bench, search.statuses)
+        absent = {node.name: left_out for node in snapshot.nodes} if subset is not None else {}
+        return _unfit(state, pod, snapshot, bench, {**absent, **search.statuses})
     chosen = fitting[0] if len(fitting) == 1 else _best(search, fitting)
     return Decision(snapshot.nodes[chosen].name, state=state, looked_at=search.looked_at, fitting=len(fitting))
 
 
-def _pre_filter(state: CycleState, pod: PodInfo, snapshot: Snapshot, bench: Workbench) -> frozenset[str] | None:
-    """Return the nodes that come into question (None: all). Raises _Refused."""
+def _pre_filter(
+    state: CycleState, pod: PodInfo, snapshot: Snapshot, bench: Workbench
+) -> tuple[frozenset[str] | None, Status]:
+    """Return the nodes that come into question (None: all), and why the others do not. Raises _Refused."""
     subset: frozenset[str] | None = None
     skipped = set()
+    narrowing = []
     assert bench.profile is not None  # noqa: S101 - set when the profile is made
     for plugin in bench.profile.pre_filter:
         bench.running = (plugin.name, "PreFilter")
@@ -119,8 +123,12 @@ def _pre_filter(state: CycleState, pod: PodInfo, snapshot: Snapshot, bench: Work
             raise _Refused(status)
         if names is not None:
             subset = frozenset(names) if subset is None else subset & names
+            narrowing.append(plugin.name)
     state.skipped_filters = frozenset(skipped)
-    return subset
+    # several together: no event of one alone can tell that a node has come into question
+    by = narrowing[0] if len(narrowing) == 1 else ""
+    why = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}]"
+    return subset, Status(Code.UNRESOLVABLE, (why,), by)
 
 
 class _Search:
@@ -314,7 +322,7 @@ def explain(pod: JsonObject, snapshot: Snapshot, bench: Workbench) -> list[Judge
     info, state = PodInfo.of(pod), CycleState()
     bench.current = snapshot
     try:
-        subset = _pre_filter(state, info, snapshot, bench)
+        subset, left_out = _pre_filter(state, info, snapshot, bench)
     except _Refused as refused:
         return [Judged(node.name, refused.status, {}, 0) for node in snapshot.nodes]
     assert bench.profile is not None  # noqa: S101 - set when the profile is made
@@ -322,7 +330,6 @@ def explain(pod: JsonObject, snapshot: Snapshot, bench: Workbench) -> list[Judge
     search = _Search(state, info, snapshot, bench, found)
     places = [place for place, node in enumerate(snapshot.nodes) if subset is None or node.name in subset]
     fitting = search._fitting(places, len(places))  # noqa: SLF001 - all nodes, not only enough of them
-    left_out = Status(Code.UNRESOLVABLE, ("node is filtered out by the prefilter result",))
     nodes = [snapshot.nodes[place] for place in fitting]
     rows: list[dict[str, tuple[int, int]]] = [{} for _ in fitting]
     for plugin, weight in search.template.plain:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.scheduler.framework.infos import PodInfo
+from minik8s_modules.scheduler.framework.infos import PodInfo, scheduler_of
 from minik8s_modules.scheduler.framework.points import Event, Queued, Wake
 
 LEFT_OVER_S = 300.0  # scheduling_queue.go, DefaultPodMaxInUnschedulablePodsDuration
@@ -146,6 +146,7 @@ class SchedulingQueue:
                 entry = self._next()
                 if entry is not None:
                     entry.place, entry.attempts, entry.changed = "flying", entry.attempts + 1, False
+                    entry.plugins = frozenset()
                     self._flying[entry] = self._first_event + len(self._events)
                     return entry
                 rest = end - self._clock.monotonic()
@@ -226,6 +227,16 @@ class SchedulingQueue:
             for entry in self._entries.values():
                 found[names.get(entry.place, entry.place)] += 1
             return found
+
+    def refusals(self) -> Counter[tuple[str, str]]:
+        """Return how many pods were refused by a plugin and not tried since, by plugin and profile."""
+        with self._changed:
+            return Counter(
+                (plugin, scheduler_of(entry.pod.pod))
+                for entry in self._entries.values()
+                for plugin in entry.plugins
+                if plugin
+            )
 
     def _next(self) -> Entry | None:
         now = self._clock.monotonic()

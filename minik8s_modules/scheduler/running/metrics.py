@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.scheduler.queueing.queue import SchedulingQueue
 
@@ -22,10 +20,15 @@ class Counts:
         self._waited = made.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds", "From the queue to the binding, over all attempts."
         )
-        self._tries = made.counter("scheduler_pod_scheduling_attempts", "Attempts of the pods that were bound.")
+        self._tries = made.histogram(
+            "scheduler_pod_scheduling_attempts", "Attempts of the pods that were bound.", buckets=(1, 2, 4, 8, 16)
+        )
         self._preemptions = made.counter("scheduler_preemption_attempts", "Preemptions so far.")
-        self._victims = made.counter("scheduler_preemption_victims", "Pods chosen as victims.")
-        self._refusals = made.counter("scheduler_unschedulable_pods", "Refusals, by plugin.", ("plugin", "profile"))
+        self._victims = made.histogram(
+            "scheduler_preemption_victims", "Pods chosen as victims, by preemption.", buckets=(1, 2, 4, 8, 16, 32, 64)
+        )
+        summary = "Pods that wait, by the plugins that refused them."
+        made.gauge("scheduler_unschedulable_pods", summary, ("plugin", "profile"), self._refused)
         self._queue: SchedulingQueue | None = None
         made.gauge("scheduler_pending_pods", "Pods in the queue, by place.", ("queue",), self._pending)
 
@@ -37,6 +40,10 @@ class Counts:
         found = self._queue.counts() if self._queue is not None else {}
         return {(place,): float(number) for place, number in found.items()}
 
+    def _refused(self) -> dict[tuple[str, ...], float]:
+        found = self._queue.refusals() if self._queue is not None else {}
+        return {who: float(number) for who, number in found.items()}
+
     def attempt(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt."""
         self._attempts.labels(result, profile).inc()
@@ -44,15 +51,10 @@ class Counts:
 
     def bound(self, attempts: int, seconds: float) -> None:
         """Count a pod that was bound."""
-        self._tries.inc(attempts)
+        self._tries.observe(attempts)
         self._waited.observe(seconds)
 
     def preemption(self, victims: int) -> None:
         """Count one preemption."""
         self._preemptions.inc()
-        self._victims.inc(victims)
-
-    def refused(self, plugins: Iterable[str], profile: str) -> None:
-        """Count who refused a pod."""
-        for plugin in plugins:
-            self._refusals.labels(plugin, profile).inc()
+        self._victims.observe(victims)

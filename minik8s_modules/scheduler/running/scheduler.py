@@ -206,7 +206,6 @@ class Scheduler:
         if found is not None and found.node:
             self._counts.preemption(len(found.victims))
         queue.refuse(entry, decision.plugins)
-        self._counts.refused(decision.plugins, scheduler_of(pod))
         try:
             self._effects.refuse(pod, decision.told, nominated=None if found is None else found.node)
             if found is not None and found.node:

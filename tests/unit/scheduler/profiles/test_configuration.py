@@ -160,6 +160,7 @@ def test_a_node_that_gets_the_labels_of_the_added_affinity_wakes_the_pods_it_kep
         ("extenders: []", "f.yml:3: extenders: webhooks that take part in decisions are not there"),
         ("podInitialBackoffSeconds: 20", "podMaxBackoffSeconds: it must not be less than podInitialBackoffSeconds, 20"),
         ("profiles: [\n", "f.yml:4: it is no YAML"),
+        ("metricsBindAddress: 0.0.0.0:1", "f.yml:3: metricsBindAddress: metrics.listen stands in the daemon's own"),
         ("kind: Twice", "f.yml:3: kind: it stands there twice"),
     ],
 )  # fmt: skip
@@ -187,7 +188,11 @@ def test_the_daemon_takes_a_policy_or_a_file(tmp_path: Path):
         found = settings_of(load(file))
         assert (found.elect, found.lease, found.profiles[0].name) == (False, "mine", "mine")
     assert settings_of(load(whole)).kubeconfig == "/k"
-    part.write_text(f"{part.read_text()}policy: random\n")
+    alone = part.read_text()
+    part.write_text(f"{alone}  clientConnection: {{kubeconfig: /other}}\n")
+    with pytest.raises(ConfigurationError, match="kubeconfig stands beside configuration, in the daemon's own"):
+        settings_of(load(part))
+    part.write_text(f"{alone}policy: random\n")
     with pytest.raises(ConfigurationError, match="exclude each other"):
         settings_of(load(part))
     part.write_text(part.read_text().replace("schedulerName", "name").replace("policy: random", ""))
