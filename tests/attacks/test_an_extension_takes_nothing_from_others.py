@@ -79,6 +79,24 @@ def test_an_extension_that_answers_nonsense_serves_nothing_and_slows_nobody(
         assert "deployments" in api.kubectl("api-resources", "--api-group=apps").stdout
 
 
+def test_what_an_extension_lists_spoils_nobodys_discovery(
+    api: ApiServerProcess, proxy: tuple[Authority, Certificate], tmp_path: Path
+) -> None:
+    with Extension(tmp_path, proxy[0].ca, "odd") as extension:
+        install(api, extension)
+        wait_for(api, "Passed")
+        aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+        answer = api.request("GET", "/apis", headers=aggregated)
+        assert answer.code == 200
+        (found,) = [each for each in answer.json["items"] if each["metadata"]["name"] == GROUP]
+        offered = {each["resource"]: each for each in found["versions"][0]["resources"]}
+        assert [*offered] == ["odd3", "odd4", "odd5"]
+        assert not any("shortNames" in each for each in offered.values())
+        kinds = [each["responseKind"] for each in offered.values()]
+        assert kinds == [{"group": GROUP, "version": VERSION, "kind": "Flunder"}] * 3
+        assert "odd4" in api.kubectl("api-resources", f"--api-group={GROUP}").stdout
+
+
 @pytest.fixture
 def extension(api: ApiServerProcess, proxy: tuple[Authority, Certificate], tmp_path: Path) -> Iterator[Extension]:
     with Extension(tmp_path, proxy[0].ca) as found:
@@ -129,6 +147,20 @@ def test_a_second_answer_is_nobodys(api: ApiServerProcess, extension: Extension)
         while data := stream.recv(65536):
             answer += data
     assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_no_connection_that_names_its_user_is_switched_to_one_for_further_requests(
+    api: ApiServerProcess, extension: Extension
+) -> None:
+    """Over HTTP/2 in clear text the client would write the requests, X-Remote-User and all, by itself."""
+    echo, listed, schema = f"{FLUNDERS}/one/echo", PATH, f"/openapi/v3{PATH}"
+    for path, protocol in [(echo, "h2c"), (echo, "HTTP/2.0"), (echo, "TLS/1.3"), (echo, "SPDY/3.1, h2c"),
+                           (listed, "SPDY/3.1"), (listed, "h2c"), (schema, "SPDY/3.1")]:  # fmt: skip
+        before = len(extension.asked(path))
+        headers = {"Connection": "Upgrade", "Upgrade": protocol}
+        assert api.request("GET", path, headers=headers).code == 400, (path, protocol)
+        upgrades = [dict(each["headers"]).get("upgrade") for each in extension.asked(path)[before:]]
+        assert not any(upgrades)
 
 
 def test_nobody_but_the_front_proxy_says_who_asks(api: ApiServerProcess, extension: Extension) -> None:

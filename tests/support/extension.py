@@ -10,6 +10,7 @@ that tells one event and stays open, create, an upgrade that echoes, and misbeha
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import ssl
 import subprocess
@@ -33,7 +34,7 @@ PATH = f"/apis/{GROUP}/{VERSION}"
 
 
 class Extension:
-    """See the top of this file; ``mode`` makes what it lists wrong: ``hang``, ``garbage``, ``lie``, ``huge``."""
+    """See the top of this file; ``mode`` spoils what it lists: ``hang``, ``garbage``, ``lie``, ``huge``, ``odd``."""
 
     def __init__(self, folder: Path, front_proxy: Path, mode: str = "") -> None:
         self.folder = folder / "extension"
@@ -121,6 +122,10 @@ def _resources(mode: str) -> dict[str, Any]:
         {**flunders, "shortNames": ["fl", "po"]},
         {**flunders, "name": "flunders/echo", "singularName": "", "verbs": ["get"]},
     ]
+    if mode == "odd":
+        deep = functools.reduce(lambda inner, _: [inner], range(300), "get")
+        odd = [{"verbs": [deep]}, {"verbs": [1]}, {"kind": 7}, {"shortNames": "fl"}, {"group": 5}, {"version": deep}]
+        resources = [{**flunders, "name": f"odd{number}", **each} for number, each in enumerate(odd)]
     group = "apps" if mode == "lie" else GROUP
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{VERSION}", "resources": resources}
 
@@ -220,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def echo(self) -> None:
-        self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello ")
+        self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nhello ")
         while data := self.connection.recv(4096):
             self.connection.sendall(data)
         self.close_connection = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
+from itertools import islice
 from typing import NamedTuple
 
 import orjson
@@ -18,6 +19,8 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.objects import JsonObject
 
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+# what one extension may put into the discovery that everybody reads; texts in characters
+_MOST_RESOURCES, _MOST_LISTED, _LONGEST = 2000, 50, 253
 
 
 class Offer(NamedTuple):
@@ -58,17 +61,32 @@ def resources_in(code: int, body: bytes, group: str, version: str) -> tuple[Json
         raise ValueError(f"bad status {code}")
     document = orjson.loads(body)
     if not isinstance(document, dict) or not isinstance(document.get("resources"), list):
-        raise ValueError("the answer is no APIResourceList")  # noqa: TRY004 - what came, not what a caller passed
+        raise ValueError("the answer is not an APIResourceList")  # noqa: TRY004 - what came, not what a caller passed
     if document.get("groupVersion") != f"{group}/{version}":
         raise ValueError(f"the answer is about {str(document.get('groupVersion'))[:200]!r}, not {group}/{version}")
-    return tuple(each for each in document["resources"] if _is_resource(each))
+    found = (_checked(each) for each in document["resources"] if isinstance(each, dict))
+    return tuple(islice((each for each in found if each is not None), _MOST_RESOURCES))
 
 
-def _is_resource(found: object) -> bool:
-    if not isinstance(found, dict):
-        return False
-    texts = all(isinstance(found.get(field), str) for field in ("name", "kind"))
-    return texts and isinstance(found.get("verbs"), list) and isinstance(found.get("namespaced", False), bool)
+def _checked(found: JsonObject) -> JsonObject | None:
+    """Return what counts of a resource, None when it is none: all of it goes into everybody's discovery."""
+    namespaced = found.get("namespaced", False)
+    if not (_is_text(found.get("name")) and _is_text(found.get("kind")) and _are_texts(found.get("verbs"))):
+        return None
+    if not isinstance(namespaced, bool):
+        return None
+    texts = [field for field in ("singularName", "group", "version") if _is_text(found.get(field))]
+    lists = [field for field in ("shortNames", "categories") if _are_texts(found.get(field))]
+    kept = {field: found[field] for field in ("name", "kind", "verbs", *texts, *lists)}
+    return {**kept, "namespaced": namespaced}
+
+
+def _is_text(found: object) -> bool:
+    return isinstance(found, str) and 0 < len(found) <= _LONGEST and found.isprintable()
+
+
+def _are_texts(found: object) -> bool:
+    return isinstance(found, list) and len(found) <= _MOST_LISTED and all(map(_is_text, found))
 
 
 def version_discovery(offer: Offer) -> JsonObject:

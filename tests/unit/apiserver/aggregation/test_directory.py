@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -140,7 +141,7 @@ def test_an_offer_takes_the_place_of_what_it_replaces() -> None:
     [
         (404, b"{}", "bad status 404"),
         (200, b"<html>", "unexpected character"),
-        (200, b"[]", "no APIResourceList"),
+        (200, b"[]", "not an APIResourceList"),
         (200, b'{"resources": []}', "the answer is about"),
         (200, b'{"groupVersion": "apps/v1", "resources": []}', "the answer is about 'apps/v1'"),
     ],
@@ -155,6 +156,48 @@ def test_resources_that_make_no_sense_are_left_out() -> None:
     bad = b'1, {"name": 1}, {"name": "b", "kind": "B"}, {"name": "b", "kind": "B", "verbs": [], "namespaced": 3}'
     listed = b'{"groupVersion": "g/v1", "resources": [' + bad + b", " + good + b"]}"
     assert [each["name"] for each in offers.resources_in(200, listed, "g", "v1")] == ["a"]
+
+
+def nested(depth: int) -> Any:
+    found: Any = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    "verbs",
+    [nested(300), [1], "get", [""], ["get\x1b[2J"], ["a" * 254], ["get"] * 51],
+    ids=lambda verbs: str(verbs)[:9],
+)
+def test_a_resource_whose_verbs_nobody_can_read_is_left_out(verbs: Any) -> None:
+    good = {"name": "a", "kind": "A", "verbs": ["get"]}
+    listed = {"groupVersion": "g/v1", "resources": [{**good, "verbs": verbs}, good]}
+    found = offers.resources_in(200, json.dumps(listed).encode(), "g", "v1")
+    assert found == ({**good, "namespaced": False},)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("shortNames", "fl"), ("shortNames", [1]), ("categories", {}), ("group", 5), ("version", []), ("singularName", 1),
+     ("other", nested(300))],
+)  # fmt: skip
+def test_what_is_wrong_of_a_resource_goes_to_nobody(field: str, value: Any) -> None:
+    listed = {"groupVersion": "g/v1", "resources": [{"name": "a", "kind": "A", "verbs": ["get"], field: value}]}
+    found = offers.resources_in(200, json.dumps(listed).encode(), "g", "v1")
+    (item,) = offers.with_discovery({"items": []}, [offer("g", "v1", (1, 1), *found)])["items"]
+    assert item["versions"][0]["resources"] == [
+        {
+            "resource": "a", "singularResource": "a", "scope": "Cluster", "verbs": ["get"],
+            "responseKind": {"group": "g", "version": "v1", "kind": "A"},
+        }
+    ]  # fmt: skip
+
+
+def test_nobody_fills_the_discovery_of_all() -> None:
+    many = [{"name": f"a{number}", "kind": "A", "verbs": ["get"]} for number in range(2100)]
+    listed = json.dumps({"groupVersion": "g/v1", "resources": many}).encode()
+    assert len(offers.resources_in(200, listed, "g", "v1")) == 2000
 
 
 def test_a_conditions_time_is_that_of_its_status() -> None:
