@@ -1,8 +1,9 @@
 """Heads of requests to extensions, and of their answers; pure.
 
 An extension believes the headers ``X-Remote-*`` of whoever shows the front-proxy certificate, so they are this server's
-alone: those of the client are dropped, as is every credential that it sent. Of the answer stays out what would lead the
-client elsewhere or ask it for credentials. Source: kube-aggregator ``handler_proxy.go``, client-go
+alone: those of the client are dropped, as is every credential that it sent. For the same reason a connection is
+switched to no protocol that carries further requests (HTTP/2 in clear text, TLS). Of the answer stays out what would
+lead the client elsewhere or ask it for credentials. Source: kube-aggregator ``handler_proxy.go``, client-go
 ``transport/round_trippers.go``, CVE-2022-3172 (redirects).
 """
 
@@ -19,11 +20,14 @@ from minik8s_modules.apiserver.nodes import proxying
 Head = list[tuple[bytes, bytes]]
 _EXTRA_KEY = "!#$&'*+.^_`|~-"  # what a header's name may consist of; "%" escapes the rest
 _PATH = "/:@!$&'()*+,;="
+_SHOWN = 100
 _DROPPED = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding",
     b"upgrade", b"www-authenticate", b"set-cookie", b"strict-transport-security", b"alt-svc",
 })  # fmt: skip
 _ORIGIN = b"access-control-"
+_NOT_FOR_EXTENSIONS = frozenset({"cookie", "http2-settings"})
+_PROTOCOLS = frozenset({"websocket", "spdy/3.1"})
 
 
 def target(path: str, arguments: Iterable[tuple[str, str]]) -> str:
@@ -52,8 +56,14 @@ def request(headers: Mapping[str, str], user: User, remote: Remote, client: str,
         remote: who is asked.
         client: the address that the request came from.
         length: of the body, None where there is none.
+
+    Raises:
+        BadRequest: the request is for an upgrade to a protocol in which anybody could be named.
     """
     upgrade = proxying.is_upgrade(headers)
+    if upgrade and headers["Upgrade"].strip().lower() not in _PROTOCOLS:
+        told = headers["Upgrade"][:_SHOWN]
+        raise BadRequest(f"an extension API server is asked for no upgrade to {told!r}: only to websocket or SPDY/3.1")
     before = headers.get("X-Forwarded-For")
     own = [
         ("Host", f"{remote.service}.{remote.namespace}.svc"),
@@ -61,7 +71,8 @@ def request(headers: Mapping[str, str], user: User, remote: Remote, client: str,
         ("X-Forwarded-For", f"{before}, {client}" if before else client),
         *([("Content-Length", str(length))] if length is not None else []),
     ]
-    told = [*own, *proxying.passed_on(headers)]
+    kept = [each for each in proxying.passed_on(headers) if each[0].lower() not in _NOT_FOR_EXTENSIONS]
+    told = [*own, *kept]
     return [*((key.encode("latin-1"), value.encode("latin-1")) for key, value in told if value), *identity(user)]
 
 

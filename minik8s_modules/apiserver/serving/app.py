@@ -12,7 +12,7 @@ import orjson
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSessionInterface
 
-from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.errors import BadRequest, NotFound
 from minik8s_modules.api.kind import Kinds
 from minik8s_modules.apiserver.access.tokens import Tokens
 from minik8s_modules.apiserver.aggregation import offers
@@ -21,6 +21,7 @@ from minik8s_modules.apiserver.aggregation.offers import Offer
 from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.target import parse, verb_of
+from minik8s_modules.apiserver.nodes import proxying
 from minik8s_modules.apiserver.reads import watching
 from minik8s_modules.apiserver.serving import health
 from minik8s_modules.apiserver.serving.answering import METHODS, OPEN_PATHS, Answering, Authenticate, Record
@@ -126,6 +127,8 @@ def _elsewhere(aggregation: Aggregation | None, group: str, version: str) -> Res
     remote = aggregation.directory.remotes.get((group, version)) if aggregation is not None else None
     if aggregation is None or remote is None:
         return None
+    if proxying.is_upgrade(request.headers):
+        raise BadRequest("discovery and OpenAPI documents are read without an upgrade")
     return Answering.forwarded(request, aggregation, remote)
 
 

@@ -195,7 +195,7 @@ def test_an_extension_that_is_gone_is_told_and_slows_nobody(api: ApiServerProces
 
 
 def test_bytes_pass_both_ways_after_an_upgrade_and_only_then(api: ApiServerProcess, extension: Extension) -> None:
-    head = f"GET {FLUNDERS}/one/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+    head = f"GET {FLUNDERS}/one/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
     with api.context(api.admin).wrap_socket(
         socket.create_connection(("127.0.0.1", api.port), 60), server_hostname="127.0.0.1"
     ) as stream:

@@ -20,6 +20,7 @@ def test_who_asks_is_this_servers_word_alone() -> None:
         "Accept": "application/json", "X-Remote-User": "root", "X-Remote-Uid": "0", "Impersonate-User": "root",
         "Authorization": "Bearer secret", "Connection": "close, X-Private", "X-Private": "1", "Te": "trailers",
         "Sec-Websocket-Protocol": "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.c2VjcmV0",
+        "Cookie": "session=1", "Http2-Settings": "AAMAAABk", "Upgrade": "h2c",
         "X-Forwarded-For": "192.0.2.1", "Content-Length": "99", "Transfer-Encoding": "chunked",
     }  # fmt: skip
     assert heads.request(sent, JANE, REMOTE, "192.0.2.2", 2) == [
@@ -35,6 +36,19 @@ def test_who_asks_is_this_servers_word_alone() -> None:
         (b"X-Remote-Extra-scopes.example.com%2Fa%20b", b"x"),
         (b"X-Remote-Extra-scopes.example.com%2Fa%20b", b"y"),
     ]
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "HTTP/2.0", "TLS/1.3", "websocket, h2c", "h2c,websocket", "echo"])
+def test_a_connection_that_names_its_user_carries_no_further_requests(protocol: str) -> None:
+    asked = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": protocol, "Http2-Settings": "AAMAAABk"}
+    with pytest.raises(BadRequest, match="only to websocket or SPDY"):
+        heads.request(asked, JANE, REMOTE, "192.0.2.2", None)
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "WebSocket", "SPDY/3.1"])
+def test_the_streams_of_kubernetes_are_asked_for(protocol: str) -> None:
+    asked = heads.request({"Connection": "Upgrade", "Upgrade": protocol}, JANE, REMOTE, "192.0.2.2", None)
+    assert (b"Upgrade", protocol.encode()) in asked
 
 
 @pytest.mark.parametrize("name", ["a\r\nX-Remote-Group: system:masters", "a\0", " a", "a\t"])
