@@ -1,6 +1,7 @@
 """What extension API servers keep in namespaces, by what they say themselves: their objects go with a namespace, too.
 
-One that is not available may keep something, so the namespace waits for it, and its condition says so, as in Kubernetes
+The API server's discovery tells it, from memory and checked, so no extension is waited for. One that is not available
+may keep something, so the namespace waits for it, and its condition says so, as in Kubernetes
 (pkg/controller/namespace/deletion).
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import quote
 
 import orjson
 
@@ -17,6 +17,10 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import API_SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
+
+_AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+# what reading a document of another form than expected raises
+ODD = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class Extended(NamedTuple):
@@ -28,37 +32,45 @@ class Extended(NamedTuple):
 
 def extended(client: ApiClient) -> Extended:
     """Return what extensions keep in namespaces."""
+    declared = [each for each in client.list(API_SERVICE).items if objects.spec(each).get("service")]
+    offered = _offered(client) if declared else {}
     kinds: list[Kind] = []
     unknown: dict[str, str] = {}
-    for each in client.list(API_SERVICE).items:
-        declared = objects.spec(each)
-        if not declared.get("service"):
-            continue
-        group, version = str(declared.get("group") or ""), str(declared["version"])
-        named = f"{group}/{version}"
+    for each in declared:
+        group, version = str(objects.spec(each).get("group") or ""), str(objects.spec(each)["version"])
+        available = (objects.condition(each, "Available") or {}).get("status") == "True"
+        found = offered.get((group, version), {}) if available else {}
         try:
-            kinds += kinds_in(_listed(client, each, group, version), group, version)
-        except ValueError as error:
-            unknown[named] = str(error)
+            if found.get("freshness") != "Current":
+                raise ValueError(f"stale GroupVersion discovery: {group}/{version}")
+            kinds += kinds_in(found, group, version)
+        except ODD as error:
+            unknown[f"{group}/{version}"] = str(error)
     return Extended(tuple(kinds), unknown)
 
 
-def _listed(client: ApiClient, api_service: JsonObject, group: str, version: str) -> object:
-    stale = f"stale GroupVersion discovery: {group}/{version}"
-    if (objects.condition(api_service, "Available") or {}).get("status") != "True":
-        raise ValueError(stale)
-    answer = client.raw("GET", f"/apis/{quote(group, safe='')}/{quote(version, safe='')}")
+def _offered(client: ApiClient) -> dict[tuple[str, str], JsonObject]:
+    """Return the APIVersionDiscovery of each group and version, none when it cannot be read."""
+    answer = client.raw("GET", "/apis", headers=_AGGREGATED)
     if answer.status != HTTPStatus.OK:
-        raise ValueError(stale)
-    return orjson.loads(answer.data)
+        return {}
+    items = orjson.loads(answer.data)["items"]
+    return {(each["metadata"].get("name", ""), found["version"]): found for each in items for found in each["versions"]}
 
 
-def kinds_in(listed: object, group: str, version: str) -> Iterator[Kind]:
-    """Yield the kinds of an APIResourceList whose objects live in namespaces and may be deleted. Raises ValueError."""
-    if not isinstance(listed, dict) or not isinstance(listed.get("resources"), list):
-        raise ValueError("it lists no resources")  # noqa: TRY004 - what an extension sent, not what a caller passed
-    for each in listed["resources"]:
-        verbs = tuple(map(str, each.get("verbs") or ()))
-        plural = str(each.get("name"))
-        if each.get("namespaced") and "/" not in plural and {"list", "delete"} <= {*verbs}:
-            yield Kind(group, version, str(each.get("kind")), plural, "", verbs=verbs)
+def kinds_in(discovered: JsonObject, group: str, version: str) -> Iterator[Kind]:
+    """Yield the kinds of an APIVersionDiscovery whose objects live in namespaces and may be deleted."""
+    for each in discovered["resources"]:
+        verbs = tuple(map(str, each["verbs"]))
+        if each["scope"] == "Namespaced" and {"list", "delete"} <= {*verbs}:
+            yield Kind(group, version, str(each["responseKind"]["kind"]), str(each["resource"]), "", verbs=verbs)
+
+
+def checked(items: list[JsonObject]) -> list[JsonObject]:
+    """Return the objects that an extension listed. Raises ValueError when they are not objects."""
+    for each in items:
+        meta = each.get("metadata")
+        texts = [meta.get("name"), *(meta.get("finalizers") or [])] if isinstance(meta, dict) else [None]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("what it lists are not objects with metadata")
+    return items

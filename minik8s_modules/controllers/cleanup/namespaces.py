@@ -21,7 +21,7 @@ from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
-from minik8s_modules.controllers.cleanup.extensions import Extended
+from minik8s_modules.controllers.cleanup.extensions import ODD, Extended, checked
 from minik8s_modules.runtime.informers import Informers
 from minik8s_modules.runtime.shell import Shell
 
@@ -218,15 +218,31 @@ class NamespaceController(Shell[Key]):
         self._queue.add_after(key, LOOK_AGAIN_S if failed else self._look_again_s)
 
     def _round(self, key: Key) -> tuple[Step, ...]:
-        namespace = self._client.get(NAMESPACE, key.name)
-        failures = self._failures.get(key, {})
-        extended = self._extensions() if self._extensions is not None else Extended((), {})
-        self._extended = bool(extended.kinds or extended.unknown)
-        content = self._content(key.name) | {kind: self._custom_content(kind, key.name) for kind in extended.kinds}
-        steps = decide_namespace(namespace, content, failures, rfc3339(self._clock.now()), extended.unknown)
-        for step in steps:
-            self._take(key, namespace, step)
+        namespace, content = self._client.get(NAMESPACE, key.name), self._content(key.name)
+        failures, now = self._failures.get(key, {}), rfc3339(self._clock.now())
+        own: tuple[Step, ...] = ()
+        unknown: Mapping[str, str] = {}
+        if self._extensions is not None:  # what is known goes first, whatever extensions say
+            steps = decide_namespace(namespace, content, failures, now, {"": "nobody has been asked yet"})
+            own = tuple(step for step in steps if isinstance(step, DeleteContent))
+            self._take_all(key, namespace, own)
+            others, unknown = self._extended_content(key.name)
+            self._extended = bool(others or unknown)
+            content |= others
+        steps = decide_namespace(namespace, content, failures, now, unknown)
+        self._take_all(key, namespace, [step for step in steps if step not in own])
         return steps
+
+    def _extended_content(self, namespace: str) -> tuple[dict[Kind, list[JsonObject]], Mapping[str, str]]:
+        """Return what extensions keep in a namespace, and of whom nobody knows it, with the reason."""
+        extended = self._extensions() if self._extensions is not None else Extended((), {})
+        content, unknown = {}, {**extended.unknown}
+        for kind in extended.kinds:
+            try:
+                content[kind] = checked(self._custom_content(kind, namespace))
+            except (StatusError, TemporaryError, *ODD) as error:
+                unknown[kind.api_version] = f"{kind.plural} cannot be listed: {error}"
+        return content, unknown
 
     def _content(self, namespace: str) -> dict[Kind, list[JsonObject]]:
         found = {kind: self._client.list(kind, namespace).items for kind in namespaced_kinds()}
@@ -245,6 +261,10 @@ class NamespaceController(Shell[Key]):
         except NotFound:  # its definition has just gone, and all its objects with it
             return []
 
+    def _take_all(self, key: Key, namespace: JsonObject, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self._take(key, namespace, step)
+
     def _take(self, key: Key, namespace: JsonObject, step: Step) -> None:
         match step:
             case DeleteContent(kind):
@@ -260,7 +280,7 @@ class NamespaceController(Shell[Key]):
             self._delete_all(kind, key.name)
         except NotFound:
             failures.pop(kind.resource, None)
-        except StatusError as error:
+        except (StatusError, *ODD) as error:
             log.warning("namespace %s: %s were not deleted: %s", key.name, kind.resource, error)
             failures[kind.resource] = str(error)
         else:

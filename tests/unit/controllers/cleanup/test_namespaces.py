@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET,
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.controllers.cleanup.extensions import Extended, kinds_in
+from minik8s_modules.client.interface import ObjectList
+from minik8s_modules.controllers.cleanup.extensions import Extended, extended, kinds_in
 from minik8s_modules.controllers.cleanup.namespaces import (
     DeleteContent,
     Finalize,
@@ -244,15 +247,75 @@ def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
 
 
 def test_only_what_lives_in_namespaces_and_may_be_deleted_is_looked_for():
-    verbs = ["list", "delete"]
-    listed = {
-        "resources": [
-            {"name": "flunders", "kind": "Flunder", "namespaced": True, "verbs": verbs},
-            {"name": "flunders/status", "kind": "Flunder", "namespaced": True, "verbs": verbs},
-            {"name": "fischers", "kind": "Fischer", "namespaced": False, "verbs": verbs},
-            {"name": "usages", "kind": "Usage", "namespaced": True, "verbs": ["list"]},
-        ]
-    }
-    assert [kind.plural for kind in kinds_in(listed, "wardle.example.com", "v1")] == ["flunders"]
-    with pytest.raises(ValueError, match="lists no resources"):
-        list(kinds_in([], "wardle.example.com", "v1"))
+    found = discovered(
+        {"resource": "flunders", "scope": "Namespaced", "verbs": ["list", "delete"]},
+        {"resource": "fischers", "scope": "Cluster", "verbs": ["list", "delete"]},
+        {"resource": "usages", "scope": "Namespaced", "verbs": ["list"]},
+    )
+    assert [kind.plural for kind in kinds_in(found, "wardle.example.com", "v1")] == ["flunders"]
+
+
+def discovered(*resources: dict[str, Any], freshness: str = "Current") -> dict[str, Any]:
+    found = [{"responseKind": {"kind": "Flunder"}, **each} for each in resources]
+    return {"version": "v1", "freshness": freshness, "resources": found}
+
+
+class Discovery:
+    """A client that answers discovery, and lists APIServices of these groups, all available."""
+
+    def __init__(self, **versions: Any) -> None:
+        self.versions = versions
+
+    def list(self, _kind: Kind) -> ObjectList:
+        """Return an APIService of each group."""
+        conditions = {"conditions": [{"type": "Available", "status": "True"}]}
+        spec = {"version": "v1", "service": {"namespace": "a", "name": "b"}}
+        return ObjectList([{"spec": {**spec, "group": group}, "status": conditions} for group in self.versions], "1")
+
+    def raw(self, _method: str, _path: str, headers: dict[str, str]) -> Any:
+        """Return the discovery document."""
+        assert "APIGroupDiscoveryList" in headers["Accept"]
+        items = [{"metadata": {"name": group}, "versions": [each]} for group, each in self.versions.items()]
+        return SimpleNamespace(status=200, data=json.dumps({"items": items}).encode())
+
+
+def test_what_one_extension_lists_wrong_is_its_own_matter():
+    good = discovered({"resource": "flunders", "scope": "Namespaced", "verbs": ["list", "delete"]})
+    null = {**good, "resources": [None]}
+    verbs = discovered({"resource": "flunders", "scope": "Namespaced", "verbs": 1})
+    away = discovered(freshness="Stale")
+    found = extended(Discovery(good=good, null=null, verbs=verbs, away=away))  # type: ignore[arg-type]
+    assert [kind.group for kind in found.kinds] == ["good"]
+    assert set(found.unknown) == {"null/v1", "verbs/v1", "away/v1"}
+    assert found.unknown["away/v1"] == "stale GroupVersion discovery: away/v1"
+
+
+@pytest.mark.parametrize("items", [[None], [{}], [{"metadata": {"name": 1}}], [{"metadata": {"finalizers": 5}}]])
+def test_a_list_that_holds_no_objects_keeps_no_namespace_from_being_emptied(api: FakeApi, items: list[Any]):
+    a_namespace_with_content(api)
+    real = api.list
+
+    def listed(kind: Kind, *arguments: Any, **options: Any) -> ObjectList:
+        return ObjectList(items, "1") if kind == FLUNDER else real(kind, *arguments, **options)
+
+    api.list = listed  # type: ignore[method-assign]
+    controller = NamespaceController(api, extensions=lambda: Extended((FLUNDER,), {}))
+    controller.sync(Key("", "shop"))
+    assert not real(CONFIG_MAP, "shop").items
+    conditions = {each["type"]: each for each in api.get(NAMESPACE, "shop")["status"]["conditions"]}
+    told = conditions["NamespaceDeletionDiscoveryFailure"]["message"]
+    assert "wardle.example.com/v1: flunders cannot be listed" in told
+
+
+def test_what_is_known_goes_before_extensions_are_asked(api: FakeApi):
+    a_namespace_with_content(api)
+
+    def fail() -> Extended:
+        assert not api.list(POD, "shop").items
+        raise passing_error()
+
+    controller = NamespaceController(api, extensions=fail)
+    for _ in range(2):
+        with pytest.raises(type(passing_error())):
+            controller.sync(Key("", "shop"))
+    assert not api.list(CONFIG_MAP, "shop").items
