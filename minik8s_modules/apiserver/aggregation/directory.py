@@ -32,6 +32,11 @@ class Asked(NamedTuple):
     endless: bool
 
 
+def is_watch(arguments: Mapping[str, str]) -> bool:
+    """Return whether extensions read arguments as a watch's: apimachinery's Convert_Slice_string_To_bool."""
+    return arguments.get("watch", "false").lower() not in {"false", "0"}
+
+
 def is_reserved(group: str) -> bool:
     """Return whether the server answers all of a group itself, whatever an APIService says."""
     return group in KINDS.groups() and group not in REPLACEABLE
@@ -90,7 +95,7 @@ class Directory:
         found = self.of(path)
         if found is None:
             return None
-        parts = path.removeprefix(found.path).strip("/").split("/")
+        parts = path.removeprefix(f"{found.path}/").removesuffix("/").split("/")
         if any(part in {"", ".", ".."} for part in parts):
             raise BadRequest("the path has a segment that is empty, . or ..")
         watched = parts[0] == "watch" and len(parts) > 1

@@ -68,7 +68,7 @@ def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Re
     ready = objects.condition(node, "Ready") or {}
     if ready.get("status") != "True":
         raise ServiceUnavailable(
-            f"node {objects.name(node)} is not ready: {ready.get('message') or 'nobody attends it'}"
+            f"node {objects.name(node)} is not ready: {ready.get('message') or 'no node agent reports its status'}"
         )
     return responses.raw(b"ok", media="text/plain; charset=utf-8")
 

@@ -76,7 +76,8 @@ def name_of(text: str, what: str) -> Name:
     parts = text.split(":")
     scheme, own, port = {1: ("", *parts, ""), 2: ("", *parts), 3: (*parts,)}.get(len(parts), ("", "", ""))
     if not own or scheme not in {"", "http", "https"}:
-        raise BadRequest(f'invalid {what} request "{text}": write NAME, NAME:PORT or https:NAME:PORT')
+        forms = "NAME or NAME:PORT" if what == "node" else "NAME, NAME:PORT or https:NAME:PORT"
+        raise BadRequest(f'invalid {what} request "{text}": write {forms}')
     return Name(scheme or "http", own, port)
 
 
@@ -92,7 +93,9 @@ def path_of(uri: str, path: str) -> Path:
     count = known.count("/") + 1
     prefix = "/".join(segments[:count])
     if not known or unquote(prefix) != known:
-        raise BadRequest(f"the path up to /proxy must name a pod or service without escaped slashes, not {raw[:200]}")
+        raise BadRequest(
+            f"the path up to /proxy must name a node, pod or service without escaped slashes, not {raw[:200]}"
+        )
     return Path(prefix, raw[len(prefix) :], query)
 
 

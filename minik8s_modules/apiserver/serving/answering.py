@@ -33,6 +33,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.apiserver.access.bootstrap_tokens import NOBODY, is_open
 from minik8s_modules.apiserver.access.impersonation import acting
 from minik8s_modules.apiserver.access.priority import LISTS, level_of
+from minik8s_modules.apiserver.aggregation import directory
 from minik8s_modules.apiserver.aggregation.directory import Asked
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
 from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, TARGET, VERB, note_decision
@@ -122,8 +123,7 @@ class Answering:
         """Answer one of resources.py's verbs, if the user may."""
         services, environ = self._services, request.environ
         if self._aggregation is not None:
-            # as extensions read it: apimachinery, Convert_Slice_string_To_bool
-            watches = request.args.get("watch", "false") not in {"false", "0"}
+            watches = directory.is_watch(request.args)
             elsewhere = self._aggregation.directory.asked(request.method, request.path, watch=watches)
             if elsewhere is not None:
                 return self._elsewhere(request, self._aggregation, elsewhere)

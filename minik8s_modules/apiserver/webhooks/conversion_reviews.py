@@ -71,7 +71,7 @@ def _parsed(body: bytes) -> JsonObject:
     except StatusError as error:
         raise _malformed(error.message) from error
     if not isinstance(found, dict):
-        raise _malformed("the answer is no ConversionReview object")
+        raise _malformed("the answer is not a ConversionReview object")
     return found
 
 

@@ -74,7 +74,7 @@ class Converter:
         uid = random_uid()
         body = reviews.review(objs, wanted, self._version, uid)
         if not self._places.acquire(timeout=0 if self._hangs else _WAIT_S):
-            raise BadConversion(reviews.CALL, f"failed: {_PLACES} calls of it are under way already, and none ends")
+            raise BadConversion(reviews.CALL, f"failed: {_PLACES} calls are already in progress and none has finished")
         try:
             answer = self._webhooks.call(self._client, body, TIMEOUT_S, self._cache)
         except Unreachable as error:

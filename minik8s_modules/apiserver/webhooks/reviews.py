@@ -135,7 +135,7 @@ def _parsed(body: bytes) -> JsonObject:
     except StatusError as error:
         raise BadAnswer(error.message) from error
     if not isinstance(found, dict):
-        raise BadAnswer("the answer is no AdmissionReview object")
+        raise BadAnswer("the answer is not an AdmissionReview object")
     return found
 
 

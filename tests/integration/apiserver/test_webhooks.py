@@ -254,7 +254,7 @@ def hang_up(connection: socket.socket) -> None:
     ("respond", "told"),
     [
         pytest.param(_raw(b"<html>"), "the answer is not valid JSON", id="garbage"),
-        pytest.param(_raw(b"[]"), "the answer is no AdmissionReview object", id="list"),
+        pytest.param(_raw(b"[]"), "the answer is not an AdmissionReview object", id="list"),
         pytest.param(_raw(b"{}"), "webhook response was absent", id="empty"),
         pytest.param(_raw(b'{"response": {"uid": "x", "allowed": true}}'), "expected response.uid=", id="uid"),
         pytest.param(_raw(b"x" * (10 << 20)), "the answer is longer than 3145728 bytes", id="10-MB"),

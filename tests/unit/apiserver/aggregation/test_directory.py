@@ -12,6 +12,7 @@ from minik8s_modules.api.access.api_services import Found
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import API_SERVICE
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.aggregation import directory as directories
 from minik8s_modules.apiserver.aggregation import offers
 from minik8s_modules.apiserver.aggregation.directory import Directory, remotes_of
 from minik8s_modules.apiserver.aggregation.offers import Offer
@@ -69,10 +70,31 @@ def test_a_path_is_authorized_as_what_it_asks_for(
     assert asked.endless == (verb == "watch")
 
 
-@pytest.mark.parametrize("path", ["/namespaces/a/../b/flunders", "/namespaces/./flunders", "/flunders//x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/namespaces/a/../b/flunders",
+        "/namespaces/./flunders",
+        "/flunders//x",
+        "//flunders",
+        "/flunders//",
+        "/flunders/x//",
+    ],
+)
 def test_a_path_with_two_meanings_is_refused(directory: Directory, path: str) -> None:
     with pytest.raises(BadRequest, match="segment"):
         directory.asked("GET", PATH + path, watch=False)
+
+
+@pytest.mark.parametrize("value", ["false", "False", "FALSE", "0"])
+def test_what_an_extension_reads_as_no_watch_is_authorized_as_none(value: str) -> None:
+    assert not directories.is_watch({"watch": value})
+
+
+@pytest.mark.parametrize("value", ["", "1", "true", "no", "f"])
+def test_what_an_extension_reads_as_a_watch_is_authorized_as_one(value: str) -> None:
+    assert directories.is_watch({"watch": value})
+    assert not directories.is_watch({})
 
 
 def test_only_what_an_api_service_names_goes_elsewhere(directory: Directory) -> None:

@@ -58,8 +58,10 @@ def test_names(text: str, name: Name) -> None:
 
 @pytest.mark.parametrize("text", [":80", "ftp:web:80", "a:b:c:d", "https::443", ""])
 def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(BadRequest, match="invalid pod request"):
+    with pytest.raises(BadRequest, match=r"invalid pod request.*or https:NAME:PORT$"):
         proxying.name_of(text, "pod")
+    with pytest.raises(BadRequest, match=r"invalid node request.*: write NAME or NAME:PORT$"):
+        proxying.name_of(text, "node")
 
 
 @pytest.mark.parametrize(
