@@ -5,7 +5,8 @@ through the tunnels (nodes/tunnels.py) to a socket of this loop. h11 reads what 
 gets is framed again, so no extension says anything to a connection but one answer. Behind a request nothing of the
 client passes, unless the extension has agreed to switch protocols: on a connection that names its user nobody else may
 ask. Connecting happens in threads of which one extension has ``_DIALS`` at most. A caller waits for the first byte, and
-unless the request may take any time for each further one, ``WAIT_S``.
+unless the request may take any time for each further one, ``WAIT_S``, and so long the extension waits for the caller.
+A request's body is dropped as soon as it is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import orjson
 from minik8s_modules.api.access.api_services import Remote
 from minik8s_modules.api.errors import ServiceUnavailable, StatusError, TooManyRequests
 from minik8s_modules.apiserver.aggregation import heads
-from minik8s_modules.apiserver.aggregation.heads import Head
+from minik8s_modules.apiserver.aggregation.exchanges import Body, Exchange, Outcome
 from minik8s_modules.apiserver.http.settings import TlsFiles
 from minik8s_modules.apiserver.webhooks import places
 from minik8s_modules.apiserver.webhooks.places import Address, Client, Unreachable
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 WAIT_S = 60.0  # kube-apiserver's --request-timeout
 MOST = 400
-"""How many requests of one extension are carried at once; as many streams as one address may have are fewer."""
+"""How many requests of one extension are carried at once, of all users together; one user may have 100 streams."""
 _DIAL_S = 10.0
 _DIALS = 4
 _THREADS = 32
@@ -53,23 +54,11 @@ _FAILURES = (OSError, Unreachable, h11.RemoteProtocolError, h11.LocalProtocolErr
 Connect = Callable[[Address, float], socket.socket]
 
 
-class Exchange(NamedTuple):
-    """A request for an extension; ``version`` is the client's of HTTP."""
-
-    remote: Remote
-    method: str
-    target: str
-    head: Head
-    body: bytes
-    version: str = "1.1"
-    endless: bool = False
-    upgrade: bool = False
-
-
 class _Wire(NamedTuple):
     http: h11.Connection
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    outcome: Outcome
 
     async def event(self, wait_s: float | None) -> h11.Event:
         """Return what comes next, each piece within ``wait_s``; h11.RemoteProtocolError for what is no HTTP."""
@@ -85,6 +74,8 @@ class _Wire(NamedTuple):
     async def send(self, event: h11.Event) -> None:
         """Send, and wait until it is taken."""
         if data := self.http.send(event):
+            if isinstance(event, h11.Response | h11.InformationalResponse):
+                self.outcome.begun(event.status_code)
             self.writer.write(data)
             await self.writer.drain()
 
@@ -153,21 +144,24 @@ class Extensions:
         self._loop.close()
 
     def _begin(self, exchange: Exchange, client: socket.socket) -> None:
-        self._carried[exchange.remote.name] += 1
+        name, body, outcome = exchange.remote.name, exchange.body, exchange.outcome
+        self._carried[name] += 1
         task = self._loop.create_task(self._guarded(exchange, client))
         self._tasks.add(task)
-        task.add_done_callback(lambda _: self._ended(exchange, task))
+        task.add_done_callback(lambda _: self._ended(name, body, outcome, task))
 
-    def _ended(self, exchange: Exchange, task: asyncio.Task[None]) -> None:
+    def _ended(self, name: str, body: Body, outcome: Outcome, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._carried[exchange.remote.name] -= 1
+        self._carried[name] -= 1
+        body.drop()
+        outcome.tell()
         if not task.cancelled() and task.exception() is not None:
-            log.error("a request to %s failed", exchange.remote.name, exc_info=task.exception())
+            log.error("a request to %s failed", name, exc_info=task.exception())
 
     async def _guarded(self, exchange: Exchange, client: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=client)
         try:
-            ours = _Wire(_client_side(exchange), reader, writer)
+            ours = _Wire(_client_side(exchange), reader, writer, exchange.outcome)
             await _while_listening(ours, exchange, self._carry(exchange, ours))
         finally:
             await _closed(writer)
@@ -193,16 +187,18 @@ class Extensions:
     async def _asked(self, exchange: Exchange) -> _Wire:
         """Return the connection on which the request was sent."""
         reader, writer = await self._dialled(exchange.remote)
-        wire = _Wire(h11.Connection(h11.CLIENT, _HEAD_BYTES), reader, writer)
+        wire = _Wire(h11.Connection(h11.CLIENT, _HEAD_BYTES), reader, writer, Outcome())
         try:
             await wire.send(h11.Request(method=exchange.method, target=exchange.target, headers=exchange.head))
             with contextlib.suppress(ConnectionError):  # it may answer without having read all
-                if exchange.body:
-                    await wire.send(h11.Data(data=exchange.body))
+                if data := exchange.body.take():
+                    await wire.send(h11.Data(data=data))
                 await wire.send(h11.EndOfMessage())
         except BaseException:
             await _closed(writer)
             raise
+        finally:
+            exchange.body.drop()
         return wire
 
     async def _dialled(self, remote: Remote) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -219,18 +215,21 @@ class Extensions:
                 raise
 
     async def _connected(self, remote: Remote, addresses: list[Address]) -> socket.socket:
-        async with self._dials[remote.name]:
-            for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
-                deadline = time.monotonic() + (_DIAL_S / 4 if left else _DIAL_S / 2)
-                dialling = self._loop.run_in_executor(self._pool, self._connect, address, deadline)
-                try:
-                    return await asyncio.shield(dialling)
-                except asyncio.CancelledError:
-                    dialling.add_done_callback(_close_late)
+        places_left = self._dials[remote.name]
+        for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            await places_left.acquire()
+            deadline = time.monotonic() + (_DIAL_S / 4 if left else _DIAL_S / 2)
+            dialling = self._loop.run_in_executor(self._pool, self._connect, address, deadline)
+            # its thread goes on when nobody waits for it any more, and keeps its place meanwhile
+            dialling.add_done_callback(lambda _: places_left.release())
+            try:
+                return await asyncio.shield(dialling)
+            except asyncio.CancelledError:
+                dialling.add_done_callback(_close_late)
+                raise
+            except OSError:
+                if not left:
                     raise
-                except OSError:
-                    if not left:
-                        raise
         raise Unreachable("the service has no endpoint")
 
     def _context(self, remote: Remote) -> ssl.SSLContext:
@@ -332,10 +331,14 @@ async def _tell(ours: _Wire, theirs: _Wire, exchange: Exchange, first: h11.Respo
     if heads.redirects(first.status_code, raw):
         await _say(ours, _BAD_GATEWAY, b"text/plain; charset=utf-8", _REDIRECTED)
         return
+    wait_s = None if exchange.endless else WAIT_S
     await ours.send(h11.Response(status_code=first.status_code, headers=heads.answer(raw), reason=first.reason))
+    if exchange.endless:
+        exchange.outcome.tell()
     with contextlib.suppress(*_FAILURES, TimeoutError):
-        async for data in _pieces(theirs, None if exchange.endless else WAIT_S):
-            await ours.send(h11.Data(data=data))
+        async for data in _pieces(theirs, wait_s):
+            async with asyncio.timeout(wait_s):
+                await ours.send(h11.Data(data=data))
         await ours.send(h11.EndOfMessage())
 
 
@@ -343,6 +346,7 @@ async def _switch(ours: _Wire, theirs: _Wire, answer: h11.InformationalResponse)
     """Answer the upgrade and carry bytes both ways until one side has ended."""
     head = heads.answer(answer.headers.raw_items(), switching=True)
     await ours.send(h11.InformationalResponse(status_code=_SWITCHING, headers=head, reason=answer.reason))
+    ours.outcome.tell()
     ours.writer.write(theirs.http.trailing_data[0])
     ways = {
         asyncio.ensure_future(_copied(ours.reader, theirs.writer)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 from flask import Request, Response
 
 from minik8s_modules.api.access.api_services import Remote
+from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.apiserver.aggregation import heads
 from minik8s_modules.apiserver.aggregation.directory import Directory
-from minik8s_modules.apiserver.aggregation.extensions import Exchange, Extensions
+from minik8s_modules.apiserver.aggregation.exchanges import Body, Exchange, Outcome
+from minik8s_modules.apiserver.aggregation.extensions import Extensions
 from minik8s_modules.apiserver.aggregation.keeping import Keeping
 from minik8s_modules.apiserver.aggregation.offers import Offer
 from minik8s_modules.apiserver.authorization.identity import User
@@ -21,7 +24,7 @@ from minik8s_modules.apiserver.nodes import proxying
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.reads.watchers import take_socket
 
-_BODIES = frozenset({"POST", "PUT", "PATCH"})
+_BODIES, _BODILESS = frozenset({"POST", "PUT", "PATCH"}), frozenset({"GET", "HEAD"})
 
 
 class Aggregation:
@@ -42,10 +45,14 @@ class Aggregation:
         Raises:
             ServiceUnavailable: the APIService is not available.
             TooManyRequests: too many requests are under way.
+            BadRequest: it has a body that belongs to no such request.
         """
         self._extensions.admit(remote)
         body = bodies.read(request)
         request.environ.pop(bodies.BODY, None)  # nobody here knows what is secret in it, so the audit log has it not
+        request.environ["wsgi.input"] = io.BytesIO()  # the body is held, and charged, once
+        if body and request.method in _BODILESS:
+            raise BadRequest(f"an extension API server is sent no body with {request.method}")
         self._tunnels.admit(holder, len(body))
         headers = {**dict(request.headers), "Audit-Id": audit_id}
         length = len(body) if body or request.method in _BODIES else None
@@ -53,23 +60,36 @@ class Aggregation:
         target = heads.target(request.path, request.args.items(multi=True))
         version = str(request.environ["SERVER_PROTOCOL"]).removeprefix("HTTP/")
         upgrade = proxying.is_upgrade(headers)
-        exchange = Exchange(remote, request.method, target, head, body, version, endless, upgrade)
-        return _Carried(self._tunnels, holder, lambda client: self._extensions.carry(exchange, client))
+        charged = len(body)
+        held = Body(body, lambda: self._tunnels.charge(holder, -charged))
+        outcome = Outcome(lambda code: carried.told(code))  # noqa: PLW0108 - made below, and told to whom later still
+        exchange = Exchange(remote, request.method, target, head, held, outcome, version, endless, upgrade)
+        carried = Carried(self._tunnels, holder, lambda client: self._extensions.carry(exchange, client), charged)
+        return carried
 
 
-class _Carried(Response):
-    """The answer of an extension."""
+class Carried(Response):
+    """The answer of an extension; ``told`` is called with its code, 0 for none, in the thread of extensions."""
 
-    def __init__(self, tunnels: Tunnels, holder: Holder, carry: Callable[[socket.socket], None]) -> None:
+    def __init__(self, tunnels: Tunnels, holder: Holder, carry: Callable[[socket.socket], None], charged: int) -> None:
         super().__init__()
-        self._tunnels, self._holder, self._carry = tunnels, holder, carry
+        self._tunnels, self._holder, self._carry, self._charged = tunnels, holder, carry, charged
+        self.told: Callable[[int], None] = lambda _: None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ARG002 - WSGI
         """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
+        try:
+            self._hand_over(environ)
+        except Exception:
+            self.told(0)
+            raise
+        raise StopIteration
+
+    def _hand_over(self, environ: dict[str, Any]) -> None:
         client, ahead = take_socket(environ)
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
             each.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._tunnels.join(client, ours, self._holder, ahead)
+        self._tunnels.charge(self._holder, self._charged)  # until it is sent
         self._carry(theirs)
-        raise StopIteration

@@ -26,7 +26,8 @@ from minik8s_modules.api.kinds import API_SERVICE, ENDPOINT_SLICE, KINDS, LEASE,
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.aggregation import heads
 from minik8s_modules.apiserver.aggregation.directory import Directory, is_reserved
-from minik8s_modules.apiserver.aggregation.extensions import Exchange, Extensions
+from minik8s_modules.apiserver.aggregation.exchanges import Body, Exchange, Outcome
+from minik8s_modules.apiserver.aggregation.extensions import Extensions
 from minik8s_modules.apiserver.aggregation.offers import Offer, resources_in
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.http.backend import Backend
@@ -154,7 +155,7 @@ class Keeping:
 
     def _fetch(self, remote: Remote, path: str) -> Future[tuple[int, bytes]]:
         head = heads.request(_JSON, _ASKER, remote, "127.0.0.1", None)
-        return self._extensions.fetch(Exchange(remote, "GET", path, head, b""), _LARGEST_BYTES, ASK_S)
+        return self._extensions.fetch(Exchange(remote, "GET", path, head, Body(), Outcome()), _LARGEST_BYTES, ASK_S)
 
     def _heard(self, answers: _Answers) -> Found:
         """Remember what an extension offers; return whether it is available."""

@@ -20,14 +20,14 @@ from minik8s_modules.base.clock import rfc3339_micro
 # larger bodies are left out; the event then says Metadata
 BODY_BYTES = 32 * 1024  # with a full queue: 64 MB
 
-_FAILURES = 400
+_SWITCHED, _FAILURES = 101, 400
 _STREAMS = frozenset({"exec", "attach", "portforward", "proxy"})
 
 Level = Literal["None", "Metadata", "Request"]
 
 
 class Entry(NamedTuple):
-    """What a request leaves behind; ``body`` is b"" where there was none."""
+    """What a request leaves behind; ``body`` is b"" and ``code`` 0 where there was none."""
 
     audit_id: str
     verb: str
@@ -128,7 +128,7 @@ def event(entry: Entry, level: Level) -> JsonObject:
         "user": entry.user.info() if entry.user else {},
         "sourceIPs": [entry.source],
         "userAgent": entry.agent,
-        "responseStatus": {"metadata": {}, "code": entry.code},
+        "responseStatus": {"metadata": {}, **({"code": entry.code} if entry.code else {})},
         "requestReceivedTimestamp": rfc3339_micro(entry.began),
         "stageTimestamp": rfc3339_micro(entry.ended),
     }
@@ -147,12 +147,17 @@ def event(entry: Entry, level: Level) -> JsonObject:
 
 def _goes_on(entry: Entry) -> bool:
     """Return whether the event tells of the beginning of a watch or stream."""
-    streamed = entry.target is not None and (entry.target.subresource in _STREAMS or _is_elsewhere(entry.target))
+    if not entry.code:  # of an extension that gave no answer until the client left
+        return False
+    streamed = entry.target is not None and (
+        entry.target.subresource in _STREAMS
+        or (_is_elsewhere(entry.target) and (entry.code == _SWITCHED or entry.target.subresource == "log"))
+    )
     return entry.verb == "watch" or (streamed and entry.code < _FAILURES)
 
 
 def _is_elsewhere(target: Target) -> bool:
-    """Return whether an extension answers: then the code of the answer is not known here."""
+    """Return whether an extension answers."""
     return not target.kind.kind
 
 

@@ -189,6 +189,11 @@ class Tunnels:
         if len(self._tunnels) >= MOST:
             raise TooManyRequests(f"this API server carries {MOST} streams already; close some, or try again")
 
+    def charge(self, holder: Holder, amount: int) -> None:
+        """Charge ``holder`` for bytes that are held for its stream elsewhere; negative when they are no more."""
+        if amount:
+            self._admission.bytes.add(holder.account, amount)
+
     def stop(self) -> None:
         """Cut all streams and end the thread."""
         self._put(None)

@@ -35,7 +35,7 @@ from minik8s_modules.apiserver.access.impersonation import acting
 from minik8s_modules.apiserver.access.priority import LISTS, level_of
 from minik8s_modules.apiserver.aggregation import directory
 from minik8s_modules.apiserver.aggregation.directory import Asked
-from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
+from minik8s_modules.apiserver.aggregation.forwarding import Aggregation, Carried
 from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, TARGET, VERB, note_decision
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.authorization import Access, refusal
@@ -179,17 +179,24 @@ class Answering:
         return parse(path, self.kinds.registry) is not None
 
     def ended(self, request: Request, response: Response) -> Response:
-        """Count and record an answer, and give it the id that it has in the audit log."""
+        """Count and record an answer, once its code is known, and give it the id that it has in the audit log."""
+        response.headers["Audit-Id"] = request.environ.get(AUDIT_ID, "")
+        if isinstance(response, Carried):
+            response.told = lambda code: self._note(request, code, response)
+        else:
+            self._note(request, response.status_code, response)
+        return response
+
+    def _note(self, request: Request, code: int, response: Response) -> None:
         environ = request.environ
+        response.status_code = code
         verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
-        counted = self._counted_as(verb, resource, response.status_code)
+        counted = self._counted_as(verb, resource, code)
         counted.total.inc()
         now = time.perf_counter()
         counted.seconds.observe(now - environ.get(BEGAN, now))
-        response.headers["Audit-Id"] = environ.get(AUDIT_ID, "")
         if self._record is not None:
             self._record(request, response)
-        return response
 
     def failed(self, request: Request, error: Exception) -> Response:
         """Return the Status of what went wrong."""

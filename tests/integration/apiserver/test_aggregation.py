@@ -262,7 +262,17 @@ def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, 
     assert told["objectRef"] == {
         "resource": "flunders", "namespace": "default", "apiGroup": GROUP, "apiVersion": VERSION,
     }  # fmt: skip
-    assert (told["stage"], "requestObject" in told) == ("ResponseStarted", False)
+    assert (told["stage"], "requestObject" in told) == ("ResponseComplete", False)
+    assert told["responseStatus"] == {"metadata": {}, "code": 201}
+    metrics = api.request("GET", "/metrics").body.decode()
+    assert f'apiserver_request_total{{verb="create",resource="{NAME}",code="201"}}' in metrics
+
+
+def test_a_read_of_an_extension_has_no_body(api: ApiServerProcess, extension: Extension) -> None:
+    refused = api.request("GET", f"{FLUNDERS}/bodiless", {"kind": "Flunder"})
+    assert refused.code == 400
+    assert "is sent no body with GET" in refused.json["message"]
+    assert not extension.asked(f"{FLUNDERS}/bodiless")
 
 
 def test_the_how_to_does_what_it_says(api: ApiServerProcess, extension: Extension) -> None:

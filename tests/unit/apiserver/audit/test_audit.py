@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.kinds import Kind
 from minik8s_modules.apiserver.audit.audit import Entry, event, level_of
 from minik8s_modules.apiserver.audit.audit_files import LogFile
 from minik8s_modules.apiserver.audit.audit_log import AuditLog
 from minik8s_modules.apiserver.authorization.identity import User
-from minik8s_modules.apiserver.http.target import parse
+from minik8s_modules.apiserver.http.target import Target, parse
 from minik8s_modules.base.clock import FakeClock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
@@ -47,6 +48,24 @@ def test_an_event_says_who_what_where_and_how_it_ended():
     assert found["annotations"] == {"authorization.k8s.io/decision": "allow"}
     assert found["requestReceivedTimestamp"] == "2026-01-01T00:00:00.000000Z"
     assert "impersonatedUser" not in found
+
+
+@pytest.mark.parametrize(
+    ("verb", "below", "code", "stage", "status"),
+    [
+        ("create", "", 201, "ResponseComplete", {"code": 201}),
+        ("get", "", 503, "ResponseComplete", {"code": 503}),
+        ("get", "", 0, "ResponseComplete", {}),
+        ("watch", "", 200, "ResponseStarted", {"code": 200}),
+        ("get", "echo", 101, "ResponseStarted", {"code": 101}),
+        ("get", "log", 200, "ResponseStarted", {"code": 200}),
+    ],
+)
+def test_what_an_extension_answered_is_told(verb: str, below: str, code: int, stage: str, status: dict[str, int]):
+    flunders = Kind("wardle.example.com", "v1", "", "flunders", "", stored=False)
+    found = told(entry(verb=verb, target=Target(flunders, "default", "one", below), code=code))
+    assert found["stage"] == stage
+    assert found["responseStatus"] == {"metadata": {}, **status}
 
 
 def test_impersonation_is_told():
