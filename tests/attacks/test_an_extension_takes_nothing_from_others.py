@@ -66,7 +66,7 @@ def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> str:
         ("lie", "the answer is about 'apps/v1alpha1'"),
     ],
 )
-def test_an_extension_that_answers_nonsense_serves_nothing_and_slows_nobody(
+def test_an_extension_that_answers_nonsense_serves_nothing_and_hides_nobody(
     api: ApiServerProcess, proxy: tuple[Authority, Certificate], tmp_path: Path, mode: str, told: str
 ) -> None:
     with Extension(tmp_path, proxy[0].ca, mode) as extension:

@@ -70,9 +70,15 @@ def local(group: str, version: str, *, custom: bool) -> JsonObject:
     }
 
 
+def managed(api_service: JsonObject) -> str:
+    """Return how the server keeps the object: ON_START, ALWAYS, or "" where it does not."""
+    found = (metadata(api_service).get("labels") or {}).get(MANAGED)
+    return found if found in {ON_START, ALWAYS} else ""
+
+
 def is_managed(api_service: JsonObject) -> bool:
     """Return whether the server keeps the object as it is."""
-    return (metadata(api_service).get("labels") or {}).get(MANAGED) in {ON_START, ALWAYS}
+    return bool(managed(api_service))
 
 
 def available(api_service: JsonObject) -> JsonObject:

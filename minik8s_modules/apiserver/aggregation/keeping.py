@@ -70,6 +70,9 @@ class Keeping:
         self._own = f"{_LEASES}{own}"
         self._offers: dict[_Key, Offer] = {}
         self._concerned: tuple[str, ...] = ()
+        # built-in groups that this release does not have: found when it started, they are deleted, once. One that comes
+        # (back) later is that of a server of another release, which has not been replaced yet
+        self._leftovers: set[str] | None = None
         self._stopping, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
         self.done = False
@@ -120,8 +123,12 @@ class Keeping:
                 _ignoring(partial(self._create, each))
             elif _is_amiss(present[name].object, each):
                 self._put_right(name, each)
-        for name, item in present.items():
-            if name not in wanted and api_services.is_managed(item.object):
+        unwanted = {name: api_services.managed(item.object) for name, item in present.items() if name not in wanted}
+        if self._leftovers is None:
+            self._leftovers = {name for name, how in unwanted.items() if how == api_services.ON_START}
+        for name, how in unwanted.items():
+            if how == api_services.ALWAYS or name in self._leftovers:
+                self._leftovers.discard(name)
                 _ignoring(partial(self._delete, name))
 
     def _wanted(self) -> list[JsonObject]:
@@ -251,11 +258,15 @@ class Keeping:
             self._rest(RETRY.delay_s(failures) or wait_s, registry)
 
     def _rest(self, wait_s: float, registry: Registry) -> None:
-        """Wait, but not for long once other kinds are served than when it was looked: they have APIServices, too."""
-        while not self._wake.wait(min(wait_s, AGAIN_S)) and self._backend.kinds.registry is registry:
+        """Wait, but not for long once something changes, other kinds among it: they have APIServices, too.
+
+        However much changes, ``AGAIN_S`` lie between two looks: each asks every extension.
+        """
+        if self._stopping.wait(min(wait_s, AGAIN_S)):
+            return
+        wait_s -= AGAIN_S
+        while wait_s > 0 and not self._wake.wait(min(wait_s, AGAIN_S)) and self._backend.kinds.registry is registry:
             wait_s -= AGAIN_S
-            if wait_s <= 0:
-                return
 
     def _subscribe(self) -> bool:
         cache = self._backend.cache
@@ -264,8 +275,19 @@ class Keeping:
         return True
 
     def _on_event(self, event: CacheEvent) -> None:
-        if event.key.startswith((API_SERVICE.prefix, *self._concerned)):
+        if event.key.startswith(API_SERVICE.prefix):
+            if not _is_status_alone(event):  # which is mostly what was told here
+                self._wake.set()
+        elif event.key.startswith(self._concerned):
             self._wake.set()
+
+
+def _is_status_alone(event: CacheEvent) -> bool:
+    """Return whether an APIService's spec and labels are as they were."""
+    if event.type != "MODIFIED" or event.previous is None:
+        return False
+    before, now = event.previous, event.current
+    return before.labels == now.labels and objects.spec(before.object) == objects.spec(now.object)
 
 
 def _is_amiss(present: JsonObject, wanted: JsonObject) -> bool:
