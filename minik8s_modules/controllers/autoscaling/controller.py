@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.errors import BadRequest, NotFound
 from minik8s_modules.api.kinds import HORIZONTAL_POD_AUTOSCALER, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import parse_label_selector
@@ -144,9 +144,13 @@ class AutoscalerController(Looping):
         return kind_at(self._client, str(reference.get("apiVersion") or ""), str(reference.get("kind"))) or found
 
     def _selected(self, namespace: str, selector: str) -> list[JsonObject]:
+        """Return the pods that match; none where the text is no selector, which the decision then tells."""
         if not selector:
             return []
-        return list(selected(self._pods, namespace, parse_label_selector(selector)))
+        try:
+            return list(selected(self._pods, namespace, parse_label_selector(selector)))
+        except BadRequest:
+            return []
 
     def _measure(self, namespace: str, scale: Scale, pods: list[JsonObject], metric: JsonObject) -> Measured:
         match metric["type"]:

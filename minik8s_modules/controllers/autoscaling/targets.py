@@ -88,6 +88,8 @@ class Targets:
         return "" if answer.status == HTTPStatus.OK else str(error_of(answer))
 
     def _get(self, kind: Kind, namespace: str, name: str) -> JsonObject:
+        if not kind.namespaced:  # nobody may scale by an autoscaler what lies outside its namespace
+            raise NotFound.path()
         answer = self._client.raw("GET", resource_path(kind, namespace, name, "scale"))
         if answer.status != HTTPStatus.OK:
             raise error_of(answer)

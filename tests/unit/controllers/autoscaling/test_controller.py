@@ -14,7 +14,7 @@ from minik8s_modules.controllers.autoscaling.controller import TICK_S, Autoscale
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.runtime.controller import Context
-from tests.support.autoscaled import Server, Shop
+from tests.support.autoscaled import SPACE, Server, Shop
 from tests.support.waiting import until
 
 
@@ -119,6 +119,19 @@ def test_two_autoscalers_on_the_same_pods_scale_nothing(shop: Shop):
     assert "controlled by multiple HPAs: [{hpa shop} {other shop}]" in told["message"]
     for _ in range(10):
         shop.tick()
+    assert shop.replicas() == 2
+
+
+def test_a_selector_that_is_none_is_told(shop: Shop):
+    shop.workload(2, "90m", "90m")
+    shop.api.patch(DEPLOYMENT, "web", SPACE, {"spec": {"selector": {"matchLabels": {"app": "a b"}}}})
+    shop.autoscaler()
+    shop.begin()
+    shop.until(lambda: shop.reason("ScalingActive") == "InvalidSelector")
+    told = objects.condition({"status": shop.status()}, "ScalingActive") or {}
+    assert told["status"] == "False"
+    assert "couldn't convert selector into a corresponding internal selector object" in told["message"]
+    until(lambda: "InvalidSelector" in shop.reasons())
     assert shop.replicas() == 2
 
 

@@ -1,0 +1,50 @@
+"""Which scales are read and changed for an autoscaler: those of its own namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from urllib3.response import HTTPResponse
+
+from minik8s_modules.api.kinds import Kind
+from minik8s_modules.controllers.autoscaling.autoscalers import Scale
+from minik8s_modules.controllers.autoscaling.targets import Targets
+from tests.support.autoscaled import answer
+
+SCALE = {"metadata": {"name": "a"}, "spec": {"replicas": 2}, "status": {"replicas": 1, "selector": "app=a"}}
+
+
+class Served:
+    """Answers every path with a scale."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def raw(
+        self, method: str, path: str, _body: bytes | None = None, _headers: Mapping[str, str] | None = None
+    ) -> HTTPResponse:
+        """Answer."""
+        self.asked.append(f"{method} {path}")
+        return answer(200, SCALE)
+
+
+def kind(*, namespaced: bool) -> Kind:
+    return Kind("example.com", "v1", "Fleet", "fleets", "", namespaced=namespaced, subresources=("scale",))
+
+
+def test_a_scale_is_read_and_changed_in_the_namespace_of_its_autoscaler() -> None:
+    served = Served()
+    targets = Targets(served, {})
+    assert targets.scale(kind(namespaced=True), "team-a", "a") == Scale(2, 1, "app=a")
+    assert targets.change(kind(namespaced=True), "team-a", "a", 2, 3) == ""
+    path = "/apis/example.com/v1/namespaces/team-a/fleets/a/scale"
+    assert served.asked == [f"GET {path}", f"GET {path}", f"PUT {path}"]
+
+
+def test_what_lies_in_no_namespace_is_not_found() -> None:
+    served = Served()
+    targets = Targets(served, {})
+    told = "the server could not find the requested resource"
+    assert targets.scale(kind(namespaced=False), "team-a", "a") == told
+    assert targets.change(kind(namespaced=False), "team-a", "a", 2, 3) == told
+    assert served.asked == []
