@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from minik8s_modules.api.defaulting.conversion import from_storage
+from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.merging import fieldsets
 from minik8s_modules.api.merging.fieldsets import Comparison, Fields
@@ -173,13 +174,23 @@ class Versions:
 
     def __init__(self, stored: Kind, old: JsonObject, new: JsonObject, subresource: str) -> None:
         self._stored, self._old, self._new, self._subresource = stored, old, new, subresource
-        self._known: dict[str, Comparison | None] = {}
+        self._known: dict[str, Comparison | StatusError | None] = {}
 
     def at(self, version: str) -> Comparison | None:
-        """Return the difference in ``version``; None where the kind has no such version."""
+        """Return the difference in ``version``; None where the kind has no such version.
+
+        Raises:
+            StatusError: the webhook that converts the objects fails; it is asked once.
+        """
         if version not in self._known:
-            self._known[version] = self._compared(version)
-        return self._known[version]
+            try:
+                self._known[version] = self._compared(version)
+            except StatusError as error:
+                self._known[version] = error
+        found = self._known[version]
+        if isinstance(found, StatusError):
+            raise found
+        return found
 
     def _compared(self, version: str) -> Comparison | None:
         kind = kind_at(self._stored, version)
@@ -267,10 +278,18 @@ def updated(managers: Managers, versions: Versions, api_version: str, writer: Wr
 
 
 def taken(managers: Managers, versions: Versions) -> Managers:
-    """Return the managers less what the difference removed or took over; those without fields are gone."""
+    """Return the managers less what the difference removed or took over; those without fields are gone.
+
+    Where it cannot be told in a manager's version, for its converter fails, the manager keeps what it has: no write of
+    the stored version fails for that (upstream then drops all managedFields: ``UpdateNoErrors``).
+    """
     left: Managers = {}
     for found, entry in managers.items():
-        change = versions.at(entry.api_version)
+        try:
+            change = versions.at(entry.api_version)
+        except StatusError:
+            left[found] = entry
+            continue
         if change is None:
             continue
         fields = entry.fields

@@ -256,6 +256,24 @@ def test_a_watch_ends_with_the_converters_failure(hosts: Hosts) -> None:
     assert [each["type"] for each in hosts.watch("v1", after)] == ["ADDED"]
 
 
+def test_a_converter_that_is_gone_stops_no_write_of_the_stored_version(hosts: Hosts) -> None:
+    meta = {"name": "a", "finalizers": ["example.com/held"]}
+    body = {"apiVersion": f"{hosts.group}/v2", "kind": "Host", "metadata": meta, "spec": {"host": "one", "port": 1}}
+    applied = hosts.server.request("PATCH", f"{hosts.path('v2', 'a')}?fieldManager=two", body, headers=APPLY)
+    assert applied.code == 201, applied.json
+    hosts.hook.raw["/convert"] = lambda handler, _: send(handler, b"{}", 503)
+    path = hosts.path("v1", "a")
+    patched = hosts.server.request("PATCH", path, {"spec": {"zone": "b"}}, headers=MERGE)
+    assert (patched.code, patched.json.get("spec")) == (200, {"address": "one:1", "zone": "b"})
+    put = hosts.server.request("PUT", path, {**patched.json, "spec": {"address": "two:2"}})
+    assert put.code == 200, put.json
+    kept = [each for each in put.json["metadata"]["managedFields"] if each["manager"] == "two"]
+    assert kept == applied.json["metadata"]["managedFields"]
+    assert hosts.server.request("PATCH", path, {"metadata": {"finalizers": None}}, headers=MERGE).code == 200
+    assert hosts.server.request("DELETE", path).code == 200
+    assert hosts.get("v1", "a").code == 404
+
+
 def test_a_converter_that_hangs_holds_up_its_own_kind_alone(hosts: Hosts) -> None:
     released = threading.Event()
     server, after = hosts.server, hosts.server.request("GET", hosts.path("v2")).json["metadata"]["resourceVersion"]

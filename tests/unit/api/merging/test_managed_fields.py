@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from minik8s_modules.api.custom.kinds import kinds_of
+from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, EVENTS_EVENT, POD
 from minik8s_modules.api.merging import fieldsets, managed_fields
 from minik8s_modules.api.merging.managed_fields import Writer, record_update, same
@@ -166,3 +168,46 @@ def test_paths_are_shown_as_messages_name_them():
         '.spec.ports[port=80,protocol="TCP"]',
         '.spec.ports[="x"]',
     ]
+
+
+def hosts(convert):
+    """A custom kind in the versions v1, which is kept, and v2."""
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")]
+    names = {"plural": "hosts", "kind": "Host", "singular": "host", "listKind": "HostList"}
+    held = [{"type": kind, "status": "True"} for kind in ("NamesAccepted", "Established")]
+    declared = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions}
+    definition = {
+        "metadata": {"name": "hosts.example.com"},
+        "spec": {**declared, "conversion": {"strategy": "Webhook"}},
+        "status": {"acceptedNames": names, "conditions": held},
+    }
+    return {kind.version: kind for kind in kinds_of(definition, convert=convert)}
+
+
+def host(version, **spec):
+    return {"apiVersion": f"example.com/{version}", "kind": "Host", "metadata": {"name": "a", "uid": "u"}, "spec": spec}
+
+
+def test_managers_of_a_version_that_cannot_be_converted_to_keep_what_they_have():
+    asked = []
+
+    def stopped(_objs, wanted):
+        asked.append(wanted)
+        raise StatusError(500, "", "conversion webhook failed")
+
+    kinds = hosts(stopped)
+    made = write(None, host("v1", address="one:1"), "a", kind=kinds["v1"])
+    theirs = [
+        {"manager": manager, "operation": "Apply", "apiVersion": "example.com/v2", "time": "2026-01-01T12:00:00Z",
+         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:host": {}}}}
+        for manager in ("b", "c")
+    ]  # fmt: skip
+    made["metadata"]["managedFields"] += theirs
+    changed = copy.deepcopy(made)
+    changed["spec"]["address"] = "two:2"
+    found = write(made, changed, "d", kind=kinds["v1"])
+    assert [each for each in found["metadata"]["managedFields"] if each["operation"] == "Apply"] == theirs
+    assert ("d", {"f:spec": {"f:address": {}}}) in entries(found)
+    assert asked == ["example.com/v2"]
