@@ -247,7 +247,11 @@ class Hub:
 
     def _deliver_stream(self, stream: Stream, watchers: list[Watcher], events: list[CacheEvent]) -> None:
         if stream.lane:
-            self._lanes.write(stream, watchers, events)
+            if not self._lanes.write(stream, watchers, events):
+                for watcher in watchers:
+                    self._expire(
+                        watcher, "too old resource version: its events wait for the webhook that converts them"
+                    )
         else:
             self._send_lines(watchers, [(event.revision, stream.encode(event)) for event in events])
 

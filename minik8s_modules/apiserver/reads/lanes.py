@@ -10,13 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
 from minik8s_modules.apiserver.reads.watchers import Stream, Watcher
 from minik8s_modules.store.cached import CacheEvent
 
 log = logging.getLogger(__name__)
+
+# half of what a watcher may leave unread (BUFFER_BYTES), for it is sent at once: who reads must not be taken for slow
+MOST_BYTES = 8 * 1024 * 1024
+# an event costs so much, however small its object
+_LEAST_BYTES = 1024
+# so many jobs may wait before those of watchers that are gone are looked for
+_MANY = 100
 
 
 class Written(NamedTuple):
@@ -31,22 +38,76 @@ class Written(NamedTuple):
     error: bytes = b""
 
 
-class Lane:
-    """Does jobs in the order they came, in a thread that lives as long as there are any. Jobs raise nothing."""
+class _Job:
+    """Something to write for watchers of a stream; ``bookmark`` is its revision, and there are no events then."""
 
-    def __init__(self) -> None:
-        self._jobs: deque[Callable[[], None]] = deque()
+    def __init__(
+        self, stream: Stream, watchers: list[Watcher], events: list[CacheEvent], *, joined: bool, bookmark: int = 0
+    ) -> None:
+        self.stream, self.watchers, self.events = stream, watchers, [*events]
+        self.joined, self.bookmark = joined, bookmark
+        self.bytes = 0 if joined else sum(max(len(event.data), _LEAST_BYTES) for event in events)
+
+    def is_wanted(self) -> bool:
+        """Return whether any of the watchers is still there."""
+        return any(watcher.sock.fileno() >= 0 for watcher in self.watchers)
+
+    def take(self, later: _Job) -> None:
+        """Do what ``later`` is to do, too; its watchers are those of now."""
+        self.watchers = later.watchers
+        self.events += later.events
+        self.bytes += later.bytes
+
+
+class Lane:
+    """Does jobs in the order they came, in a thread that lives as long as there are any.
+
+    Args:
+        do: does one; raises nothing.
+    """
+
+    def __init__(self, do: Callable[[_Job], None]) -> None:
+        self._do = do
+        self._jobs: deque[_Job] = deque()
+        self._last: dict[Hashable, _Job] = {}  # of each stream
+        self._waiting: dict[Hashable, int] = {}  # bytes of each stream
+        self._many = _MANY
         self._lock = threading.Lock()
         self._busy = False
 
-    def put(self, job: Callable[[], None]) -> None:
-        """Have a job done after those that wait; from any thread."""
+    def put(self, job: _Job) -> bool:
+        """Have a job done after those of its stream that wait, or with the last of them.
+
+        False: too much waits, and all that waits for the stream is dropped with it.
+        """
+        key = job.stream.key
         with self._lock:
+            waiting = self._waiting.get(key, 0)
+            if waiting and job.bytes and waiting + job.bytes > MOST_BYTES:
+                self._keep(each for each in self._jobs if each.stream.key != key)
+                return False
+            self._waiting[key] = waiting + job.bytes
+            last = self._last.get(key)
+            if last is not None and not job.joined and not last.joined:
+                last.take(job)
+                return True
             self._jobs.append(job)
+            self._last[key] = job
+            if len(self._jobs) > self._many:
+                self._keep(each for each in self._jobs if each.is_wanted())
+                self._many = 2 * len(self._jobs) + _MANY
             if self._busy:
-                return
+                return True
             self._busy = True
         threading.Thread(target=self._run, name="watch-lane", daemon=True).start()
+        return True
+
+    def _keep(self, jobs: Iterable[_Job]) -> None:
+        self._jobs = deque(jobs)
+        self._last = {job.stream.key: job for job in self._jobs}
+        self._waiting = dict.fromkeys(self._last, 0)
+        for job in self._jobs:
+            self._waiting[job.stream.key] += job.bytes
 
     def _run(self) -> None:
         while True:
@@ -55,7 +116,10 @@ class Lane:
                     self._busy = False
                     return
                 job = self._jobs.popleft()
-            job()
+                self._waiting[job.stream.key] -= job.bytes
+                if self._last[job.stream.key] is job:
+                    del self._last[job.stream.key], self._waiting[job.stream.key]
+            self._do(job)
 
 
 class Lanes:
@@ -65,22 +129,23 @@ class Lanes:
         self._done = done
         self._lanes: dict[str, Lane] = {}
 
-    def write(self, stream: Stream, watchers: list[Watcher], events: list[CacheEvent], *, joined: bool = False) -> None:
-        """Have events written for watchers of a stream."""
-
-        def job() -> None:
-            if any(watcher.sock.fileno() >= 0 for watcher in watchers):  # else all are gone meanwhile
-                self._done(_written(stream, watchers, events, joined=joined))
-
-        self._lane(stream).put(job)
+    def write(self, stream: Stream, watchers: list[Watcher], events: list[CacheEvent], *, joined: bool = False) -> bool:
+        """Have events written for watchers of a stream; False: so much waits already that they are to list again."""
+        return self._put(_Job(stream, watchers, events, joined=joined))
 
     def bookmark(self, watcher: Watcher, revision: int) -> None:
         """Have a bookmark follow the events that it speaks of."""
-        written = Written([watcher], [(revision, watcher.stream.bookmark(revision))], joined=True)
-        self._lane(watcher.stream).put(lambda: self._done(written))
+        self._put(_Job(watcher.stream, [watcher], [], joined=True, bookmark=revision))
 
-    def _lane(self, stream: Stream) -> Lane:
-        return self._lanes.setdefault(stream.lane, Lane())
+    def _put(self, job: _Job) -> bool:
+        return self._lanes.setdefault(job.stream.lane, Lane(self._do)).put(job)
+
+    def _do(self, job: _Job) -> None:
+        if job.bookmark:
+            line = (job.bookmark, job.stream.bookmark(job.bookmark))
+            self._done(Written(job.watchers, [line], joined=True))
+        elif job.is_wanted():  # else all are gone meanwhile
+            self._done(_written(job.stream, job.watchers, job.events, joined=job.joined))
 
 
 def _written(stream: Stream, watchers: list[Watcher], events: list[CacheEvent], *, joined: bool) -> Written:

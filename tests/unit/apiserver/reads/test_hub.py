@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from minik8s_modules.apiserver.http.settings import Limits
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import USER, Account, Admission, Holder
 from minik8s_modules.apiserver.reads import hub as hub_module
-from minik8s_modules.apiserver.reads import watchers
+from minik8s_modules.apiserver.reads import lanes, watchers
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.reads.selection import select
 from minik8s_modules.apiserver.reads.watchers import Join
@@ -26,6 +27,7 @@ from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cached import CachedObject, CacheEvent
+from tests.support.waiting import until
 
 JANE = Holder(Account("jane", USER), "192.0.2.1")
 COLLECTION = Target(CONFIG_MAP, "default")
@@ -252,3 +254,34 @@ def test_when_history_begins_anew_watchers_list_again_and_new_ones_work(watch: O
     again = watch()
     create("b")
     assert again.lines() == [("ADDED", "b")]
+
+
+def test_watchers_for_whom_too_much_waits_to_be_converted_list_again(watch: Opener, create, hub: Hub, monkeypatch):
+    asked, released, init = threading.Event(), threading.Event(), EventStream.__init__
+
+    def slow(self: EventStream, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.lane = "slow"
+
+    def prepare(_self: EventStream, _events: Any) -> None:
+        asked.set()
+        assert released.wait(60)
+
+    monkeypatch.setattr(EventStream, "__init__", slow)
+    monkeypatch.setattr(EventStream, "prepare", prepare)
+    monkeypatch.setattr(lanes, "MOST_BYTES", 2000)
+    client = watch()
+    create("a")
+    assert asked.wait(60)
+    try:
+        create("b")
+        until(lambda: hub._lanes._lanes["slow"]._jobs)
+        create("c")
+        assert client.lines() == [("ERROR", "410")]
+        assert client.lines() == []
+        again = watch()
+    finally:
+        released.set()
+    create("d")
+    assert again.lines() == [("ADDED", "d")]
+    assert hub.failure() == ""
