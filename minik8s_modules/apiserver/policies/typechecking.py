@@ -1,13 +1,15 @@
 """What of a policy's expressions does not fit the kinds that its rules name: warnings for its status.
 
 A policy is refused for what no object could make right; objects are dyn then. Here the same expressions are checked
-once more for each kind, with the types of its schema. It never changes what the policy does.
+once more for each kind, with the types of its schema. It never changes what the policy does, and is given up where it
+would cost other requests too much.
 Source: apiserver ``plugin/policy/validating/typechecking.go``, ``pkg/cel/openapi/resolver/refs.go``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -20,27 +22,33 @@ from minik8s_modules.cel.admission import environment
 from minik8s_modules.cel.schema.declared import declare
 
 MOST_KINDS = 10
+# of all expressions for all kinds; to compile a character takes some 15 µs
+MOST_CHARACTERS = 500_000
+# so much an expression costs, however short it is
+_LEAST_CHARACTERS = 100
+_UNCHECKED = "not checked, nor is what follows: the policy has too many expressions for the kinds that its rules name"
 _PLAIN = frozenset({"type", "format", "required", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"})
 _INT_OR_STRING = "x-kubernetes-int-or-string"  # whose values may be of any type
 
 
 def warnings_of(policy: JsonObject, kinds: Registry) -> list[JsonObject]:
-    """Return the ``expressionWarnings`` of a policy's status."""
-    declared = spec(policy)
-    objects = [(kind, type_of(kind)) for kind in kinds_named(declared, kinds)]
+    """Return the ``expressionWarnings`` of a policy's status; where it is too much to check, the last one says so."""
+    declared, budget = spec(policy), _Budget()
     about = declared.get("paramKind")
     params = kinds.by_api_version(about["apiVersion"], about["kind"]) if about else None
     params_type = type_of(params) if params is not None else cel.DYN if about else None
-    found = []
+    variables = declared.get("variables") or ()
+    checks = [_Check(kind, params_type, variables, budget) for kind in kinds_named(declared, kinds)]
+    found: list[JsonObject] = []
     for index, validation in enumerate(declared.get("validations") or ()):
         for field in ("expression", "messageExpression"):
-            told = [
-                f"{kind.group}/{kind.version}, Kind={kind.kind}: compilation failed: {wrong}\n"
-                for kind, type_ in objects
-                if (wrong := _wrong(validation.get(field) or "", declared, type_, params_type))
-            ]
+            place, source = f"spec.validations[{index}].{field}", validation.get(field)
+            try:
+                told = [wrong for each in checks if source and (wrong := each.wrong(source))]
+            except _SpentError:
+                return [*found, {"fieldRef": place, "warning": _UNCHECKED}]
             if told:
-                found.append({"fieldRef": f"spec.validations[{index}].{field}", "warning": "\n".join(told)})
+                found.append({"fieldRef": place, "warning": "\n".join(told)})
     return found
 
 
@@ -85,12 +93,45 @@ def resolved(schema: Mapping[str, Any], within: frozenset[str] = frozenset()) ->
     return found
 
 
-def _wrong(source: str, declared: JsonObject, obj: Type, params: Type | None) -> str:
-    """Return why an expression does not compile where objects are of the type ``obj``, "" if it does."""
-    variables: dict[str, Type] = {}
-    for each in declared.get("variables") or ():
-        variables[each["name"]], _ = _checked(each["expression"], obj, params, variables)
-    return _checked(source, obj, params, variables)[1] if source else ""
+class _SpentError(Exception):
+    """There is too much to check."""
+
+
+class _Budget:
+    """What may still be compiled of a policy."""
+
+    def __init__(self) -> None:
+        self._left = MOST_CHARACTERS
+
+    def spend(self, source: str, variables: Mapping[str, Type]) -> None:
+        """Take what compiling ``source`` where there are ``variables`` costs; raises _SpentError."""
+        self._left -= len(source) + len(variables) + _LEAST_CHARACTERS
+        if self._left < 0:
+            raise _SpentError
+
+
+class _Check:
+    """Checks expressions where objects are of one kind; variables are compiled once, when the first is checked."""
+
+    def __init__(self, kind: Kind, params: Type | None, variables: Sequence[JsonObject], budget: _Budget) -> None:
+        self._kind, self._params, self._declared, self._budget = kind, params, variables, budget
+        self._object = type_of(kind)
+
+    def wrong(self, source: str) -> str:
+        """Return why an expression does not compile, "" if it does. Raises _SpentError."""
+        variables = self._variables
+        self._budget.spend(source, variables)
+        _, told = _checked(source, self._object, self._params, variables)
+        kind = self._kind
+        return f"{kind.group}/{kind.version}, Kind={kind.kind}: compilation failed: {told}\n" if told else ""
+
+    @cached_property
+    def _variables(self) -> Mapping[str, Type]:
+        found: dict[str, Type] = {}
+        for each in self._declared:
+            self._budget.spend(each["expression"], found)
+            found[each["name"]], _ = _checked(each["expression"], self._object, self._params, found)
+        return found
 
 
 def _checked(source: str, obj: Type, params: Type | None, variables: Mapping[str, Type]) -> tuple[Type, str]:

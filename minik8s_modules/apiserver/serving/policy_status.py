@@ -49,13 +49,27 @@ class PolicyStatus:
         self._thread.join(timeout=LOOK_S)
 
     def look(self) -> None:
-        """Write the status of all policies whose spec was not looked at yet."""
+        """Write the status of all policies whose spec was not looked at yet.
+
+        A policy that cannot be checked keeps no other from it: a defect is logged, and looked at again once a policy
+        changes; what refused a write is raised at the end.
+        """
+        refused: StatusError | None = None
         changes = self._backend.cache.changes(_PREFIX)
         if changes == self._seen or not self._backend.kinds.complete:
             return
         for item in self._backend.cache.list(_PREFIX).items:
             if objects.status(item.object).get("observedGeneration") != objects.generation(item.object):
-                self._write(objects.name(item.object))
+                try:
+                    self._write(objects.name(item.object))
+                except TemporaryError:
+                    raise
+                except StatusError as error:
+                    refused = error
+                except Exception:  # one policy's defect is that policy's
+                    log.exception("the policy %s could not be checked", objects.name(item.object))
+        if refused is not None:
+            raise refused
         self._seen = changes
 
     def _write(self, name: str) -> None:

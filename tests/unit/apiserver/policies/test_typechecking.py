@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules import cel
 from minik8s_modules.api.custom.kinds import kinds_of
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS
@@ -105,6 +106,44 @@ def test_variables_have_the_types_of_what_they_are_made_of() -> None:
     variables = [{"name": "spec", "expression": "object.spec"}, {"name": "broken", "expression": "object.nope"}]
     assert told("variables.spec.replicas > 1 && variables.broken", variables=variables) == []
     assert "undefined field 'replica'" in told("variables.spec.replica > 1", variables=variables)[0]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is compiled from now on."""
+    compiled: list[str] = []
+    compile_ = cel.compile
+
+    def compiling(source: str, environment: cel.Environment) -> cel.Program:
+        compiled.append(source)
+        return compile_(source, environment)
+
+    monkeypatch.setattr(cel, "compile", compiling)
+    return compiled
+
+
+def test_variables_are_compiled_once_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = counted(monkeypatch)
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["*"]}
+    validations = [{"expression": f"variables.a > {each}", "messageExpression": "'no'"} for each in range(20)]
+    variables = [{"name": "a", "expression": "1 + 1"}, {"name": "b", "expression": "variables.a"}]
+    assert warnings_of(policy(*validations, rules=[pods, DEPLOYMENTS], variables=variables), KINDS) == []
+    assert (compiled.count("1 + 1"), compiled.count("variables.a"), len(compiled)) == (2, 2, 2 * (2 + 2 * 20))
+
+
+@pytest.mark.parametrize("many", ["validations", "variables"])
+def test_what_would_cost_too_much_is_given_up_and_said(monkeypatch: pytest.MonkeyPatch, many: str) -> None:
+    compiled = counted(monkeypatch)
+    validations = [{"expression": "object.nope"}, *({"expression": "true"} for _ in range(20_000))]
+    variables = [{"name": f"v{each}", "expression": "1"} for each in range(20_000)]
+    given = policy(*validations) if many == "validations" else policy(validations[0], variables=variables)
+    *before, last = warnings_of(given, KINDS)
+    assert "not checked, nor is what follows" in last["warning"]
+    assert len(compiled) < 5000
+    if many == "validations":
+        assert ["undefined field 'nope'" in each["warning"] for each in before] == [True]
+        assert last["fieldRef"] == f"spec.validations[{len(compiled)}].expression"
+    else:
+        assert (before, last["fieldRef"]) == ([], "spec.validations[0].expression")
 
 
 def test_every_kind_has_a_type() -> None:
