@@ -1,7 +1,8 @@
 """Why an autoscaler scales nothing, and how it decided last: what was measured, what it asks for, what damped it.
 
-What it decided stands in its status and in its Events; what its Pods use now is asked of ``metrics.k8s.io``. Nothing
-else is kept. A proposal is computed from the shown average: Pods that are not ready may have made it smaller.
+What it decided stands in its status and in its Events. Nothing else is kept: what its Pods use is asked of
+``metrics.k8s.io``, and is of now, not of the decision. A proposal is computed from the shown average: it is about what
+the metric asked for where Pods are not ready or tell nothing, which then count otherwise.
 """
 
 from __future__ import annotations
@@ -56,41 +57,59 @@ def _next(autoscaler: JsonObject, reason: str) -> str:
 def decisions(autoscaler: JsonObject, around: Around) -> Iterator[str]:
     """Yield the lines that tell how an autoscaler decided last."""
     status, declared = objects.status(autoscaler), objects.spec(autoscaler)
-    yield from _samples(autoscaler, around)
+    target = _target(autoscaler, around)
+    samples = _samples(autoscaler, target, around)
+    yield from _shown("Now", [*map(_sample, samples[:_SHOWN])], len(samples), "Pods")
     if autoscaler.get("apiVersion") != LEGACY_AUTOSCALER.api_version:
         current = int(status.get("currentReplicas") or 0)
+        exactly = objects.status(target).get("readyReplicas") == len(samples) == current
         for metric, shown in zip(declared.get("metrics") or [], status.get("currentMetrics") or [], strict=False):
-            yield _line("Metric", _asked(metric, shown, current))
+            yield _line("Metric", _asked(metric, shown, current, "" if exactly else "about "))
         for told in status.get("conditions") or []:
             if told.get("type") in {"AbleToScale", "ScalingLimited"} and told.get("reason") not in _CALM:
                 yield _line("Damped", f"{told.get('reason')}: {told.get('message')}")
         bounds = f"at least {declared.get('minReplicas', 1)}, at most {declared.get('maxReplicas')}"
         yield _line("Replicas", f"{current}, wanted: {status.get('desiredReplicas') or 0}; {bounds}")
-    told = [each for each in around.events(autoscaler) if each.get("reason") in _TOLD]
-    for each in told[-_SHOWN:]:
-        yield _line("Changed", f"{each.get('lastTimestamp')} {each.get('message')}")
+    changes = [f"{each.get('lastTimestamp')} {each.get('message')}" for each in around.events(autoscaler)
+               if each.get("reason") in _TOLD]  # fmt: skip
+    yield from _shown("Changed", changes[-_SHOWN:], len(changes), "changes, the last ones")
+
+
+def _shown(title: str, lines: list[str], count: int, what: str) -> Iterator[str]:
+    for each in lines:
+        yield _line(title, each)
+    if len(lines) < count:
+        yield _line(title, f"these are {len(lines)} of {count} {what}")
 
 
 def _line(title: str, text: str) -> str:
     return f"{title + ':':<10}{text}"
 
 
-def _samples(autoscaler: JsonObject, around: Around) -> Iterator[str]:
-    reference, namespace = objects.spec(autoscaler).get("scaleTargetRef") or {}, objects.namespace(autoscaler)
+def _target(autoscaler: JsonObject, around: Around) -> JsonObject:
+    """Return the object that is scaled, {} where it is not known here."""
+    reference = objects.spec(autoscaler).get("scaleTargetRef") or {}
     original = autoscaler.get("apiVersion") == LEGACY_AUTOSCALER.api_version
     version = "apps/v1" if original else str(reference.get("apiVersion") or "")
     kind = KINDS.by_api_version(version, str(reference.get("kind")))
-    target = around.get(kind, str(reference.get("name")), namespace) if kind is not None else None
+    if kind is None:
+        return {}
+    return around.get(kind, str(reference.get("name")), objects.namespace(autoscaler)) or {}
+
+
+def _samples(autoscaler: JsonObject, target: JsonObject, around: Around) -> list[JsonObject]:
     labels = selector_text(objects.spec(target).get("selector")) if target else ""
-    for each in around.selected(POD_METRICS, namespace, labels)[:_SHOWN] if labels else []:
-        used = [one.get("usage") or {} for one in each.get("containers") or []]
-        cpu = sum(to_milli(one.get("cpu", "0")) for one in used)
-        mib = math.ceil(sum(parse(one.get("memory", "0")) for one in used) / (1024 * 1024))
-        told = f"cpu {cpu}m, memory {mib}Mi, measured {each.get('timestamp')}"
-        yield _line("Sample", f"{objects.name(each)}: {told}")
+    return around.selected(POD_METRICS, objects.namespace(autoscaler), labels) if labels else []
 
 
-def _asked(metric: JsonObject, shown: JsonObject, current: int) -> str:
+def _sample(metrics: JsonObject) -> str:
+    used = [one.get("usage") or {} for one in metrics.get("containers") or []]
+    cpu = sum(to_milli(one.get("cpu", "0")) for one in used)
+    mib = math.ceil(sum(parse(one.get("memory", "0")) for one in used) / (1024 * 1024))
+    return f"{objects.name(metrics)}: cpu {cpu}m, memory {mib}Mi, measured {metrics.get('timestamp')}"
+
+
+def _asked(metric: JsonObject, shown: JsonObject, current: int, about: str) -> str:
     kind = str(metric.get("type"))
     field = kind[:1].lower() + kind[1:]
     source, seen = metric.get(field) or {}, (shown.get(field) or {}).get("current") or {}
@@ -102,5 +121,5 @@ def _asked(metric: JsonObject, shown: JsonObject, current: int) -> str:
             said = f"{name}: {seen[key]}{unit}, target {target[key]}{unit}: "
             if abs(1 - ratio) <= _TOLERANCE:
                 return f"{said}within a tenth of the target"
-            return f"{said}asks for {math.ceil(round(ratio * current, 6))} replicas of {current}"
+            return f"{said}asks for {about}{math.ceil(round(ratio * current, 6))} replicas of {current}"
     return f"{name}: not known"

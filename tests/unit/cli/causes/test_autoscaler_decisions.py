@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.autoscalers import decisions
@@ -13,14 +15,15 @@ LABELS = {"app": "web"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
-def deployment(kind: str = "Deployment") -> JsonObject:
+def deployment(kind: str = "Deployment", ready: int = 2) -> JsonObject:
     spec = {"selector": {"matchLabels": LABELS}, "replicas": 2}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+    told = {"status": {"replicas": 2, "readyReplicas": ready}}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec, **told}
 
 
-def used(cpu: str) -> JsonObject:
+def used(cpu: str, name: str = "web-a") -> JsonObject:
     containers = [{"name": "app", "usage": {"cpu": cpu, "memory": "9000Ki"}}]
-    meta = {"name": "web-a", "labels": LABELS}
+    meta = {"name": name, "labels": LABELS}
     moment = "2026-01-01T00:00:00Z"
     version = "metrics.k8s.io/v1beta1"
     return {
@@ -72,11 +75,12 @@ def test_samples_proposals_what_damped_them_and_changes_are_told():
             "conditions": [able, limited],
         },
     }
-    kept = put(api, about, deployment(), used("180m"))[0]
+    kept = put(api, about, deployment(), used("180m"), used("180m", "web-b"))[0]
     api.create(EVENT, event(kept, "SuccessfulRescale", "New size: 4; reason: cpu above target"))
     api.create(EVENT, event(kept, "Other", "x"))
     assert [*decisions(kept, api.around())] == [
-        "Sample:   web-a: cpu 180m, memory 9Mi, measured 2026-01-01T00:00:00Z",
+        "Now:      web-a: cpu 180m, memory 9Mi, measured 2026-01-01T00:00:00Z",
+        "Now:      web-b: cpu 180m, memory 9Mi, measured 2026-01-01T00:00:00Z",
         "Metric:   cpu: 180%, target 50%: asks for 8 replicas of 2",
         "Metric:   hits: 10500m a Pod, target 10 a Pod: within a tenth of the target",
         "Metric:   hits: 15, target 30: asks for 1 replicas of 2",
@@ -93,6 +97,26 @@ def test_of_the_originals_samples_and_changes_are_told():
     kept = put(api, about, deployment("ReplicaSet"), used("20m"))[0]
     api.create(EVENT, event(kept, "SuccessfulRescale", "New size: 2; reason: memory above target"))
     assert [*decisions(kept, api.around())] == [
-        "Sample:   web-a: cpu 20m, memory 9Mi, measured 2026-01-01T00:00:00Z",
+        "Now:      web-a: cpu 20m, memory 9Mi, measured 2026-01-01T00:00:00Z",
         "Changed:  2026-01-01T00:00:01Z New size: 2; reason: memory above target",
     ]
+
+
+@pytest.mark.parametrize(("ready", "pods"), [(1, 2), (2, 1)])
+def test_where_pods_are_not_ready_or_tell_nothing_a_proposal_is_about_right(ready: int, pods: int):
+    api = LoggedApi()
+    asked, current = metric("Resource", {"averageUtilization": 50}, {"averageUtilization": 180})
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 9, "metrics": [asked]}
+    about = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+             "spec": spec, "status": {"currentReplicas": 2, "currentMetrics": [current]}}  # fmt: skip
+    kept = put(api, about, deployment(ready=ready), *(used("1m", f"web-{each}") for each in range(pods)))[0]
+    assert "Metric:   cpu: 180%, target 50%: asks for about 8 replicas of 2" in [*decisions(kept, api.around())]
+
+
+def test_how_many_pods_are_left_out_is_told():
+    api = LoggedApi()
+    about = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+             "spec": {"scaleTargetRef": TARGET, "maxReplicas": 9}}  # fmt: skip
+    kept = put(api, about, deployment(), *(used("1m", f"web-{each}") for each in range(7)))[0]
+    lines = [line for line in decisions(kept, api.around()) if line.startswith("Now:")]
+    assert (len(lines), lines[-1]) == (6, "Now:      these are 5 of 7 Pods")
