@@ -82,12 +82,10 @@ def prepare_create(kind: Kind, obj: JsonObject, *, namespace: str, now: datetime
         name_suffix: five random characters, used when the name comes from generateName.
 
     Raises:
-        BadRequest: the object names another namespace than the request, or carries a resourceVersion.
+        BadRequest: the object names another namespace than the request.
     """
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     meta = metadata(obj)
-    if meta.get("resourceVersion"):
-        raise BadRequest("resourceVersion should not be set on objects to be created")
     _set_namespace(kind, meta, namespace)
     for field in _NOT_A_CLIENTS:
         meta.pop(field, None)
@@ -98,6 +96,12 @@ def prepare_create(kind: Kind, obj: JsonObject, *, namespace: str, now: datetime
     if kind.has_spec or kind.id in _COUNTED:
         meta["generation"] = 1
     _reset_on_create(kind, obj, now)
+
+
+def refuse_revision(obj: JsonObject) -> None:
+    """Raise BadRequest where a new object has a resourceVersion: looked at when it is stored, not by a dry run."""
+    if metadata(obj).get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
 
 
 def _set_namespace(kind: Kind, meta: JsonObject, namespace: str) -> None:

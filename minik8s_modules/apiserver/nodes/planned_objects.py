@@ -187,6 +187,7 @@ class PlannedObjects:
 
     def _created(self, target: Target, obj: JsonObject) -> Step:
         collection = Target(target.kind, target.namespace)
+        strategy.refuse_revision(obj)  # what is foretold is no dry run, which does not look at it
         made = writing.create(self._backend, collection, annotated(obj), self._options)
         # a later object of the plan may change it, which needs a revision
         self._cache.plan(made.key, writing.made(made.key, made.object, max(self._cache.revision, 1)))

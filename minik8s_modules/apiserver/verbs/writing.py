@@ -121,6 +121,7 @@ def _store_new(backend: Backend, kind: Kind, key: str, obj: JsonObject, options:
             raise KeyExists(key)
         quotas.check(backend, kind, obj)
         return made(key, kept, 0, kind, obj)
+    strategy.refuse_revision(obj)
     try:
         stored = quotas.stored(backend, kind, Put(key, value, 0), obj)
     except ValueTooLarge as error:

@@ -48,11 +48,6 @@ def test_create_sets_what_the_server_owns():
     }
 
 
-def test_create_refuses_a_resource_version():
-    with pytest.raises(BadRequest, match="resourceVersion should not be set on objects to be created"):
-        create(POD, samples.merged(samples.sample(POD), {"metadata": {"resourceVersion": "5"}}))
-
-
 def test_the_namespace_of_the_request_is_put_in():
     assert create(POD, samples.sample(POD), "prod")["metadata"]["namespace"] == "prod"
     with pytest.raises(BadRequest, match="the namespace of the provided object does not match"):

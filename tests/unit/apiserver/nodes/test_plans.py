@@ -177,6 +177,11 @@ def test_an_object_that_would_be_refused_is_told_and_hides_nothing(backend: Back
     assert "after" not in refused
 
 
+def test_a_new_object_with_a_resource_version_would_be_refused(backend: Backend, options: Options):
+    (refused,) = _status(backend, options, objects=[_pod("a", resourceVersion="5")])["objects"]
+    assert (refused["action"], "resourceVersion should not be set" in refused["message"]) == ("refuse", True)
+
+
 def test_what_cannot_be_read_is_refused_with_its_place(backend: Backend, options: Options):
     unknown = {"apiVersion": "example.com/v1", "kind": "Unicorn", "metadata": {"name": "a"}}
     with pytest.raises(StatusError) as refused:
