@@ -256,11 +256,12 @@ class Hub:
             self._send_lines(watchers, [(event.revision, stream.encode(event)) for event in events])
 
     def _take(self, written: Written) -> None:
+        watchers = [each for each in written.watchers if each.sock.fileno() >= 0]  # the others are gone meanwhile
         if not written.error and not written.joined:
-            self._send_lines(written.watchers, written.lines)
+            self._send_lines(watchers, written.lines)
             return
         data = written.error or b"".join(line for _, line in written.lines)
-        for watcher in written.watchers:
+        for watcher in watchers:
             self._send(watcher, chunk(data))
             if written.error:
                 self._finish(watcher)

@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, EVENTS_EVENT, POD
 from minik8s_modules.api.merging import fieldsets, managed_fields
 from minik8s_modules.api.merging.managed_fields import Writer, record_update, same
+from minik8s_modules.api.objects import JsonObject
 from tests.unit.api import samples
 
 
@@ -199,7 +200,7 @@ def test_managers_of_a_version_that_cannot_be_converted_to_keep_what_they_have()
 
     kinds = hosts(stopped)
     made = write(None, host("v1", address="one:1"), "a", kind=kinds["v1"])
-    theirs = [
+    theirs: list[JsonObject] = [
         {"manager": manager, "operation": "Apply", "apiVersion": "example.com/v2", "time": "2026-01-01T12:00:00Z",
          "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:host": {}}}}
         for manager in ("b", "c")

@@ -285,3 +285,14 @@ def test_watchers_for_whom_too_much_waits_to_be_converted_list_again(watch: Open
     create("d")
     assert again.lines() == [("ADDED", "d")]
     assert hub.failure() == ""
+
+
+def test_what_is_written_for_a_watcher_that_is_gone_counts_for_nobody(hub: Hub, admission: Admission, clock: FakeClock):
+    ours, theirs = socket.socketpair()
+    stream = EventStream(select(COLLECTION, {}), OBJECT, clock)
+    watcher = watchers.Watcher(Join(ours, stream, b"", 0, 60.0, bookmarks=False, holder=JANE), 0.0)
+    watcher.pending.append(b"what it did not read")
+    ours.close()
+    theirs.close()
+    hub._take(lanes.Written([watcher], [(1, b"x")], joined=True))
+    assert (admission.bytes.total, watcher.pending_bytes) == (0, 0)
