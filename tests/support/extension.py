@@ -10,7 +10,6 @@ that tells one event and stays open, create, an upgrade that echoes, and misbeha
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import ssl
 import subprocess
@@ -123,8 +122,10 @@ def _resources(mode: str) -> dict[str, Any]:
         {**flunders, "name": "flunders/echo", "singularName": "", "verbs": ["get"]},
     ]
     if mode == "odd":
-        deep = functools.reduce(lambda inner, _: [inner], range(300), "get")
-        odd = [{"verbs": [deep]}, {"verbs": [1]}, {"kind": 7}, {"shortNames": "fl"}, {"group": 5}, {"version": deep}]
+        deep: Any = "get"
+        for _ in range(300):
+            deep = [deep]
+        odd: list[dict[str, Any]] = [{"verbs": [deep]}, {"verbs": [1]}, {"kind": 7}, {"shortNames": "fl"}, {"group": 5}, {"version": deep}]
         resources = [{**flunders, "name": f"odd{number}", **each} for number, each in enumerate(odd)]
     group = "apps" if mode == "lie" else GROUP
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{VERSION}", "resources": resources}

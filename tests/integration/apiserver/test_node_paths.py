@@ -34,7 +34,8 @@ def test_a_node_without_a_gateway_has_no_figures(server: ApiServerProcess, node:
     answer = server.request("GET", f"/api/v1/nodes/{node}/proxy/metrics/resource")
     assert (answer.code, "no gateway serves streams of node" in answer.json["message"]) == (503, True)
     healthy = server.request("GET", f"/api/v1/nodes/{node}/proxy/healthz")
-    assert (healthy.code, healthy.json["message"]) == (503, f"node {node} is not ready: no node agent reports its status")
+    told = f"node {node} is not ready: no node agent reports its status"
+    assert (healthy.code, healthy.json["message"]) == (503, told)
 
 
 @pytest.mark.parametrize("path", ["proxy", "proxy/run/default/web/c", "proxy/configz", "proxy/../../../secrets"])
