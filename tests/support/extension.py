@@ -125,7 +125,14 @@ def _resources(mode: str) -> dict[str, Any]:
         deep: Any = "get"
         for _ in range(300):
             deep = [deep]
-        odd: list[dict[str, Any]] = [{"verbs": [deep]}, {"verbs": [1]}, {"kind": 7}, {"shortNames": "fl"}, {"group": 5}, {"version": deep}]
+        odd: list[dict[str, Any]] = [
+            {"verbs": [deep]},
+            {"verbs": [1]},
+            {"kind": 7},
+            {"shortNames": "fl"},
+            {"group": 5},
+            {"version": deep},
+        ]
         resources = [{**flunders, "name": f"odd{number}", **each} for number, each in enumerate(odd)]
     group = "apps" if mode == "lie" else GROUP
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{VERSION}", "resources": resources}
