@@ -370,6 +370,7 @@ def test_empty_maps_and_lists_of_a_manifest_are_no_difference(kubectl: Kubectl):
 def _without_namespace(manifest: JsonObject) -> JsonObject:
     manifest["metadata"].pop("namespace", None)
     manifest.get("spec", {}).get("template", {}).get("metadata", {}).pop("namespace", None)
+    manifest.get("spec", {}).get("scaleTargetRef", {}).pop("namespace", None)  # an autoscaler's own
     return manifest
 
 

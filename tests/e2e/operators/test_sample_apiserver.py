@@ -30,6 +30,7 @@ def api(tmp_path: Path) -> Iterator[ApiServerProcess]:
 @pytest.fixture
 def wardle(api: ApiServerProcess, tmp_path: Path) -> Iterator[ApiServerProcess]:
     """The API server with the sample, as its README runs one outside of a cluster."""
+    program = built("sample-apiserver")
     way = Extension(tmp_path, api.authority.ca)  # for its certificate and the objects that lead to it; it is not run
     way.port = free_port()
     certificate = way.authority.issue("sample", "sample", names=(NAME,))
@@ -41,7 +42,7 @@ def wardle(api: ApiServerProcess, tmp_path: Path) -> Iterator[ApiServerProcess]:
         f"--tls-private-key-file={certificate.key}",
         *(f"--{use}kubeconfig={api.kubeconfig}" for use in ("", "authentication-", "authorization-")),
     ]
-    with running(built("sample-apiserver"), tmp_path, api.kubeconfig, *arguments) as log:
+    with running(program, tmp_path, api.kubeconfig, *arguments) as log:
         for path, obj in way.objects():
             assert api.request("POST", path, obj).code == 201
         assert api.request("POST", "/apis/apiregistration.k8s.io/v1/apiservices", way.api_service()).code == 201
