@@ -265,7 +265,7 @@ def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, 
     assert (told["stage"], "requestObject" in told) == ("ResponseComplete", False)
     assert told["responseStatus"] == {"metadata": {}, "code": 201}
     metrics = api.request("GET", "/metrics").body.decode()
-    assert f'apiserver_request_total{{verb="create",resource="{NAME}",code="201"}}' in metrics
+    assert f'apiserver_request_total{{code="201",resource="{NAME}",verb="create"}}' in metrics
 
 
 def test_a_read_of_an_extension_has_no_body(api: ApiServerProcess, extension: Extension) -> None:
