@@ -189,7 +189,8 @@ class Answering:
 
     def _note(self, request: Request, code: int, response: Response) -> None:
         environ = request.environ
-        response.status_code = code
+        if code != response.status_code:  # somebody else's; setting it would write an answer's words in capitals
+            response.status_code = code
         verb, resource = environ.get(_LABELS) or (_NON_RESOURCE_VERBS.get(request.method, "other"), "")
         counted = self._counted_as(verb, resource, code)
         counted.total.inc()
