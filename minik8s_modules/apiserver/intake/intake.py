@@ -4,8 +4,7 @@ Whoever stops in the middle, of a handshake, a head or a body, costs a file desc
 Threads read from memory and write without waiting: what a client does not take at once the loop sends. In ``Turns``
 accounts take turns for the threads. Deadlines are checked once a second: a handshake and a head have ``HEAD_S`` each,
 the body and the sending of an answer ``REQUEST_S`` (kube-apiserver's --request-timeout). ``limits.py`` says how much
-who may hold. A handshake costs a hundred times what reading a request does, so a turn of the loop makes ``HANDSHAKES``
-steps of them after everything else, and addresses take turns.
+who may hold. A handshake costs as much as reading a hundred requests: a turn ends with ``HANDSHAKES`` steps of them.
 """
 
 from __future__ import annotations
