@@ -21,12 +21,12 @@ from minik8s_modules.api.errors import BadRequest, ServiceUnavailable, StatusErr
 from minik8s_modules.streams.asking import Conversation
 from minik8s_modules.streams.connections import Connection, adopt
 from minik8s_modules.streams.forwarding import Reached
+from minik8s_modules.streams.heads import SWITCHING, answered
 from minik8s_modules.streams.passing import Packet
 from minik8s_modules.streams.requests import HEAD_BYTES, StreamRequest
 from minik8s_modules.streams.rewriting import Page, Proxy, location
 from minik8s_modules.streams.secured import secured
 
-_SWITCHING = 101
 # a page is worked on in such pieces, and others have their turn in between
 _PIECE_BYTES = 16 * 1024
 # how long a client may still send what the pod, which has answered, does not want
@@ -121,7 +121,7 @@ async def _carry(ours: Wire, pod: Pod, reached: Reached, request: StreamRequest)
     await theirs.send(h11.Request(method=asked.method, target=asked.target, headers=asked.headers))
     up = asyncio.create_task(_send_body(ours, theirs))
     try:
-        answer = await _answered(theirs)
+        answer = await answered(theirs.event)
         if isinstance(answer, h11.InformationalResponse):
             await up
             await _switch(ours, theirs, answer, reached)
@@ -151,19 +151,6 @@ async def _sent(theirs: Wire, event: h11.Event) -> bool:
     except (OSError, h11.LocalProtocolError):
         return False
     return True
-
-
-async def _answered(theirs: Wire) -> h11.Response | h11.InformationalResponse:
-    """Return the answer's head, without what is told before it (100 Continue, 103 Early Hints)."""
-    while True:
-        event = await theirs.event()
-        if isinstance(event, h11.Response):
-            return event
-        if isinstance(event, h11.InformationalResponse):
-            if event.status_code == _SWITCHING:
-                return event
-            continue
-        raise h11.RemoteProtocolError("it ended before its answer")
 
 
 async def _answer(ours: Wire, theirs: Wire, asked: h11.Request, answer: h11.Response, request: StreamRequest) -> None:
@@ -247,7 +234,7 @@ class Unpacked:
 async def _switch(ours: Wire, theirs: Wire, answer: h11.InformationalResponse, reached: Reached) -> None:
     """Answer the upgrade and carry bytes both ways until the pod has ended, or the client is gone."""
     kept = [each for each in answer.headers.raw_items() if not each[0].lower().startswith(_ORIGIN)]
-    await ours.send(h11.InformationalResponse(status_code=_SWITCHING, headers=kept, reason=answer.reason))
+    await ours.send(h11.InformationalResponse(status_code=SWITCHING, headers=kept, reason=answer.reason))
     up = asyncio.create_task(_copy_up(ours, theirs, reached))
     try:
         await ours.write(theirs.http.trailing_data[0])

@@ -21,6 +21,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import h11
@@ -35,6 +36,7 @@ from minik8s_modules.apiserver.webhooks import places
 from minik8s_modules.apiserver.webhooks.places import Address, Client, Unreachable
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.store.cache import WatchCache
+from minik8s_modules.streams.heads import SWITCHING, answered
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ _THREADS = 32
 _HEAD_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
 _CONTEXTS = 256
-_SWITCHING, _BAD_GATEWAY = 101, 502
+_BAD_GATEWAY = 502
 _REDIRECTED = b"the backend attempted to redirect this request, which is not permitted"
 _FAILURES = (OSError, Unreachable, h11.RemoteProtocolError, h11.LocalProtocolError, asyncio.IncompleteReadError)
 
@@ -171,7 +173,7 @@ class Extensions:
         try:
             async with asyncio.timeout(WAIT_S):
                 theirs = await self._asked(exchange)
-            first = await _answered(theirs, WAIT_S)
+            first = await answered(partial(theirs.event, WAIT_S))
             if isinstance(first, h11.InformationalResponse):
                 await _switch(ours, theirs, first)
             else:
@@ -255,7 +257,7 @@ class Extensions:
         except (h11.RemoteProtocolError, h11.LocalProtocolError) as error:
             raise Unreachable(f"malformed HTTP: {error}") from error
         try:
-            first = await _answered(theirs, None)
+            first = await answered(partial(theirs.event, None))
             parts, size = [], 0
             async for data in _pieces(theirs, None):
                 size += len(data)
@@ -307,19 +309,6 @@ async def _gone(reader: asyncio.StreamReader) -> None:
             pass
 
 
-async def _answered(theirs: _Wire, wait_s: float | None) -> h11.Response | h11.InformationalResponse:
-    """Return the answer's head, without what is told before it (100 Continue, 103 Early Hints)."""
-    while True:
-        event = await theirs.event(wait_s)
-        if isinstance(event, h11.Response):
-            return event
-        if isinstance(event, h11.InformationalResponse):
-            if event.status_code == _SWITCHING:
-                return event
-            continue
-        raise h11.RemoteProtocolError("it ended before its answer")
-
-
 async def _pieces(theirs: _Wire, wait_s: float | None) -> AsyncIterator[bytes]:
     while isinstance(event := await theirs.event(wait_s), h11.Data):
         yield bytes(event.data)
@@ -345,7 +334,7 @@ async def _tell(ours: _Wire, theirs: _Wire, exchange: Exchange, first: h11.Respo
 async def _switch(ours: _Wire, theirs: _Wire, answer: h11.InformationalResponse) -> None:
     """Answer the upgrade and carry bytes both ways until one side has ended."""
     head = heads.answer(answer.headers.raw_items(), switching=True)
-    await ours.send(h11.InformationalResponse(status_code=_SWITCHING, headers=head, reason=answer.reason))
+    await ours.send(h11.InformationalResponse(status_code=SWITCHING, headers=head, reason=answer.reason))
     ours.outcome.tell()
     ours.writer.write(theirs.http.trailing_data[0])
     ways = {
