@@ -198,7 +198,12 @@ class Streaming:
         )
         for section, entries in sections:
             result = self.node.run(section, entries)
-            assert not result["errors"], result["errors"]
+            assert not result["errors"], (result["errors"], self._ended())
+
+    def _ended(self) -> JsonObject:
+        """Return by name what Docker knows of each container that does not run."""
+        found = [self.node.docker.inspect(identity) for identity in self.node.ids()]
+        return {each["Name"]: each["State"] for each in found if each is not None and not each["State"]["Running"]}
 
     def address(self, pod: JsonObject) -> str:
         """Return the pod's address."""

@@ -50,7 +50,9 @@ def pod(streaming: Streaming) -> Iterator[str]:
 @contextmanager
 def servers(streaming: Streaming, made: dict[str, Any]) -> Iterator[None]:
     """Run the servers in the pod's network."""
-    argv = ["nsenter", "-t", str(streaming.inspect(made)["State"]["Pid"]), "-n", sys.executable, "-c", SERVERS]
+    state = streaming.inspect(made)["State"]
+    assert state["Running"], state
+    argv = ["nsenter", "-t", str(state["Pid"]), "-n", sys.executable, "-c", SERVERS]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
