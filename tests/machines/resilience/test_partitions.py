@@ -34,8 +34,8 @@ def stand(cluster: LabCluster) -> None:
     cluster.apply(
         standing.service("many"),
         standing.service("alone"),
-        standing.deployment("many", 2, spec),
-        standing.deployment("alone", 2, spec | alone_spread(), "StatefulSet"),
+        standing.deployment("many", 2, spec | apart("many")),
+        standing.deployment("alone", 2, spec | apart("alone"), "StatefulSet"),
     )
     cluster.until(lambda: standing.all_ready(cluster, 4))
     for app in ("many", "alone"):
@@ -43,9 +43,9 @@ def stand(cluster: LabCluster) -> None:
         assert uid_on(cluster, app, THERE), f"both pods of {app} are on one node"
 
 
-def alone_spread() -> JsonObject:
-    """Return the part of a spec that keeps pods of the StatefulSet from sharing a node, when they are made."""
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "alone"}}}
+def apart(app: str) -> JsonObject:
+    """Return the part of a spec that keeps pods of ``app`` from sharing a node, when they are made."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}}
     wish = {"weight": 100, "podAffinityTerm": term}
     return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
 
