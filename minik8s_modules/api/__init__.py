@@ -8,6 +8,6 @@ Side by side here stands the vocabulary of everything else: ``objects`` (accesso
 (when it is a patch or an applied configuration), ``lifecycle`` (what the server decides by itself), ``access`` and
 ``pods`` (what admission asks), ``validation``.
 
-``tables`` prints what is stored; ``nodes`` and ``network`` hold what controllers, scheduler and reconciler decide
-alike. import-linter keeps the order in which the wings may import one another.
+``tables`` prints what is stored; ``nodes``, ``network`` and ``storage`` hold what controllers, scheduler and
+reconciler decide alike. import-linter keeps the order in which the wings may import one another.
 """

@@ -44,6 +44,7 @@ from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionContro
 from minik8s_modules.controllers.nodes.taints import TaintController
 from minik8s_modules.controllers.policy.disruption import DisruptionController
 from minik8s_modules.controllers.policy.quotas import QuotaController
+from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
@@ -109,6 +110,8 @@ def controllers(
         service_accounts(client),
         RootCa(client, authorities),
         TokenController(client, authorities),
+        ClaimController(context),
+        VolumeController(context),
         QuotaController(context),
         AutoscalerController(context, client, readings, figures or AutoscalerFigures(Registry())),
         OriginalAutoscalerController(context, client, readings),

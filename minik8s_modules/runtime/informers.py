@@ -21,6 +21,7 @@ from minik8s_modules.client.interface import Source
 from minik8s_modules.runtime.custom_kinds import CustomKinds
 
 BY_NAMESPACE, BY_CONTROLLER, BY_LABEL, BY_NODE = "namespace", "controller", "label", "node"
+BY_CLAIM = "claim"
 _LOOK_S = 1.0
 
 
@@ -66,11 +67,19 @@ def by_node(obj: JsonObject) -> str:
     return str(objects.spec(obj).get("nodeName") or "")
 
 
+def by_claim(obj: JsonObject) -> Iterable[str]:
+    """Return ``<namespace>/<name>`` of each claim that a pod's volumes name."""
+    space = objects.namespace(obj)
+    names = (objects.dig(each, "persistentVolumeClaim", "claimName") for each in objects.spec(obj).get("volumes") or ())
+    return {f"{space}/{name}" for name in names if name}
+
+
 INDEXES: dict[str, Index] = {
     BY_NAMESPACE: by_namespace,
     BY_CONTROLLER: by_controller,
     BY_LABEL: by_label,
     BY_NODE: by_node,
+    BY_CLAIM: by_claim,
 }
 
 

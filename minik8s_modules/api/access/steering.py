@@ -45,6 +45,7 @@ _MIRRORING: frozenset[Party] = frozenset(("nodes", "reconciler"))
 _STREAMING: frozenset[Party] = frozenset(("nodes", "gateway"))
 _CONTROLLERS: frozenset[Party] = frozenset(("controllers",))
 _POD, _NODE, _LEASE = ("", "Pod"), ("", "Node"), ("coordination.k8s.io", "Lease")
+_VOLUME = ("", "PersistentVolume")
 _REVISION = ("apps", "ControllerRevision")
 
 RULES: tuple[Rule, ...] = (
@@ -73,6 +74,8 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/clock-ahead-seconds", _LEASE, _STREAMING, "always", "what is told of the node's clock"),
     # API servers write it for themselves; who else may have a word in which definitions count as served?
     Rule("minik8s.io/definitions-revision", _LEASE, _CONTROLLERS, "always", "up to where custom kinds are served"),
+    # who may write volumes may write their claimRef, too
+    Rule("minik8s.io/volume-namespace", _VOLUME, _STEWARDS, "always", "the namespace whose claims may have the volume"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
 )
 _KEPT = frozenset(rule.key for rule in RULES if not rule.setters)

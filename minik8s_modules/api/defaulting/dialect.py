@@ -22,6 +22,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig
 from minik8s_modules.api.pods.mirror_pods import MIRROR
 from minik8s_modules.api.schema import structural
+from minik8s_modules.api.storage.claims import ORIGINAL_NAMESPACE
 
 ANNOTATION = "minik8s.io/dialect"
 """Of an object; as a label of a Namespace, of the objects in it that do not show how they are to be read."""
@@ -110,12 +111,21 @@ def _storage(kind: Kind, obj: JsonObject) -> None:
         return
     if kind.id == ("", "PersistentVolume"):
         spec["capacity"] = {"storage": spec["capacity"]}
+        _remember_namespace(obj)
     else:
         resources = spec.get("resources")
         spec["resources"] = {**(resources if isinstance(resources, dict) else {})}
         spec["resources"]["requests"] = {"storage": spec.pop("request")}
     if not spec.get("accessModes"):
         spec["accessModes"] = ["ReadWriteMany"]
+
+
+def _remember_namespace(volume: JsonObject) -> None:
+    """Note, in place, the namespace of a volume: only claims of it may have the volume, which has none here."""
+    meta = volume.get("metadata")
+    space = meta.get("namespace") if isinstance(meta, dict) else None
+    if isinstance(meta, dict) and isinstance(space, str) and isinstance(meta.setdefault("annotations", {}) or {}, dict):
+        meta["annotations"] = {**(meta["annotations"] or {}), ORIGINAL_NAMESPACE: space}
 
 
 def _dicts(value: Any) -> list[JsonObject]:

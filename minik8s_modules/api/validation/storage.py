@@ -9,13 +9,9 @@ from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, dig, spec, status
 from minik8s_modules.api.schema.shapes import shape
+from minik8s_modules.api.storage import claims
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.meta import label_selector
-
-_NO_SOURCES = frozenset({
-    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-    "storageClassName", "volumeAttributesClassName", "volumeMode",
-})  # fmt: skip
 
 
 def _access_modes(at: str, modes: list[str]) -> list[Cause]:
@@ -58,7 +54,7 @@ def validate_volume(volume: JsonObject) -> list[Cause]:
 
 def _sources(declared: JsonObject) -> dict[str, Any]:
     known = shape("io.k8s.api.core.v1.PersistentVolumeSpec").fields
-    return {field: declared[field] for field in declared if field in known and field not in _NO_SOURCES}
+    return {field: declared[field] for field in declared if field in known and field not in claims.NO_SOURCES}
 
 
 def _source(declared: JsonObject) -> list[Cause]:
@@ -88,9 +84,9 @@ _SOURCES = check.fields(
 
 
 def validate_volume_update(new: JsonObject, old: JsonObject) -> list[Cause]:
-    """Return why the old volume may not become the new one: what it stands on stays."""
+    """Return why the old volume may not become the new one: what it stands on stays, once that is known."""
     causes = []
-    if _sources(spec(new)) != _sources(spec(old)):
+    if _sources(spec(old)) and _sources(spec(new)) != _sources(spec(old)):
         detail = "spec.persistentvolumesource is immutable after creation"
         causes.append(cause.forbidden("spec.persistentvolumesource", detail))
     if spec(new).get("volumeMode") != spec(old).get("volumeMode"):
@@ -114,6 +110,9 @@ def validate_claim_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     if not before.get("volumeName"):
         before.pop("volumeName", None)
         after.pop("volumeName", None)
+        if not claims.names_class(old):  # the default class may have come after the claim
+            after.pop("storageClassName", None)
+            before.pop("storageClassName", None)
     for side in (after, before):
         side.pop("volumeAttributesClassName", None)
     bound = status(old).get("phase") == "Bound"

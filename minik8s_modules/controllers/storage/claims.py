@@ -1,0 +1,173 @@
+"""Which volume a claim gets, and what it is told while it waits: ``decide_claim``. Pure.
+
+Events have Kubernetes' reasons and words (``pkg/controller/volume/persistentvolume/pv_controller.go``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.storage import claims, matching
+from minik8s_modules.controllers.core.steps import Patch, Step, Tell
+
+_NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
+_NO_CONSUMER = "waiting for first consumer to be created before binding"
+_LOST = "Bound claim has lost {}. Data on the volume is lost!"
+_EXTERNAL = (
+    "Waiting for a volume to be created either by the external provisioner '{}' or manually by the system "
+    "administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
+    "registered."
+)
+_YES = "yes"
+
+
+class Around(NamedTuple):
+    """What there is around a claim.
+
+    Attributes:
+        named: the volume that the claim names.
+        volumes: volumes kept for the claim, and free ones of its class.
+        storage_class: the claim's class; None where there is none of the name.
+        default: the class of claims that name none.
+        node: the node that the scheduler wants the volume for.
+        pods: those that name the claim.
+    """
+
+    named: JsonObject | None = None
+    volumes: Sequence[JsonObject] = ()
+    storage_class: JsonObject | None = None
+    default: JsonObject | None = None
+    node: JsonObject | None = None
+    pods: Sequence[JsonObject] = ()
+
+
+def decide_claim(claim: JsonObject, around: Around) -> list[Step]:
+    """Return the next steps of a claim."""
+    if objects.is_deleting(claim):
+        return _unprotected(claim, around.pods)
+    if claims.is_complete(claim):
+        return _bound(claim, around.named)
+    if objects.spec(claim).get("volumeName"):
+        return _of_its_choice(claim, around.named)
+    if not claims.names_class(claim) and around.default is not None:
+        return [Patch(PERSISTENT_VOLUME_CLAIM, claim, {"spec": {"storageClassName": objects.name(around.default)}})]
+    return _any(claim, around)
+
+
+def is_used(pods: Iterable[JsonObject]) -> bool:
+    """Return whether one of a claim's pods may have its volume: it has a node (``podUsesPVC``)."""
+    return any(objects.spec(pod).get("nodeName") for pod in pods)
+
+
+def _unprotected(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Step]:
+    held = objects.finalizers(claim)
+    if claims.CLAIM_PROTECTION not in held or is_used(pods):
+        return []
+    left = [each for each in held if each != claims.CLAIM_PROTECTION]
+    return [Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"finalizers": left or None}})]
+
+
+def _any(claim: JsonObject, around: Around) -> list[Step]:
+    chosen_node = claims.SELECTED_NODE in objects.annotations(claim)
+    delayed = claims.waits_for_consumer(around.storage_class) and not chosen_node
+    volume = matching.best_volume(claim, around.volumes, around.node, delayed=delayed)
+    if volume is not None:
+        return _bind(claim, volume)
+    if delayed:
+        return [*_pending(claim), *_waits_for_consumer(claim, around.pods)]
+    if claims.class_of(claim):
+        return [*_pending(claim), *_wants_one_made(claim, around.storage_class)]
+    return [*_pending(claim), Tell(claim, "Normal", "FailedBinding", _NO_CLASS)]
+
+
+def _waits_for_consumer(claim: JsonObject, pods: Sequence[JsonObject]) -> list[Step]:
+    waiting = sorted(objects.name(pod) for pod in pods if not objects.spec(pod).get("nodeName"))
+    if not waiting:
+        return [Tell(claim, "Normal", "WaitForFirstConsumer", _NO_CONSUMER)]
+    told = f"waiting for pod {','.join(waiting[:10])} to be scheduled"
+    return [Tell(claim, "Normal", "WaitForPodScheduled", told)]
+
+
+def _wants_one_made(claim: JsonObject, storage_class: JsonObject | None) -> list[Step]:
+    if storage_class is None:
+        told = f'storageclass.storage.k8s.io "{claims.class_of(claim)}" not found'
+        return [Tell(claim, "Warning", "ProvisioningFailed", told)]
+    provisioner = str(storage_class.get("provisioner") or "")
+    asked = {key: provisioner for key in claims.PROVISIONERS if objects.annotations(claim).get(key) != provisioner}
+    waits = Tell(claim, "Normal", "ExternalProvisioning", _EXTERNAL.format(provisioner))
+    return [*([Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": asked}})] if asked else []), waits]
+
+
+def _of_its_choice(claim: JsonObject, volume: JsonObject | None) -> list[Step]:
+    name = objects.spec(claim).get("volumeName")
+    if volume is None:
+        return [*_pending(claim), Tell(claim, "Normal", "FailedBinding", f'volume "{name}" does not exist')]
+    if claims.is_held_by(volume, claim):
+        return _bind(claim, volume)
+    if claims.holder(volume) is not None:
+        told = f'volume "{name}" already bound to a different claim.'
+        return [*_pending(claim), Tell(claim, "Warning", "FailedBinding", told)]
+    if why := matching.mismatch(volume, claim):
+        told = f'Cannot bind to requested volume "{name}": {why}'
+        return [*_pending(claim), Tell(claim, "Warning", "VolumeMismatch", told)]
+    return _bind(claim, volume)
+
+
+def _bound(claim: JsonObject, volume: JsonObject | None) -> list[Step]:
+    if volume is None:
+        what = "its PersistentVolume" if objects.spec(claim).get("volumeName") else "reference to PersistentVolume"
+        return _lost(claim, "ClaimLost", _LOST.format(what))
+    held = claims.holder(volume)
+    if held is not None and held.uid != objects.uid(claim):
+        told = "Two claims are bound to the same volume, this one is bound incorrectly"
+        return _lost(claim, "ClaimMisbound", told)
+    return _bind(claim, volume)
+
+
+def _lost(claim: JsonObject, reason: str, told: str) -> list[Step]:
+    if objects.status(claim).get("phase") == "Lost":
+        return []
+    gone = {"phase": "Lost", "accessModes": None, "capacity": None}
+    body = {"status": gone}
+    return [
+        Patch(PERSISTENT_VOLUME_CLAIM, claim, body, subresource="status"),
+        Tell(claim, "Warning", reason, told),
+    ]
+
+
+def _pending(claim: JsonObject) -> list[Step]:
+    if objects.status(claim).get("phase") == "Pending":
+        return []
+    return [Patch(PERSISTENT_VOLUME_CLAIM, claim, {"status": {"phase": "Pending"}}, subresource="status")]
+
+
+def _bind(claim: JsonObject, volume: JsonObject) -> list[Step]:
+    """Return what is left to do: first the volume is the claim's alone, then the claim says so, then both phases."""
+    steps: list[Step] = []
+    held = claims.holder(volume)
+    if held is None or held.uid != objects.uid(claim):
+        steps.append(Patch(PERSISTENT_VOLUME, volume, _held(claim, chosen=held is None)))
+    if not claims.is_complete(claim):
+        chosen = {} if objects.spec(claim).get("volumeName") else {claims.BOUND_BY_CONTROLLER: _YES}
+        meta = {"annotations": {claims.BIND_COMPLETED: _YES, **chosen}}
+        body = {"metadata": meta, "spec": {"volumeName": objects.name(volume)}}
+        return [*steps, Patch(PERSISTENT_VOLUME_CLAIM, claim, body)]
+    status = _status(volume)
+    if {field: objects.status(claim).get(field) for field in status} != status:
+        steps.append(Patch(PERSISTENT_VOLUME_CLAIM, claim, {"status": status}, subresource="status"))
+    return steps
+
+
+def _held(claim: JsonObject, *, chosen: bool) -> JsonObject:
+    reference = {**objects.object_reference(claim), "apiVersion": "v1", "kind": PERSISTENT_VOLUME_CLAIM.kind}
+    meta = {"metadata": {"annotations": {claims.BOUND_BY_CONTROLLER: _YES}}} if chosen else {}
+    return {**meta, "spec": {"claimRef": reference}}
+
+
+def _status(volume: JsonObject) -> JsonObject:
+    declared = objects.spec(volume)
+    return {"phase": "Bound", "accessModes": declared.get("accessModes"), "capacity": declared.get("capacity")}

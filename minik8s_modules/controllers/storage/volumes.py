@@ -1,0 +1,92 @@
+"""Whose a volume is, and what becomes of it when its claim is gone: ``decide_volume``. Pure.
+
+A volume of the original MiniK8s is free again, with its data, as soon as its claim is gone. For others the reclaim
+policy says: Retain leaves it Released, for a person to decide about; Delete needs somebody who can delete it.
+Source: kubernetes ``pkg/controller/volume/persistentvolume/pv_controller.go`` (``syncVolume``, ``reclaimVolume``).
+"""
+
+from __future__ import annotations
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting import dialect
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.storage import claims
+from minik8s_modules.controllers.core.steps import Delete, Patch, Step, Tell
+
+_NO_RECYCLER = "No recycler plugin found for the volume!"
+_NO_DELETER = 'error getting deleter volume plugin for volume "{}": no deletable volume plugin matched'
+_NO_SOURCE = "it does not say what it stands on (nfs, hostPath, local, ...), so no claim can have it"
+_OVER = frozenset({"Released", "Failed"})
+
+
+def decide_volume(volume: JsonObject, claim: JsonObject | None) -> list[Step]:
+    """Return the next steps of a volume; ``claim`` is the one of the name that it holds, None where there is none."""
+    held = claims.holder(volume)
+    unprotected = _unprotected(volume)
+    if unprotected:
+        return unprotected
+    if not claims.source_of(volume):
+        return [Tell(volume, "Normal", "FailedBinding", _NO_SOURCE)]
+    if held is None or not held.uid:
+        return _in_phase(volume, "Available")
+    if claim is None or objects.uid(claim) != held.uid:
+        return _without_claim(volume)
+    named = objects.spec(claim).get("volumeName")
+    if not named:
+        return []  # the claim's own decision comes next
+    return _in_phase(volume, "Bound") if named == objects.name(volume) else _superfluous(volume)
+
+
+def _unprotected(volume: JsonObject) -> list[Step]:
+    held = objects.finalizers(volume)
+    in_use = objects.status(volume).get("phase") == "Bound"
+    if not objects.is_deleting(volume) or in_use or claims.VOLUME_PROTECTION not in held:
+        return []
+    left = [each for each in held if each != claims.VOLUME_PROTECTION]
+    return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": left or None}})]
+
+
+def _in_phase(volume: JsonObject, phase: str, reason: str = "", message: str = "") -> list[Step]:
+    if objects.status(volume).get("phase") == phase:
+        return []
+    status = {"phase": phase, "reason": reason or None, "message": message or None}
+    return [Patch(PERSISTENT_VOLUME, volume, {"status": status}, subresource="status")]
+
+
+def _without_claim(volume: JsonObject) -> list[Step]:
+    if objects.status(volume).get("phase") not in _OVER:
+        return _in_phase(volume, "Released")
+    if objects.annotations(volume).get(dialect.ANNOTATION) == dialect.ORIGINAL:
+        return _freed(volume)
+    policy = objects.spec(volume).get("persistentVolumeReclaimPolicy")
+    if policy == "Recycle":
+        return _failed(volume, "VolumeFailedRecycle", _NO_RECYCLER)
+    return _deleted(volume) if policy == "Delete" else []
+
+
+def _deleted(volume: JsonObject) -> list[Step]:
+    if claims.PROVISIONED_BY in objects.annotations(volume):
+        return []  # whoever made it deletes it
+    return _failed(volume, "VolumeFailedDelete", _NO_DELETER.format(objects.name(volume)))
+
+
+def _failed(volume: JsonObject, reason: str, told: str) -> list[Step]:
+    steps = _in_phase(volume, "Failed", reason, told)
+    return [*steps, Tell(volume, "Warning", reason, told)] if steps else []
+
+
+def _superfluous(volume: JsonObject) -> list[Step]:
+    """Return what frees a volume whose claim has another one; one made for the claim goes."""
+    made = claims.PROVISIONED_BY in objects.annotations(volume)
+    if made and objects.spec(volume).get("persistentVolumeReclaimPolicy") == "Delete":
+        return [] if objects.is_deleting(volume) else [Delete(PERSISTENT_VOLUME, volume)]
+    return _freed(volume)
+
+
+def _freed(volume: JsonObject) -> list[Step]:
+    """Let go of the claim; a reference that a person wrote stays, and with it the claim's name."""
+    if claims.BOUND_BY_CONTROLLER not in objects.annotations(volume):
+        return [Patch(PERSISTENT_VOLUME, volume, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}})]
+    body = {"metadata": {"annotations": {claims.BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
+    return [Patch(PERSISTENT_VOLUME, volume, body)]

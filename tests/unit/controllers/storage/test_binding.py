@@ -1,0 +1,189 @@
+"""Claims and volumes: each file of tests/cases/bind_claims, cut off after every step of whatever is decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.schema.structural import type_errors, unknown_fields
+from minik8s_modules.api.storage import claims
+from minik8s_modules.controllers.core.steps import Again, Delete, Step, Tell
+from minik8s_modules.controllers.simulation.simulated_cluster import World
+from minik8s_modules.controllers.storage.claims import Around, decide_claim
+from minik8s_modules.controllers.storage.volumes import decide_volume
+from minik8s_modules.runtime.informers import by_claim
+from tests.support.workloads import NOW, SPACE, ago
+
+CASES = sorted((Path(__file__).parents[3] / "cases" / "bind_claims").glob("*.yml"))
+EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+
+
+def made(kind: Kind, told: JsonObject) -> JsonObject:
+    """Return an object: ``name``, ``deleting`` and other fields of metadata, ``phase``; the rest is its spec."""
+    told = dict(told)
+    meta = {"name": told.pop("name"), **({"namespace": told.pop("namespace", SPACE)} if kind.namespaced else {})}
+    meta["uid"] = told.pop("uid", f"uid-{meta['name']}")
+    for field in ("annotations", "labels", "finalizers"):
+        if field in told:
+            meta[field] = told.pop(field)
+    meta["creationTimestamp"] = ago(told.pop("age", 100))
+    if told.pop("deleting", False):
+        meta["deletionTimestamp"] = ago(1)
+    status = {"phase": told.pop("phase")} if "phase" in told else {}
+    whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
+    return {**whole, **told} if kind == STORAGE_CLASS else {**whole, "spec": told, "status": status}
+
+
+def volume(told: JsonObject) -> JsonObject:
+    told = {"phase": "Available", "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", **told}
+    told["capacity"] = {"storage": told.pop("size", "1Gi")}
+    if told.pop("placed", True):
+        told["hostPath"] = {"path": "/data"}
+    return made(PERSISTENT_VOLUME, told)
+
+
+def claim(told: JsonObject) -> JsonObject:
+    told = {"phase": "Pending", "accessModes": ["ReadWriteOnce"], **told}
+    told["resources"] = {"requests": {"storage": told.pop("size", "1Gi")}}
+    return made(PERSISTENT_VOLUME_CLAIM, told)
+
+
+class Case:
+    """One file."""
+
+    def __init__(self, path: Path) -> None:
+        self.told = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    def world(self) -> World:
+        """Return a world to begin in."""
+        there = [claim(each) for each in self.told.get("claims", [])]
+        there += [volume(each) for each in self.told.get("volumes", [])]
+        there += [made(STORAGE_CLASS, each) for each in self.told.get("classes", [])]
+        there += [made(NODE, each) for each in self.told.get("nodes", [])]
+        return World([*there, *(made(POD, each) for each in self.told.get("pods", []))], NOW)
+
+
+def claim_steps(world: World, obj: JsonObject) -> list[Step]:
+    name = str(objects.spec(obj).get("volumeName") or "")
+    around = Around(
+        named=world.get(PERSISTENT_VOLUME, Key("", name)),
+        volumes=world.all(PERSISTENT_VOLUME),
+        storage_class=world.get(STORAGE_CLASS, Key("", claims.class_of(obj))),
+        default=claims.default_class(world.all(STORAGE_CLASS)),
+        node=world.get(NODE, Key("", objects.annotations(obj).get(claims.SELECTED_NODE, ""))),
+        pods=[pod for pod in world.all(POD) if str(objects.key(obj)) in by_claim(pod)],
+    )
+    return decide_claim(obj, around)
+
+
+def volume_steps(world: World, obj: JsonObject) -> list[Step]:
+    held = claims.holder(obj)
+    return decide_volume(obj, world.get(PERSISTENT_VOLUME_CLAIM, held.key) if held is not None else None)
+
+
+DECIDERS = ((PERSISTENT_VOLUME_CLAIM, claim_steps), (PERSISTENT_VOLUME, volume_steps))
+
+
+def run(world: World, limit: int = 1000) -> int:
+    """Take steps until none is left, or ``limit`` are taken, even in the middle of a decision; return how many."""
+    taken = 0
+    for _ in range(100):
+        before = taken
+        for kind, decide in DECIDERS:
+            for obj in world.all(kind):
+                for step in decide(world, obj):
+                    if taken == limit:
+                        return taken
+                    if isinstance(step, Tell | Again):
+                        world.take(kind, obj, step)
+                        continue
+                    taken += 1
+                    world.take(kind, obj, step)
+                    finish(world, kind, obj)
+        if taken == before:
+            return taken
+    raise AssertionError("it never ends")
+
+
+def finish(world: World, kind: Kind, obj: JsonObject) -> None:
+    """Take out what nothing holds any more, as the API server does."""
+    now = world.get(kind, objects.key(obj))
+    if now is not None and objects.is_deleting(now) and not objects.finalizers(now):
+        world.remove(kind, now)
+
+
+def picture(world: World) -> dict[str, Any]:
+    """Return who has whom: of claims ``phase volume size``, of volumes ``phase claim``."""
+    found: dict[str, Any] = {}
+    for obj in world.all(PERSISTENT_VOLUME_CLAIM):
+        size = objects.dig(obj, "status", "capacity", "storage")
+        parts = (objects.status(obj).get("phase"), objects.spec(obj).get("volumeName"), size)
+        found[objects.name(obj)] = " ".join(str(each) for each in parts if each)
+    for obj in world.all(PERSISTENT_VOLUME):
+        held = claims.holder(obj)
+        words = [
+            str(objects.status(obj).get("phase")),
+            *([held.key.name if held.uid else f"({held.key.name})"] if held else []),
+        ]
+        found[objects.name(obj)] = " ".join(words)
+    return found
+
+
+@EACH
+def test_claims_get_volumes(path: Path):
+    case = Case(path)
+    world = case.world()
+    run(world)
+    assert picture(world) == case.told["end"]
+    told = [f"{each.type} {each.reason}: {each.message}" for each in world.told]
+    assert list(dict.fromkeys(told)) == case.told.get("told", [])
+    for kind, _ in DECIDERS:
+        for obj in world.all(kind):
+            assert unknown_fields(kind, obj) == []
+            assert type_errors(kind, obj) == []
+
+
+@EACH
+def test_cut_off_after_any_step_it_comes_to_the_same(path: Path):
+    case = Case(path)
+    whole = case.world()
+    for cut in range(run(whole)):
+        world = case.world()
+        run(world, cut)
+        run(world)
+        assert picture(world) == picture(whole), f"after {cut} steps"
+
+
+def shared(world: World) -> int:
+    """Return how many bound claims name a volume that another bound claim names."""
+    bound = [each for each in world.all(PERSISTENT_VOLUME_CLAIM) if claims.is_bound(each)]
+    return len(bound) - len({objects.spec(each)["volumeName"] for each in bound})
+
+
+@EACH
+def test_at_no_moment_have_two_claims_one_volume(path: Path):
+    case = Case(path)
+    for cut in range(run(case.world()) + 1):
+        world = case.world()
+        before = shared(world)
+        run(world, cut)
+        assert shared(world) <= before
+
+
+def test_there_are_cases():
+    assert len(CASES) > 20
+
+
+def test_a_volume_that_is_made_for_a_claim_goes_when_the_claim_has_another():
+    annotations = {claims.PROVISIONED_BY: "example.com/disks"}
+    reference = {"namespace": SPACE, "name": "c", "uid": "uid-c"}
+    own = volume(
+        {"name": "v", "claimRef": reference, "annotations": annotations, "persistentVolumeReclaimPolicy": "Delete"}
+    )
+    assert decide_volume(own, claim({"name": "c", "volumeName": "other"})) == [Delete(PERSISTENT_VOLUME, own)]
