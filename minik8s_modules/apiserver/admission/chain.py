@@ -20,6 +20,8 @@ from minik8s_modules.api.kinds import (
     DNS,
     INGRESS,
     NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     ROLE,
     ROLE_BINDING,
@@ -33,6 +35,7 @@ from minik8s_modules.apiserver.admission import (
     route_admission,
     runtime_classes,
     steering_admission,
+    storage_admission,
     webhook_admission,
 )
 from minik8s_modules.apiserver.http.backend import Backend
@@ -85,7 +88,7 @@ _PODS, _WORKLOADS = (
         ROLLING_UPDATE.id,
     ),
 )
-_CLAIMS = (("", "PersistentVolumeClaim"),)
+_CLAIMS, _STORAGE = (PERSISTENT_VOLUME_CLAIM.id,), (PERSISTENT_VOLUME_CLAIM.id, PERSISTENT_VOLUME.id)
 _SIGNING = (CERTIFICATE_SIGNING_REQUEST.id,)
 _NODES_OWN = tuple(kind.id for kind in node_access.KINDS)
 _ROLES, _BINDINGS = (ROLE.id, CLUSTER_ROLE.id), (ROLE_BINDING.id, CLUSTER_ROLE_BINDING.id)
@@ -99,11 +102,14 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("ServiceAccount", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.account),
     Plugin("DefaultTolerationSeconds", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.tolerate_for_a_while),
     Plugin("Priority", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.priority),
+    Plugin("DefaultStorageClass", "mutate", _CREATE, _CLAIMS, _ITSELF, storage_admission.default_class),
+    Plugin("StorageObjectInUseProtection", "mutate", _CREATE, _STORAGE, _ITSELF, storage_admission.protect),
     Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, ("", "binding"), runtime_classes.runtime_class),
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
     Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
     Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),
     Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),
+    Plugin("PersistentVolumeClaimResize", "validate", _UPDATE, _CLAIMS, _ITSELF, storage_admission.check_growth),
     Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, None, node_access.restrict),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, _CONTAINERS, pod_admission.pod_security),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, _ITSELF, pod_admission.template_security),
