@@ -13,7 +13,7 @@ from decimal import Decimal
 from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.node_affinity import term_fits
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.selectors import LabelSelector, from_label_selector
+from minik8s_modules.api.selectors import from_label_selector
 from minik8s_modules.api.storage import claims
 
 
@@ -28,6 +28,12 @@ def mismatch(volume: JsonObject, claim: JsonObject) -> str:
     if not has_modes(volume, claim):
         return "incompatible accessMode"
     return "" if in_reach(volume, claim) else "it is of another namespace"
+
+
+def selects(claim: JsonObject, volume: JsonObject) -> bool:
+    """Return whether a volume has the labels that a claim asks for."""
+    declared = objects.spec(claim).get("selector")
+    return declared is None or from_label_selector(declared).matches(objects.labels(volume))
 
 
 def has_modes(volume: JsonObject, claim: JsonObject) -> bool:
@@ -62,8 +68,7 @@ def best_volume(
     kept = next((each for each in found if claims.is_held_by(each, claim)), None)
     if kept is not None or (delayed and node is None):
         return kept
-    selector = _selector(claim)
-    free = (each for each in found if _is_free(each) and selector.matches(objects.labels(each)))
+    free = (each for each in found if _is_free(each) and selects(claim, each))
     return min((each for each in free if claims.class_of(each) == claims.class_of(claim)), key=_order, default=None)
 
 
@@ -80,11 +85,6 @@ def _may_have(volume: JsonObject, claim: JsonObject, node: JsonObject | None) ->
 
 def _is_free(volume: JsonObject) -> bool:
     return claims.holder(volume) is None and objects.status(volume).get("phase") == "Available"
-
-
-def _selector(claim: JsonObject) -> LabelSelector:
-    declared = objects.spec(claim).get("selector")
-    return LabelSelector() if declared is None else from_label_selector(declared)
 
 
 def _mode(obj: JsonObject) -> str:

@@ -1,13 +1,15 @@
-"""Why a PersistentVolumeClaim is of no use to the pods that wait for it."""
+"""Why a PersistentVolumeClaim is of no use to the pods that wait for it: what speaks against each volume there is."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import Reference, references
+from minik8s_modules.api.storage import claims, matching
 from minik8s_modules.cli.causes.faults import Fault, kubectl
 from minik8s_modules.cli.causes.surroundings import Around
 
@@ -15,22 +17,97 @@ _NAMED = 5
 
 
 def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
-    """Yield that pods wait for a claim that is not bound; one that nobody waits for does no harm yet."""
-    waiting = _waiting(claim, around) if unbound(claim) else []
-    if waiting:
-        more = f" and {len(waiting) - _NAMED} more" if waiting[_NAMED:] else ""
-        told = f"{unbound(claim)}, and pods wait for it: {', '.join(waiting[:_NAMED])}{more}"
-        lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
-        yield Fault(told, lead)
+    """Yield that a claim is not bound, and which pods wait for it; one that waits for its first pod does no harm."""
+    told = unbound(claim, around)
+    waiting = _waiting(claim, around) if told else []
+    if not told or not (waiting or _is_stuck(claim, around)):
+        return
+    more = f" and {len(waiting) - _NAMED} more" if waiting[_NAMED:] else ""
+    for_whom = f", and pods wait for it: {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
+    lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
+    yield Fault(f"{told}{for_whom}", lead)
 
 
-def unbound(claim: JsonObject) -> str:
-    """Return in words that a claim has no volume, "" where it has one."""
+def unbound(claim: JsonObject, around: Around) -> str:
+    """Return in words that a claim has no volume, and why; "" where it has one."""
     phase = objects.status(claim).get("phase") or "Pending"
     if phase == "Bound":
         return ""
     conditions = [str(one["message"]) for one in objects.status(claim).get("conditions") or [] if one.get("message")]
-    return f"it is {phase}, not bound: {'; '.join(conditions) or 'minik8s does not bind claims to volumes yet'}"
+    return f"it is {phase}, not bound: {'; '.join(conditions) or _reason(claim, around)}"
+
+
+def _is_stuck(claim: JsonObject, around: Around) -> bool:
+    return not claims.waits_for_consumer(around.get(STORAGE_CLASS, claims.class_of(claim)))
+
+
+def _reason(claim: JsonObject, around: Around) -> str:
+    if claims.is_complete(claim):
+        return f"its PersistentVolume {objects.spec(claim).get('volumeName') or ''} is lost, with the data on it"
+    if name := str(objects.spec(claim).get("volumeName") or ""):
+        return _of_its_choice(claim, name, around)
+    called = claims.class_of(claim)
+    storage_class = around.get(STORAGE_CLASS, called) if called else None
+    if claims.waits_for_consumer(storage_class) and claims.SELECTED_NODE not in objects.annotations(claim):
+        return f"its StorageClass {called} waits until a pod that uses it has a node"
+    return f"{_no_volume(claim, around)}{_no_maker(called, storage_class, around)}"
+
+
+def _of_its_choice(claim: JsonObject, name: str, around: Around) -> str:
+    volume = around.get(PERSISTENT_VOLUME, name)
+    if volume is None:
+        return f"it names PersistentVolume {name}, which is not there"
+    return f"it cannot have PersistentVolume {name}, which it names: {_objection(volume, claim) or 'not yet'}"
+
+
+def _no_volume(claim: JsonObject, around: Around) -> str:
+    """Return what speaks against the volumes there are, the most frequent first."""
+    called = claims.class_of(claim)
+    whose = f"of class {called}" if called else "without a class"
+    volumes = [each for each in around.all(PERSISTENT_VOLUME) if claims.class_of(each) == called]
+    if PERSISTENT_VOLUME.plural in around.unread:
+        return f"no PersistentVolume {whose} was found for it"
+    if not volumes:
+        return f"there is no PersistentVolume {whose}"
+    against = Counter(_objection(each, claim) or "about to be bound" for each in volumes)
+    told = ", ".join(f"{count} {why}" for why, count in against.most_common())
+    return f"none of {len(volumes)} PersistentVolumes {whose} fits ({told})"
+
+
+def _objection(volume: JsonObject, claim: JsonObject) -> str:
+    """Return why a claim cannot have a volume; "" where nothing speaks against it."""
+    held = claims.holder(volume)
+    if held is not None and not claims.is_held_by(volume, claim):
+        phase = objects.status(volume).get("phase")
+        return "released, with another claim's data" if phase in {"Released", "Failed"} else "held by another claim"
+    if objects.is_deleting(volume):
+        return "being deleted"
+    if not claims.source_of(volume):
+        return "without a place"
+    return (
+        _WORDS.get(matching.mismatch(volume, claim)) or matching.mismatch(volume, claim) or _unselected(volume, claim)
+    )
+
+
+_WORDS = {
+    "requested PV is too small": "too small",
+    "incompatible accessMode": "without its access modes",
+    "incompatible volumeMode": "of another volumeMode",
+    "storageClassName does not match": "of another class",
+    "it is of another namespace": "of another namespace",
+}
+
+
+def _unselected(volume: JsonObject, claim: JsonObject) -> str:
+    return "" if matching.selects(claim, volume) else "not selected by its labels"
+
+
+def _no_maker(called: str, storage_class: JsonObject | None, around: Around) -> str:
+    if not called:
+        return ", and no StorageClass makes one"
+    if storage_class is None:
+        return "" if STORAGE_CLASS.plural in around.unread else f", and there is no StorageClass {called} to make one"
+    return f", and the provisioner {storage_class.get('provisioner')} has made none yet"
 
 
 def _waiting(claim: JsonObject, around: Around) -> list[str]:

@@ -138,7 +138,9 @@ def _missing(pod: JsonObject, around: Around) -> Iterator[Fault]:
             waiting = next((f"; {fault.cause}" for fault in _containers(pod)), "")
             told = f"there is no {kind.kind} {wanted.name} in namespace {namespace}{waiting}"
             yield Fault(told, kubectl(namespace, "get", kind.plural))
-        elif kind is PERSISTENT_VOLUME_CLAIM and (told := unbound(around.get(kind, wanted.name, namespace) or _BOUND)):
+        elif kind is PERSISTENT_VOLUME_CLAIM and (
+            told := unbound(around.get(kind, wanted.name, namespace) or _BOUND, around)
+        ):
             yield Fault(f"it waits for PersistentVolumeClaim {wanted.name}: {told}", why(kind, wanted.name, namespace))
 
 
