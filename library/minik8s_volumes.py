@@ -7,8 +7,11 @@ DOCUMENTATION = r"""
 module: minik8s_volumes
 short_description: Volumes of a node's pods
 description:
-  - Makes emptyDir, configMap, downwardAPI, secret and projected volumes, checks hostPath volumes, and deletes what is
-    no longer declared once no container of its pod runs. A hostPath is never deleted.
+  - Makes emptyDir, configMap, downwardAPI, secret and projected volumes, mounts NFS, checks hostPath and local volumes,
+    and deletes what is no longer declared once no container of its pod runs. A hostPath, a local volume and what is on
+    an NFS server are never deleted.
+  - A server that does not answer is asked in a program of its own, for seconds at most, and holds only the containers
+    that are still to be made.
   - A size limit is enforced here for an emptyDir with medium V(Memory) only; pods that write more to disk are evicted.
 extends_documentation_fragment:
   - minik8s_node.section

@@ -174,7 +174,14 @@ _PROJECTIONS: dict[str, check.Rule] = {
         ("path", _token_path),
     ),
 }
+_NFS = check.fields(
+    (("server", "path"), check.mandatory()),
+    ("path", check.if_set(check.held(lambda path: path.startswith("/"), "must be an absolute path"))),
+    ("path", check.if_set(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))),
+)
 _CHECKS: dict[str, check.Rule] = {
+    "nfs": _NFS,
+    "persistentVolumeClaim": check.fields(("claimName", check.mandatory())),
     "hostPath": _host_path,
     "emptyDir": _EMPTY_DIR,
     "configMap": _files("name"),

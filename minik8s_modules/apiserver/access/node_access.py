@@ -16,7 +16,17 @@ from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api.access.rbac import Rule, compiled
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, LEASE, NODE, POD, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    INGRESS,
+    LEASE,
+    NODE,
+    PERSISTENT_VOLUME,
+    POD,
+    POD_ADDRESS,
+    POD_CIDR,
+    SERVICE_ACCOUNT,
+)
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
 from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
 from minik8s_modules.api.pods.pod_references import Reference, references
@@ -127,6 +137,8 @@ class NodeAuthorizer:
 
     def _named(self, node: str, asked: Attributes) -> bool:
         plural, _, subresource = asked.resource.partition("/")
+        if (asked.group, asked.resource) == (PERSISTENT_VOLUME.group, PERSISTENT_VOLUME.plural):
+            return asked.verb in _ONE | _MANY and self._is_held(node, asked.name)
         if asked.group or plural not in _NAMED:
             return False
         if subresource:
@@ -141,6 +153,13 @@ class NodeAuthorizer:
         if self._index.names(node, asked.namespace, Reference(plural, wanted)):
             return True
         return plural == "secrets" and self._is_for_hosts(asked.namespace, wanted)
+
+    def _is_held(self, node: str, volume: str) -> bool:
+        """Return whether a claim that the node's pods name holds the volume."""
+        found = self._cache.get(PERSISTENT_VOLUME.key("", volume)) if volume else None
+        claim = (dig(found.object, "spec", "claimRef") if found is not None else None) or {}
+        wanted = Reference("persistentvolumeclaims", str(claim.get("name") or ""))
+        return self._index.names(node, str(claim.get("namespace") or ""), wanted)
 
     def _is_for_hosts(self, namespace: str, secret: str) -> bool:
         """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""

@@ -1,6 +1,6 @@
-"""The ConfigMaps and Secrets that pods refer to: one informer per kind and namespace, only where a pod refers to any.
+"""What pods refer to: one informer per kind and namespace, only where a pod refers to any.
 
-Secrets of other namespaces never come into this process. Pods wait until the informer of their namespace has
+That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all). Secrets of other namespaces never come into this process. Pods wait until the informer of their namespace has
 listed once. A node's own reconciler may read single objects only (apiserver/access/node_access.py): it has an informer
 each.
 """
@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CONFIG_MAP, SECRET, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.storage.claims import claim_name
 from minik8s_modules.reconcile.storage.projections import projected_sources
 
 _PATIENCE_S = 30.0
 
 
 class Reference(NamedTuple):
-    """A ConfigMap or Secret by kind, namespace and name."""
+    """A ConfigMap, Secret, claim or volume by kind, namespace ("" for a volume) and name."""
 
     kind: str
     namespace: str
@@ -49,7 +50,9 @@ class Cache(Protocol):
         """Return whether the first list is complete."""
 
 
-_KINDS: Mapping[str, Kind] = {"ConfigMap": CONFIG_MAP, "Secret": SECRET}
+_KINDS: Mapping[str, Kind] = {
+    kind.kind: kind for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME)
+}
 
 
 def references(pod: JsonObject) -> frozenset[Reference]:
@@ -87,6 +90,7 @@ def _of_volume(volume: JsonObject) -> Iterator[tuple[str, str]]:
     for source, secret_field in ((volume, "secretName"), *((one, "name") for one in projected_sources(volume))):
         yield "ConfigMap", str(objects.dig(source, "configMap", "name") or "")
         yield "Secret", str(objects.dig(source, "secret", secret_field) or "")
+    yield PERSISTENT_VOLUME_CLAIM.kind, claim_name(volume)
 
 
 def _of_container(container: JsonObject) -> Iterator[tuple[str, str]]:
@@ -124,8 +128,8 @@ class ReferencedObjects:
         self._pods: dict[Reference, set[str]] = {}
 
     def follow(self, pod: JsonObject) -> None:
-        """Start following what the pod refers to; call it whenever the pod changes."""
-        wanted = references(pod)
+        """Start following what the pod refers to; call it whenever the pod, or something of that, changes."""
+        wanted = self._with_volumes(references(pod))
         uid = objects.uid(pod)
         with self._lock:
             if self._of_pod.get(uid, frozenset()) == wanted:
@@ -139,6 +143,16 @@ class ReferencedObjects:
         for cache in started:
             cache.start()
             threading.Thread(target=self._tell_synced, args=(cache,), daemon=True).start()
+
+    def _with_volumes(self, wanted: frozenset[Reference]) -> frozenset[Reference]:
+        """Return ``wanted`` and the volumes of the claims in it that are known by now."""
+        with self._lock:
+            claims = [one for one in wanted if one.kind == PERSISTENT_VOLUME_CLAIM.kind]
+            caches = [(one, cache) for one in claims if (cache := self._caches.get(self._scope(one))) is not None]
+        # outside the lock: a cache calls ``_changed`` under its own
+        known = (cache.get(one.namespace, one.name) for one, cache in caches)
+        named = {str(objects.spec(claim).get("volumeName") or "") for claim in known if claim is not None} - {""}
+        return wanted | {Reference(PERSISTENT_VOLUME.kind, "", name) for name in named}
 
     def _tell_synced(self, cache: Cache) -> None:
         """Wake the pods that waited for a first list; it may have brought nothing, and so no change."""
@@ -169,12 +183,12 @@ class ReferencedObjects:
         return all(cache is not None and cache.wait_synced(0) for cache in caches)
 
     def of(self, uid: str, kind: str) -> dict[str, JsonObject]:
-        """Return the objects of ``kind`` the pod refers to and that exist, by ``<namespace>/<name>``."""
+        """Return the objects of ``kind`` the pod refers to, volumes by name, others by ``<namespace>/<name>``."""
         with self._lock:
             wanted = [one for one in self._of_pod.get(uid, ()) if one.kind == kind]
             caches = {one: self._caches[self._scope(one)] for one in wanted}
         # outside the lock: a cache calls ``_changed`` under its own
-        found = {f"{one.namespace}/{one.name}": cache.get(one.namespace, one.name) for one, cache in caches.items()}
+        found = {"/".join(filter(None, one[1:])): cache.get(one.namespace, one.name) for one, cache in caches.items()}
         return {key: obj for key, obj in found.items() if obj is not None}
 
     def stop(self) -> None:

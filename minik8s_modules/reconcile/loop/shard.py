@@ -79,6 +79,8 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         checks=state.checking.results(uid),
         links=shard.objects.links(objects.namespace(pod), {}),
         beside=arriving_beside(pod, lambda: shard.objects.pods_of(state.name), state.has_taken),
+        claims=shard.references.of(uid, "PersistentVolumeClaim"),
+        volumes=shard.references.of(uid, "PersistentVolume"),
     )
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CONFIG_MAP, NODE, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
@@ -45,7 +45,7 @@ from minik8s_modules.reconcile.planning.plan_requests import (
 )
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis, settled
-from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading
+from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading, volumes_of
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
@@ -369,6 +369,8 @@ class Planner:
             links=basis.links(objects.namespace(pod), found.services),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
             beside=arriving_beside(pod, partial(_there, basis, found), basis.decisions.__contains__),
+            claims=(claims := self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)),
+            volumes=volumes_of(claims.values(), reading(self._reader, found.overlay)),
         )
 
     def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:

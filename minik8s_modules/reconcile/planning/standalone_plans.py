@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, NODE, SECRET, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.client.interface import Getter
@@ -22,8 +22,9 @@ from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis
 
+_KINDS = {kind.kind: kind for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME)}
 ObjectOf = Callable[[str, str], JsonObject | None]
-"""Returns the ConfigMap or Secret of a kind and ``<namespace>/<name>``, as it would be."""
+"""Returns the object of a kind and ``<namespace>/<name>`` (a volume: ``/<name>``), as it would be."""
 _SYSTEM = "kube-system"
 Placed = tuple[str, str]
 """A kind and ``<namespace>/<name>``."""
@@ -52,7 +53,7 @@ class Told:
 
 
 def reading(reader: Getter, overlay: Mapping[Placed, JsonObject | None]) -> ObjectOf:
-    """Return a function that reads ConfigMaps and Secrets as a plan would leave them.
+    """Return a function that reads what pods name as a plan would leave it.
 
     A controller publishes the cluster's authorities in every namespace, as soon as there is one; so they are those of
     kube-system where a namespace has none yet.
@@ -63,12 +64,18 @@ def reading(reader: Getter, overlay: Mapping[Placed, JsonObject | None]) -> Obje
             return overlay[kind, key]
         namespace, _, name = key.partition("/")
         try:
-            return reader.get(CONFIG_MAP if kind == CONFIG_MAP.kind else SECRET, name, namespace)
+            return reader.get(_KINDS[kind], name, namespace)
         except NotFound:
             published = (kind, name) == (CONFIG_MAP.kind, ROOT_CA) and namespace != _SYSTEM
             return read(kind, f"{_SYSTEM}/{ROOT_CA}") if published else None
 
     return read
+
+
+def volumes_of(claims: Iterable[JsonObject], read: ObjectOf) -> dict[str, JsonObject]:
+    """Return the volumes that claims are bound to, by name."""
+    names = {str(objects.spec(claim).get("volumeName") or "") for claim in claims} - {""}
+    return {name: volume for name in names if (volume := read(PERSISTENT_VOLUME.kind, f"/{name}")) is not None}
 
 
 def foretell(
@@ -100,6 +107,8 @@ def foretell(
     written = {(SECRET.kind, key) for key in _certificates(found.network)}
     told = {*named, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
     read = {place: object_of(*place) for place in sorted(new | written) if place not in found.overlay}
+    claims = [obj for (kind, _), obj in read.items() if kind == PERSISTENT_VOLUME_CLAIM.kind and obj is not None]
+    read |= {(PERSISTENT_VOLUME.kind, f"/{name}"): obj for name, obj in volumes_of(claims, object_of).items()}
     return {
         "pods": mine,
         "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in told}),

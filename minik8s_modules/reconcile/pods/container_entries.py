@@ -86,7 +86,7 @@ def declare(context: PodContext, container: JsonObject, kind: str, attempt: int,
     pod, name = context.pod, container["name"]
     try:
         variables = environment(pod, container, context.inputs)
-        entry = _configured(_entry(context, container, kind, attempt), pod, container, variables)
+        entry = _configured(_entry(context, container, kind, attempt), context, container, variables)
     except ConfigurationMissing as error:
         event = PodEvent("Warning", "Failed", f"Error: {error}", f"config/{name}/{error}", name)
         waiting = Waiting("CreateContainerConfigError", str(error))
@@ -151,9 +151,10 @@ def _policy(pod: JsonObject, kind: str) -> RestartPolicy:
 
 
 def _configured(
-    entry: ContainerEntry, pod: JsonObject, container: JsonObject, variables: Environment
+    entry: ContainerEntry, context: PodContext, container: JsonObject, variables: Environment
 ) -> ContainerEntry:
     """Return the entry with what variables have a part in."""
+    pod = context.pod
     original = (objects.dig(pod, "metadata", "annotations") or {}).get(DIALECT) == "original"
     command = expand_arguments("command", container.get("command"), variables.variables)
     arguments = expand_arguments("args", container.get("args"), variables.variables)
@@ -167,7 +168,7 @@ def _configured(
         "env": variables.plain,
         "secret_env": variables.secret,
         "user": _user(pod, container, original=original),
-        "mounts": mounts(pod, container, variables.variables),
+        "mounts": mounts(pod, container, variables.variables, context.inputs),
     }
 
 

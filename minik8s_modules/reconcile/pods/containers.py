@@ -23,6 +23,7 @@ from minik8s_modules.reconcile.pods.probes import Verdict, examine
 from minik8s_modules.reconcile.pods.sandboxes import RESET_AFTER_S
 from minik8s_modules.reconcile.pods.service_links import takes_in_links
 from minik8s_modules.reconcile.pods.stopping import stop, watched
+from minik8s_modules.reconcile.storage.claims import takes_claims
 from minik8s_modules.reconcile.values.images import decide_image
 from minik8s_modules.reconcile.values.values import PodEvent, Waiting
 
@@ -78,8 +79,8 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
     verdict = examine(context, container, last)
     if verdict.kill:
         return _condemned(context, container, kind, verdict)
-    if _configured_from_objects(container):
-        # the node compares what is declared with what runs; a changed ConfigMap, Secret or label must not replace it
+    if _configured_from_objects(container) or takes_claims(context.pod, container):
+        # the node compares what is declared with what runs; a changed ConfigMap, label or claim must not replace it
         step = _untouched(context, container, kind, last.attempt)
     else:
         step = declare(context, container, kind, last.attempt, made=True)

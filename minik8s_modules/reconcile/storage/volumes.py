@@ -1,7 +1,7 @@
 """A pod's volumes as entries of the ``volumes`` section, and its mounts as entries of containers.
 
-Which files a volume has is told by ``projections.py``; here they become entries: contents in clear for configMap and
-downwardAPI, names and HMACs for what comes from Secrets and for tokens.
+What a claim stands for is told by ``claims.py``, which files a volume has by ``projections.py``; here they become
+entries: contents in clear for configMap and downwardAPI, names and HMACs for what comes from Secrets and for tokens.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from minik8s_modules.module_utils.minik8s.entries.volumes import (
     VolumeFile,
 )
 from minik8s_modules.reconcile.storage import projections
+from minik8s_modules.reconcile.storage.claims import Source, source_of
 from minik8s_modules.reconcile.storage.projections import DEFAULT_MODE, Row, Secret
 from minik8s_modules.reconcile.values import resources
 from minik8s_modules.reconcile.values.environment import ConfigurationMissing, SecretValue, Value, expand
@@ -67,15 +68,24 @@ def failed_mount(volume: str, why: str) -> str:
 
 
 def _entry(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> tuple[VolumeEntry, Sealed]:
+    source = source_of(pod, volume, inputs)
     for kind, make in _KINDS.items():
-        if volume.get(kind) is not None:
-            entry, sealed = make(pod, volume, inputs)
-            group = objects.dig(pod, "spec", "securityContext", "fsGroup")
-            if group is not None and entry["kind"] != "hostPath":
-                entry["fs_group"] = int(group)
+        if source.volume.get(kind) is not None:
+            entry, sealed = make(pod, source.volume, inputs)
+            _complete(entry, source, objects.dig(pod, "spec", "securityContext", "fsGroup"))
             return entry, sealed
     kinds = ", ".join(sorted(set(volume) - {"name"})) or "no source"
-    raise ConfigurationMissing(f"volumes of this kind are not supported: {kinds}; use {', '.join(_KINDS)}")
+    known = ", ".join([*_POD_KINDS, "persistentVolumeClaim"])
+    raise ConfigurationMissing(f"volumes of this kind are not supported: {kinds}; use {known}")
+
+
+def _complete(entry: VolumeEntry, source: Source, group: int | None) -> None:
+    """Add what is the same for several kinds; whose files an NFS volume and a hostPath hold is not the pod's affair."""
+    if entry["kind"] == "nfs":
+        if source.options:
+            entry["options"] = list(source.options)
+    elif entry["kind"] != "hostPath" and group is not None and not source.read_only:
+        entry["fs_group"] = int(group)
 
 
 _Made = tuple[VolumeEntry, Sealed]
@@ -100,6 +110,15 @@ def _memory_limit(pod: JsonObject) -> int:
 def _host_path(_pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
     source = volume["hostPath"]
     return {"kind": "hostPath", "path": source.get("path") or "", "type": source.get("type") or ""}, Sealed()
+
+
+def _nfs(_pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
+    source = volume["nfs"]
+    return {"kind": "nfs", "server": source.get("server") or "", "path": source.get("path") or ""}, Sealed()
+
+
+def _local(_pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
+    return {"kind": "local", "path": volume["local"].get("path") or ""}, Sealed()
 
 
 def _config_map(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> _Made:
@@ -182,24 +201,34 @@ def _projected_rows(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> I
 
 
 _Maker = Callable[[JsonObject, JsonObject, PodInputs], _Made]
-_KINDS: dict[str, _Maker] = {
+_POD_KINDS: dict[str, _Maker] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,
     "configMap": _config_map,
     "secret": _secret,
     "downwardAPI": _downward,
     "projected": _projected,
+    "nfs": _nfs,
 }
+_KINDS = {**_POD_KINDS, "local": _local}  # PersistentVolumes alone are local
 
 
-def mounts(pod: JsonObject, container: JsonObject, variables: Mapping[str, Value]) -> list[MountEntry]:
+def mounts(
+    pod: JsonObject, container: JsonObject, variables: Mapping[str, Value], inputs: PodInputs
+) -> list[MountEntry]:
     """Return the container's mounts as its entry carries them.
 
     Raises:
-        ConfigurationMissing: a mount names a volume the pod does not declare, or its sub-path is none.
+        ConfigurationMissing: a mount names a volume the pod does not declare, or one whose claim is not bound, or its
+            sub-path is none.
     """
     declared = {volume["name"]: volume for volume in objects.spec(pod).get("volumes") or []}
-    return [_mount(declared, mount, variables) for mount in container.get("volumeMounts") or []]
+    found = []
+    for mount in container.get("volumeMounts") or []:
+        if (volume := declared.get(mount["name"])) is None:
+            raise ConfigurationMissing(f'volume mount "{mount["name"]}" names a volume the pod does not declare')
+        found.append(_mount(source_of(pod, volume, inputs), mount, variables))
+    return found
 
 
 def _sub_path(mount: JsonObject, variables: Mapping[str, Value]) -> str:
@@ -214,17 +243,16 @@ def _sub_path(mount: JsonObject, variables: Mapping[str, Value]) -> str:
     return found
 
 
-def _mount(declared: Mapping[str, JsonObject], mount: JsonObject, variables: Mapping[str, Value]) -> MountEntry:
-    volume = declared.get(mount["name"])
-    if volume is None:
-        raise ConfigurationMissing(f'volume mount "{mount["name"]}" names a volume the pod does not declare')
+def _mount(source: Source, mount: JsonObject, variables: Mapping[str, Value]) -> MountEntry:
+    kind = next((kind for kind in _KINDS if source.volume.get(kind) is not None), "")
+    there = {"path": source.volume["local"].get("path"), "type": "Directory"} if kind == "local" else None
+    there = there or source.volume.get("hostPath") or {}
     entry: MountEntry = {
         "volume": mount["name"],
-        "kind": next((kind for kind in _KINDS if volume.get(kind) is not None), ""),
+        "kind": "hostPath" if kind == "local" else kind,
         "target": mount["mountPath"],
-        "read_only": bool(mount.get("readOnly")),
+        "read_only": bool(mount.get("readOnly")) or source.read_only,
         "sub_path": _sub_path(mount, variables) if mount.get("subPathExpr") else mount.get("subPath") or "",
-        "host_path": objects.dig(volume, "hostPath", "path") or "",
+        "host_path": there.get("path") or "",
     }
-    kind = objects.dig(volume, "hostPath", "type")
-    return entry | {"host_type": kind} if kind else entry
+    return entry | {"host_type": str(there["type"])} if there.get("type") else entry

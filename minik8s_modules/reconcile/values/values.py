@@ -178,6 +178,10 @@ class PodInputs(NamedTuple):
     """Variables that tell the Services of the pod's namespace."""
     beside: tuple[JsonObject, ...] | None = None
     """The node's pods that this one must fit beside; None where it is not asked whether the node takes it."""
+    claims: Mapping[str, JsonObject] = {}
+    """PersistentVolumeClaims that the pod names, by ``<namespace>/<name>``."""
+    volumes: Mapping[str, JsonObject] = {}
+    """PersistentVolumes that those are bound to, by name."""
 
 
 class Sealed(dict[str, dict[str, bytes]]):

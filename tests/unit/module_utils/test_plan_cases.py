@@ -226,7 +226,7 @@ def test_plan_secrets(case: dict[str, Any]) -> None:
 def test_plan_volume(case: dict[str, Any]) -> None:
     key, entry = f"{UID}/{case.get('name', 'v')}", case.get("entry")
     path = case.get("place", f"/state/pods/{UID}/volumes/v")
-    there = "facets" in case and (entry or {}).get("kind") != "hostPath"
+    there = "facets" in case and (entry or {}).get("kind") not in {"hostPath", "local"}
     files = None
     if entry and entry["kind"] == "configMap":
         files = {name: File(base64.b64decode(row["data"]), row["mode"]) for name, row in entry["files"].items()}
@@ -240,6 +240,7 @@ def test_plan_volume(case: dict[str, Any]) -> None:
         tmpfs_ready=True,
         tmpfs_idle=bool(case.get("tmpfs_idle")),
         tmpfs_volumes=frozenset({path} if there and path.startswith("/run/secrets/") else ()),
+        answers={key: case.get("answer", "")},
     )
     asking = context(check=bool(case.get("check")))
     check(volumes.Volumes().plan(asking, {key: entry} if entry else {}, observed, Scope()), case)

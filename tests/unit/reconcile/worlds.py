@@ -121,6 +121,8 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         ),
         links=short.get("links", {}),
         beside=short.get("beside"),
+        claims={f"default/{name}": body for name, body in short.get("claims", {}).items()},
+        volumes=short.get("volumes", {}),
     )
 
 

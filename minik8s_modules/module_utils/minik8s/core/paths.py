@@ -4,6 +4,7 @@
 a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
 
     <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
+                pods/<uid>/mounts/<volume>
                 attachments/<uid>.json
     <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
               secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
@@ -23,7 +24,9 @@ DOCKER_SOCKET: dict[str, Any] = {"docker_socket": {"type": "path", "default": "/
 PLACES: dict[str, Any] = {**STATE_DIR, **RUN_DIR, **DOCKER_SOCKET}
 WATCH_MARK = "MINIK8S_WATCH"  # in the environment of the programs that tell of changes; a reset ends those
 NAME_LIMIT = 253  # a DNS subdomain, the longest name Kubernetes allows
+MOUNTS = "mounts"  # the folder of a pod's mount points
 SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
+MOUNT_KINDS = frozenset({"nfs"})  # somebody else's data: a folder where nothing is ever deleted but mount points
 TMPFS_KINDS = frozenset({SECRET_KIND, "projected"})  # kubelet keeps both in memory
 
 
@@ -105,6 +108,8 @@ def volumes_dir(state_dir: str, run_dir: str, uid: str, kind: str) -> str:
     """Return the directory of a pod's volumes: on tmpfs for what may hold secrets, on disk for the rest."""
     if kind in TMPFS_KINDS:
         return os.path.join(secrets_dir(run_dir), ".volumes", component(uid))
+    if kind in MOUNT_KINDS:
+        return os.path.join(pod_dir(state_dir, uid), MOUNTS)
     return os.path.join(pod_dir(state_dir, uid), "volumes")
 
 

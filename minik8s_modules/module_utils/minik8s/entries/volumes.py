@@ -38,7 +38,8 @@ class ProjectedFile(_RequiredProjectedFile, total=False):
 
 class _Grouped(TypedDict, total=False):
     fs_group: Optional[int]
-    """The pod's C(fsGroup), which files and folders then belong to; null for none. Not for V(hostPath)."""
+    """The pod's C(fsGroup), which files and folders then belong to; null for none. Not for V(hostPath) and
+    V(nfs), as in Kubernetes."""
 
 
 class _RequiredEmptyDir(TypedDict):
@@ -59,7 +60,7 @@ class _RequiredHostPath(TypedDict):
     kind: Literal["hostPath"]
     """Kind of the volume."""
     path: str
-    """With V(hostPath): path on the node."""
+    """With V(hostPath) and V(local): path on the node."""
 
 
 class HostPath(_RequiredHostPath, total=False):
@@ -67,6 +68,34 @@ class HostPath(_RequiredHostPath, total=False):
 
     type: Annotated[str, Default("")]
     """With V(hostPath): what must be there, or is made, as C(hostPath.type) of a pod; empty for no check."""
+
+
+class _RequiredLocal(TypedDict):
+    kind: Literal["local"]
+    """Kind of the volume."""
+    path: str
+    """With V(hostPath) and V(local): path on the node."""
+
+
+class Local(_RequiredLocal, _Grouped):
+    """V(local): a folder of the node that a PersistentVolume names; it must be there, and is never deleted."""
+
+
+class _RequiredNfs(TypedDict):
+    kind: Literal["nfs"]
+    """Kind of the volume."""
+    server: str
+    """With V(nfs): name or address of the server."""
+    path: str
+    """With V(nfs): path that the server exports."""
+
+
+class Nfs(_RequiredNfs, total=False):
+    """V(nfs): a folder of an NFS server, mounted before the pod's containers and taken away after them."""
+
+    options: Annotated[list[str], Default(())]
+    """With V(nfs): C(mountOptions) of the PersistentVolume. None: NFS 4.2 or what the server speaks, V(hard). Others
+    take effect at the next mount."""
 
 
 class _RequiredClearVolume(TypedDict):
@@ -110,5 +139,5 @@ class ProjectedVolume(_RequiredProjectedVolume, _Grouped):
     """V(projected): files from several sources, on a tmpfs."""
 
 
-VolumeEntry = Union[EmptyDir, HostPath, ClearVolume, SecretVolume, ProjectedVolume]
+VolumeEntry = Union[EmptyDir, HostPath, Local, Nfs, ClearVolume, SecretVolume, ProjectedVolume]
 """A volume of a pod."""

@@ -22,7 +22,8 @@ from ..core.paths import secret_dir, stopping_path
 from ..core.sealing import known_key, node_key
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.containers import ContainerEntry, MountEntry
-from ..volumes import hostpath
+from ..volumes import hostpath, nfs
+from ..volumes.persistent import is_mount_point
 from ..volumes.volumes import stands
 from . import pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
@@ -98,6 +99,7 @@ class Containers:
         secrets = {row[0]: _secret_value(context.run_dir, row) for row in entry["secret_env"]}
         key = node_key(context.state_dir) if secrets else b""
         _check_host_paths(entry)
+        _check_servers(context, entry)
         sub_paths.release(context.run_dir, step.detail)
         try:
             sub_paths.bind(mounts)
@@ -211,7 +213,7 @@ def _mountless(context: Context, containers: Mapping[str, list[Inspect]]) -> fro
     found = set(sub_paths.lost(context.run_dir, everyone))
     for each in everyone:
         sources = [mount["Source"] for mount in each.get("Mounts") or [] if mount["Type"] == "bind"]
-        if not all(os.path.exists(source) for source in sources):
+        if not all(nfs.is_mounted(one) if is_mount_point(one) else os.path.exists(one) for one in sources):
             found.add(each["Id"])
     return frozenset(found)
 
@@ -275,8 +277,12 @@ def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount
     read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
     if not mount["sub_path"]:
         return Mount(root, mount["target"], read_only, root)
-    real_root = os.path.realpath(root)
-    source = os.path.realpath(os.path.join(real_root, mount["sub_path"]))
+    if mount["kind"] == nfs.KIND:  # its server may be away: nobody looks there, and links on the way are refused later
+        real_root = nfs.real(root)
+        source = os.path.normpath(os.path.join(real_root, mount["sub_path"]))
+    else:
+        real_root = os.path.realpath(root)
+        source = os.path.realpath(os.path.join(real_root, mount["sub_path"]))
     if source != real_root and not source.startswith(real_root.rstrip("/") + "/"):
         raise KeyFault(
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} points outside of volume {mount['volume']!r}"
@@ -309,6 +315,14 @@ def _check_host_paths(entry: ContainerEntry) -> None:
             if found:
                 volume = mount["volume"]
                 raise KeyFault(found.reason, f'MountVolume.SetUp failed for volume "{volume}" : {found}')
+
+
+def _check_servers(context: Context, entry: ContainerEntry) -> None:
+    """Refuse an NFS volume whose server is away: Docker would wait for it, and the node's other pods for Docker."""
+    for mount in entry["mounts"]:
+        root = volume_root(context.state_dir, context.run_dir, entry["pod"]["uid"], mount)
+        if mount["kind"] == nfs.KIND and nfs.answer(root):
+            raise KeyFault("VolumeMissing", f"the NFS server of volume {mount['volume']!r} does not answer")
 
 
 def _secret_value(run_dir: str, row: list[str]) -> str:

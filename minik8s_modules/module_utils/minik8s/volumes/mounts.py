@@ -12,11 +12,12 @@ FIELDS_BEFORE_OPTIONAL = 6  # proc(5): ID, parent, device, root, mount point, op
 
 
 class Mount(NamedTuple):
-    """A mount: where it is, its file system's type, and the type's own options."""
+    """A mount: where it is, its file system's type, the type's own options, and what is mounted."""
 
     point: str
     kind: str
     options: str
+    source: str = ""
 
 
 def _unescape(text: str) -> str:
@@ -32,7 +33,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         words = line.split(" ")
         dash = words.index("-", FIELDS_BEFORE_OPTIONAL)
-        found.append(Mount(_unescape(words[4]), words[dash + 1], words[dash + 3]))
+        found.append(Mount(_unescape(words[4]), words[dash + 1], words[dash + 3], _unescape(words[dash + 2])))
     return found
 
 

@@ -21,13 +21,15 @@ from ..entries.volumes import (
     ClearVolume,
     EmptyDir,
     HostPath,
+    Local,
+    Nfs,
     ProjectedFile,
     ProjectedVolume,
     SecretFile,
     SecretVolume,
     VolumeFile,
 )
-from . import hostpath
+from . import hostpath, nfs
 from .secrets import Values, read_values
 from .volume_files import File, Files
 
@@ -37,6 +39,8 @@ FILE_KINDS = CLEAR_KINDS | {SECRET_KIND, PROJECTED}
 KINDS: dict[str, Schema] = {
     "emptyDir": schema_of(EmptyDir),
     "hostPath": schema_of(HostPath),
+    "local": schema_of(Local),
+    "nfs": schema_of(Nfs),
     "configMap": schema_of(ClearVolume),
     "downwardAPI": schema_of(ClearVolume),
     SECRET_KIND: schema_of(SecretVolume),
@@ -58,6 +62,10 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     check_fields(key, entry, KINDS[kind])
     if kind == "hostPath":
         hostpath.check(key, entry["path"], entry.get("type", ""))
+    if kind == "local":
+        hostpath.check(key, entry["path"], "Directory")
+    if kind == nfs.KIND:
+        nfs.check(key, entry)
     if kind in FILE_KINDS:
         _check_files(key, entry)
 

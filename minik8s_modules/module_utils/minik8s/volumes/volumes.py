@@ -1,7 +1,9 @@
 """Section ``volumes``: the directories pods mount.
 
 emptyDir, configMap and downwardAPI stand under ``<state_dir>/pods/<uid>/volumes``, secret and projected volumes on the
-tmpfs under ``<run_dir>/secrets/.volumes``; a hostPath is checked, made where its type says so, and never removed.
+tmpfs under ``<run_dir>/secrets/.volumes``; a hostPath is checked, made where its type says so, and never removed. What
+has data of its own (``persistent.py``) is mounted under ``<state_dir>/pods/<uid>/mounts``, where nothing is deleted but
+empty mount points.
 Files (volume_entries.py says which) are written as kubelet's atomic writer does (volume_files.py), so a container sees
 all of an update or nothing of it. A volume goes only when no container of its pod runs any more; until then it is due.
 Removal unmounts first and follows no link.
@@ -21,9 +23,9 @@ from ..core import labels
 from ..core.digests import Entries
 from ..core.faults import KeyFault
 from ..core.files import TEMPORARY
-from ..core.paths import TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
+from ..core.paths import MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
-from . import hostpath, mounts, tmpfs
+from . import hostpath, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, Wanted, check_entry, wanted_files
 from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
@@ -44,6 +46,7 @@ class Observed(NamedTuple):
     tmpfs_ready: bool
     tmpfs_idle: bool
     tmpfs_volumes: frozenset[str]  # the places of all volumes there, whatever the scope
+    answers: Mapping[str, str] = {}  # what the servers of the declared NFS volumes answered
 
 
 class Volumes:
@@ -65,6 +68,8 @@ class Volumes:
         for key, entry in ours.items():
             if entry["kind"] == "hostPath":
                 facets[key] = {"hostPath": entry["path"], "is": hostpath.kind_of(entry["path"])}
+            elif entry["kind"] == "local":
+                facets[key] = persistent.look_local(entry["path"])
         removed = set(places) - set(entries)
         return Observed(
             facets,
@@ -79,6 +84,7 @@ class Volumes:
             tmpfs.is_ready(context.run_dir),
             tmpfs.can_go(context.run_dir) and not holds_secrets(context.run_dir),
             _on_tmpfs(context, everywhere),
+            _answers(context, ours, places, among),
         )
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
@@ -110,6 +116,12 @@ class Volumes:
 
     def _check(self, context: Context, step: Step) -> None:
         hostpath.ensure(context.checkpoint, step.data["path"], step.data.get("type", ""))
+
+    def _attach(self, context: Context, step: Step) -> None:
+        persistent.attach(context.checkpoint, *step.data)
+
+    def _own(self, context: Context, step: Step) -> None:
+        persistent.own(context.checkpoint, *step.data)
 
     def _remove(self, context: Context, step: Step) -> None:
         path, tidy = step.data
@@ -162,6 +174,8 @@ class Volumes:
 
 def stands(kind: str, path: str) -> bool:
     """Return whether a volume of ``kind`` at ``path`` was made whole; files are once ``..data`` leads to them."""
+    if kind == nfs.KIND:
+        return nfs.is_mounted(path)
     return os.path.exists(os.path.join(path, DATA)) if kind in FILE_KINDS else os.path.isdir(path)
 
 
@@ -203,13 +217,26 @@ def _places(context: Context) -> dict[str, str]:
     found: dict[str, str] = {}
     on_disk = os.path.join(context.state_dir, "pods")
     for uid in _list(on_disk):
-        folder = os.path.join(pod_dir(context.state_dir, uid), "volumes")
-        found.update({f"{uid}/{name}": os.path.join(folder, name) for name in _list(folder)})
+        for kind in ("volumes", MOUNTS):
+            folder = os.path.join(pod_dir(context.state_dir, uid), kind)
+            found.update({f"{uid}/{name}": os.path.join(folder, name) for name in _list(folder)})
     on_tmpfs = os.path.join(secrets_dir(context.run_dir), ".volumes")
     for uid in _list(on_tmpfs):
         folder = os.path.join(on_tmpfs, uid)
         found.update({f"{uid}/{name}": os.path.join(folder, name) for name in _list(folder)})
     return found
+
+
+def _answers(
+    context: Context, entries: Entries, places: Mapping[str, str], among: list[mounts.Mount]
+) -> dict[str, str]:
+    """Ask the server of each NFS volume that is mounted, side by side."""
+    asked = [
+        key
+        for key, entry in entries.items()
+        if entry["kind"] == nfs.KIND and key in places and nfs.is_mounted(places[key], among)
+    ]
+    return dict(zip(asked, context.map(lambda key: nfs.answer(places[key]), asked)))
 
 
 def _show_file(file: File, *, secret: bool) -> str:
@@ -227,6 +254,8 @@ def _show_file(file: File, *, secret: bool) -> str:
 
 
 def _look(path: str, among: list[mounts.Mount]) -> Facets:
+    if persistent.is_mount_point(path):
+        return nfs.facets(path, among)
     if not os.path.isdir(path) or os.path.islink(path):
         return {"is": "no directory"}
     memory = mounts.at(os.path.realpath(path), among)
@@ -249,12 +278,18 @@ def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any
     if kind == "hostPath":
         _plan_hostpath(plan, key, entry, observed)
         return
+    if kind == "local":
+        persistent.plan_local(plan, key, entry, observed.facets[key] or {})
+        return
     uid, name = split_key(key)
     path = volume_path(context.state_dir, context.run_dir, uid, name, kind)
     other = observed.places.get(key)
     if other is not None and other != path:  # it was of another kind
         plan.steps.append(Step("remove", key, other, (other, False)))
-    if kind == "emptyDir":
+    if kind == nfs.KIND:
+        before = observed.facets.get(key) if other == path else None
+        persistent.plan_nfs(plan, key, path, entry, (before, observed.answers.get(key, "")))
+    elif kind == "emptyDir":
         before = observed.facets.get(key) if other == path else None
         wanted = _wanted_directory(entry, before or {})
         if before != wanted:
@@ -317,7 +352,10 @@ def make_open_directory(path: str) -> None:
 
 
 def remove_tree(context: Context, path: str) -> None:
-    """Unmount everything at and below ``path``, then delete it without following a link."""
+    """Unmount everything at and below ``path``, then delete it without following a link; a mount point, if empty."""
+    if persistent.is_mount_point(path):
+        persistent.detach(context.checkpoint, path)
+        return
     for mount in mounts.under(os.path.realpath(os.path.dirname(path)) + "/" + os.path.basename(path), mounts.mounts()):
         context.checkpoint("unmount volume")
         mounts.unmount(mount.point)

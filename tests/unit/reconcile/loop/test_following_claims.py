@@ -1,0 +1,35 @@
+"""A pod's claim leads to its volume, in whatever order the API tells of them."""
+
+from __future__ import annotations
+
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.reconcile.loop.references import ReferencedObjects
+from tests.unit.reconcile.loop.test_loop import until
+from tests.unit.reconcile.worlds import UID, pod
+
+POD = pod(spec={"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "shop"}}]})
+CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shop", "namespace": "default"}}
+VOLUME = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"}, "spec": {}}
+
+
+def test_a_pod_is_decided_once_its_claims_volume_is_known():
+    api, told = FakeApi(), list[frozenset[str]]()
+    api.create(PERSISTENT_VOLUME, VOLUME)
+    known = ReferencedObjects(lambda kind, space, name: Informer(api, kind, space), told.append)
+    try:
+        known.follow(POD)
+        until(lambda: known.ready(UID))
+        assert known.of(UID, "PersistentVolumeClaim") == {}
+        before = len(told)
+        api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, "spec": {"volumeName": "pv-1"}}, "default")
+        until(lambda: len(told) > before)
+        assert told[-1] == {UID}
+        known.follow(POD)  # as the loop does with every pod it is told of
+        until(lambda: known.ready(UID) and "pv-1" in known.of(UID, "PersistentVolume"))
+        assert [*known.of(UID, "PersistentVolumeClaim")] == ["default/shop"]
+        known.forget(UID)
+        assert known.of(UID, "PersistentVolume") == {}
+    finally:
+        known.stop()
