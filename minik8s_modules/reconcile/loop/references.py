@@ -1,8 +1,8 @@
 """What pods refer to: one informer per kind and namespace, only where a pod refers to any.
 
-That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all). Secrets of other namespaces never come into this process. Pods wait until the informer of their namespace has
-listed once. A node's own reconciler may read single objects only (apiserver/access/node_access.py): it has an informer
-each.
+That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all). Secrets of other
+namespaces never come into this process. Pods wait until the informer of their namespace has listed once. A node's own
+reconciler may read single objects only (apiserver/access/node_access.py): it has an informer each.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ VOLUME = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "
 def test_a_pod_is_decided_once_its_claims_volume_is_known():
     api, told = FakeApi(), list[frozenset[str]]()
     api.create(PERSISTENT_VOLUME, VOLUME)
-    known = ReferencedObjects(lambda kind, space, name: Informer(api, kind, space), told.append)
+    known = ReferencedObjects(lambda kind, space, _name: Informer(api, kind, space), told.append)
     try:
         known.follow(POD)
         until(lambda: known.ready(UID))
         assert known.of(UID, "PersistentVolumeClaim") == {}
         before = len(told)
-        api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, "spec": {"volumeName": "pv-1"}}, "default")
+        api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, "spec": {"volumeName": "pv-1"}})
         until(lambda: len(told) > before)
         assert told[-1] == {UID}
         known.follow(POD)  # as the loop does with every pod it is told of
