@@ -18,6 +18,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_room
 from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload
+from minik8s_modules.scheduler.framework.storage import Storage
 
 
 class ClusterCache:
@@ -37,6 +38,8 @@ class ClusterCache:
         self._version = self._grouped_version = 0
         self._budgets: dict[Key, JsonObject] = {}
         self._nominated: dict[Key, tuple[str, PodInfo]] = {}
+        self.storage = Storage()
+        """Claims, volumes and classes; it has a lock of its own."""
 
     def update_namespace(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a watch event of a namespace; only its labels count."""
@@ -154,6 +157,7 @@ class ClusterCache:
             if self._grouped_version != self._version:
                 self._grouped, self._grouped_version = _by_namespace(self._workloads.values()), self._version
             snapshot.workloads, snapshot.workloads_version = self._grouped, self._version
+            snapshot.storage = self.storage
             snapshot.budgets = tuple(self._budgets.values())
             snapshot.nominated = _by_node(self._nominated.values()) if self._nominated else {}
             return snapshot

@@ -52,6 +52,9 @@ class Shape:
     Attributes:
         wanted: what is asked of a node, by resource (``amounts``), without what is asked none of.
         usual: cpu in thousandths and memory in bytes, with Kubernetes' defaults where containers ask for nothing.
+        claims: the names of the claims that its volumes name.
+        ephemeral: the names of the volumes whose claim is made for the pod.
+        disks: the volumes that are disks which not every two pods may have at once.
     """
 
     key: bytes
@@ -60,6 +63,9 @@ class Shape:
     usual: tuple[int, int]
     ports: tuple[HostPort, ...]
     terms: Terms
+    claims: tuple[str, ...] = ()
+    ephemeral: tuple[str, ...] = ()
+    disks: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,11 @@ class PodInfo:
         return objects.key(self.pod)
 
     @property
+    def claims(self) -> list[str]:
+        """The names of all its claims, also of those that are made for it."""
+        return [*self.shape.claims, *(f"{objects.name(self.pod)}-{volume}" for volume in self.shape.ephemeral)]
+
+    @property
     def priority(self) -> int:
         """Its priority; 0 without one."""
         return int(objects.spec(self.pod).get("priority") or 0)
@@ -110,17 +121,21 @@ def _key(pod: JsonObject) -> bytes:
 
 # volumes that hold a pod to no node
 _HARMLESS = frozenset({"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret"})
+_DISKS = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 
 
 @lru_cache(maxsize=_SHAPES)
 def _shape(key: bytes) -> Shape:
-    namespace, labels, spec, _, _, _ = orjson.loads(key)
+    namespace, labels, spec, volumes, _, _ = orjson.loads(key)
     pod = {"metadata": {"namespace": namespace, "labels": labels}, "spec": spec}
     requests = pod_requests(pod)
     usual = pod_amounts(pod, _usual)
     return Shape(
         key, requests, {name: amount for name, amount in amounts(requests).items() if amount},
         (usual.get("cpu", 0), usual.get("memory", 0)), tuple(host_ports(pod)), terms_of(pod),
+        tuple(name for one in volumes if (name := objects.dig(one, "persistentVolumeClaim", "claimName"))),
+        tuple(str(one["name"]) for one in volumes if "ephemeral" in one),
+        tuple(one for one in volumes if _DISKS.intersection(one)),
     )  # fmt: skip
 
 

@@ -219,7 +219,7 @@ class PreBindPlugin(Protocol):
     name: str
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
-        """Do it; any answer takes all reservations back."""
+        """Do it; WAIT asks to be called again in a while, any other answer takes all reservations back."""
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_room
+from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.framework.terms import Namespaces
 
 _LOG = 4096
@@ -52,6 +53,7 @@ class Snapshot:
         workloads_version: another number for other ``workloads``.
         budgets: PodDisruptionBudgets, for preemption.
         nominated: by node, pods that are to run there once their victims have gone.
+        storage: claims, volumes and classes; None where nobody knows them: nothing is decided by them then.
     """
 
     def __init__(self, nodes: Iterable[NodeInfo] = (), turn: int = 0, namespaces: Namespaces | None = None) -> None:
@@ -64,6 +66,7 @@ class Snapshot:
         self.workloads_version = 0
         self.budgets: Sequence[JsonObject] = ()
         self.nominated: Mapping[str, tuple[PodInfo, ...]] = {}
+        self.storage: Storage | None = None
         self.images: Counter[str] = Counter()
         self.epoch = 0
         self._log: list[Change] = []
@@ -78,13 +81,16 @@ class Snapshot:
         pods: Iterable[JsonObject],
         turn: int = 0,
         namespaces: Namespaces | None = None,
+        storage: Storage | None = None,
     ) -> Snapshot:
         """Return the snapshot of ``nodes`` with the bound, unfinished ones of ``pods`` on them."""
         by_node: dict[str, list[PodInfo]] = {}
         for pod in pods:
             if takes_room(pod):
                 by_node.setdefault(objects.spec(pod)["nodeName"], []).append(PodInfo.of(pod))
-        return cls((NodeInfo.of(node, by_node.get(objects.name(node), ())) for node in nodes), turn, namespaces)
+        made = cls((NodeInfo.of(node, by_node.get(objects.name(node), ())) for node in nodes), turn, namespaces)
+        made.storage = storage
+        return made
 
     def replace_nodes(self, nodes: Iterable[NodeInfo]) -> None:
         """Take other nodes than before."""

@@ -20,7 +20,7 @@ class Code(Enum):
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
     """It does not fit, and no preemption would change that."""
     WAIT = "Wait"
-    """Permit only: the pod waits for somebody to allow it."""
+    """Permit: the pod waits for somebody to allow it. PreBind: it is not done yet; the plugin is asked again."""
     SKIP = "Skip"
     """PreFilter, PreScore: this plugin has nothing to say of this pod. Bind: another is to bind it."""
     PENDING = "Pending"

@@ -134,6 +134,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = {
         "defaultConstraints": _constraints,
         "defaultingType": lambda value: value.text("System", "List"),
     },
+    "VolumeBinding": {"bindTimeoutSeconds": lambda value: value.number(0, _MOST)},
 }
 _TOGETHER: Mapping[str, Callable[[Located], None]] = {
     "DefaultPreemption": _no_candidates,

@@ -26,6 +26,8 @@ from minik8s_modules.scheduler.plugins.preemption import DefaultPreemption
 from minik8s_modules.scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from minik8s_modules.scheduler.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from minik8s_modules.scheduler.plugins.topology_spread import PodTopologySpread
+from minik8s_modules.scheduler.plugins.volume_binding import VolumeBinding
+from minik8s_modules.scheduler.plugins.volume_limits import NodeVolumeLimits, VolumeRestrictions, VolumeZone
 
 GROUP = "minik8s.scheduler_plugins"
 Factory = Callable[[Mapping[str, Any], Any], Any]
@@ -34,8 +36,9 @@ IN_TREE: Mapping[str, Factory] = {
     one.name: one
     for one in (
         SchedulingGates, PrioritySort, NodeReady, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts,
-        NodeResourcesFit, PodTopologySpread, InterPodAffinity, DefaultPreemption, NodeResourcesBalancedAllocation,
-        ImageLocality, DefaultBinder, RoundRobin, Random, LabelAffinity,
+        NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread,
+        InterPodAffinity, DefaultPreemption, NodeResourcesBalancedAllocation, ImageLocality, DefaultBinder, RoundRobin,
+        Random, LabelAffinity,
     )
 }  # fmt: skip
 REFUSED: Mapping[str, str] = {
@@ -45,9 +48,9 @@ REFUSED: Mapping[str, str] = {
 # kube-scheduler's (apis/config/v1/default_plugins.go), and NodeReady
 DEFAULTS: tuple[tuple[str, int], ...] = (
     ("SchedulingGates", 0), ("PrioritySort", 0), ("NodeReady", 0), ("NodeUnschedulable", 0), ("NodeName", 0),
-    ("TaintToleration", 3), ("NodeAffinity", 2), ("NodePorts", 0), ("NodeResourcesFit", 1), ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2), ("DefaultPreemption", 0), ("NodeResourcesBalancedAllocation", 1), ("ImageLocality", 1),
-    ("DefaultBinder", 0),
+    ("TaintToleration", 3), ("NodeAffinity", 2), ("NodePorts", 0), ("NodeResourcesFit", 1), ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0), ("VolumeBinding", 0), ("VolumeZone", 0), ("PodTopologySpread", 2), ("InterPodAffinity", 2),
+    ("DefaultPreemption", 0), ("NodeResourcesBalancedAllocation", 1), ("ImageLocality", 1), ("DefaultBinder", 0),
 )  # fmt: skip
 
 

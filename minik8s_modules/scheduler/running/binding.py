@@ -1,14 +1,17 @@
 """Binding cycles: Reserve, Permit, PreBind, Bind, PostBind, beside the scheduling of other pods.
 
-Reserve and Permit run in the scheduling thread, as upstream; a pod that has to wait for its permission holds no thread.
+Reserve and Permit run in the scheduling thread, as upstream; a pod that has to wait for its permission, or for what
+PreBind plugins have begun, holds no thread.
 Any failure takes all reservations back, ends the assumption and puts the pod back into the queue.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from minik8s_modules.base.clock import Clock
@@ -26,6 +29,7 @@ from minik8s_modules.scheduler.running.waiting import WaitingPods
 log = logging.getLogger(__name__)
 
 BINDERS = 4
+_ASK_AGAIN_S = 0.5
 _LONGEST_WAIT_S = 15 * 60.0  # framework/runtime/framework.go, maxTimeout
 Step = Callable[..., Any]
 
@@ -46,12 +50,16 @@ class Binder:
         self._cache, self._queue, self._effects, self._waiting = cache, queue, effects, waiting
         self._guard, self._counts, self._clock = guard, counts, clock
         self._threads = ThreadPoolExecutor(BINDERS, thread_name_prefix="binder")
+        self._unready: deque[tuple[float, _Cycle, int]] = deque()
 
     def stop(self) -> None:
         """End; bindings under way are finished."""
+        why = "this scheduler leads no more"
         for one in self._waiting.list():
-            self._waiting.end(one, "", "this scheduler leads no more")
+            self._waiting.end(one, "", why)
         self._threads.shutdown()
+        while self._unready:
+            self._unready.popleft()[1].fail(_Stopped(unschedulable(why)))
 
     def run(self, what: Callable[[], None]) -> None:
         """Do something beside; a failure is logged."""
@@ -66,6 +74,19 @@ class Binder:
             self._threads.submit(safely)
         except RuntimeError:
             log.debug("the binder has ended")
+
+    def later(self, cycle: _Cycle, step: int) -> None:
+        """Ask a PreBind plugin again in a while: the ``step``-th."""
+        self._unready.append((self._clock.monotonic() + _ASK_AGAIN_S, cycle, step))
+
+    def resume(self, now: float) -> None:
+        """Go on with the pods whose PreBind plugins were not done; end the attempt of one that has gone."""
+        while self._unready and self._unready[0][0] <= now:
+            _, cycle, step = self._unready.popleft()
+            if self._cache.is_assumed(cycle.entry.pod):
+                self.run(partial(cycle.bind, step))
+            else:
+                self.run(partial(cycle.fail, _Stopped(unschedulable("it has gone"))))
 
     def begin(self, entry: Entry, node: str, state: CycleState, made: Workbench) -> None:
         """Reserve and ask for permission; then bind, at once or when it was given."""
@@ -156,12 +177,17 @@ class _Cycle:
         else:
             binder.run(self.bind)
 
-    def bind(self) -> None:
-        """Do the rest."""
+    def bind(self, first: int = 0) -> None:
+        """Do the rest, from the ``first``-th PreBind plugin on."""
         binder, entry = self._binder, self.entry
         try:
-            for preparing in self.profile.pre_bind:
-                self.ask(preparing, "PreBind", preparing.pre_bind)
+            for step, preparing in enumerate(self.profile.pre_bind[first:], first):
+                answer = self._call(preparing, "PreBind", preparing.pre_bind)
+                if isinstance(answer, Status) and answer.code is Code.WAIT:
+                    binder.later(self, step)
+                    return
+                if answer is not None:
+                    self._check(preparing, "PreBind", answer)
             self._bind()
         except _Stopped as stopped:
             self.fail(stopped)

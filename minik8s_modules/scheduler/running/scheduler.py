@@ -36,7 +36,7 @@ from minik8s_modules.scheduler.running.effects import FAILED, GATED, Effects
 from minik8s_modules.scheduler.running.events import assigned_pod_events, changed_itself, node_events
 from minik8s_modules.scheduler.running.guard import Guard
 from minik8s_modules.scheduler.running.metrics import Counts
-from minik8s_modules.scheduler.running.sources import Sources
+from minik8s_modules.scheduler.running.sources import Sources, storage_informers
 from minik8s_modules.scheduler.running.waiting import WaitingPods
 
 log = logging.getLogger(__name__)
@@ -73,13 +73,14 @@ class Scheduler:
         self._nodes = Informer(client, NODE, clock=self._clock, transform=_without_managers)
         self._namespaces = Informer(client, NAMESPACE, clock=self._clock)
         self._sources = Sources(client, self._cache, self._clock)
+        self._storage = storage_informers(client, self._cache.storage, self._clock, self._move)
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
         self._namespaces.add_handler(self._on_namespace)
 
     @property
     def _informers(self) -> tuple[Informer, ...]:
-        return (self._namespaces, self._nodes, self._pods)
+        return (*self._storage, self._namespaces, self._nodes, self._pods)
 
     def start(self) -> None:
         """Follow nodes and pods, whether leading or not, so that leading begins at once."""
@@ -124,6 +125,7 @@ class Scheduler:
             entry = queue.pop(_TICK_S)
             try:
                 self._waiting.expire(self._clock.monotonic())
+                binder.resume(self._clock.monotonic())
                 queue.flush()
                 if entry is not None:
                     self._schedule(entry, queue, binder)

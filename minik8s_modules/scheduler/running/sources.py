@@ -1,26 +1,34 @@
-"""What else decisions depend on: Services and controllers of pods (spreading by default), disruption budgets."""
+"""What else decisions depend on: Services and controllers of pods (spreading by default), budgets, storage."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     SERVICE,
     STATEFUL_SET,
+    STORAGE_CLASS,
+    Kind,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import as_label_selector, from_map
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.informer import Handler, Informer
 from minik8s_modules.client.interface import Api
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
+from minik8s_modules.scheduler.framework.points import Event
 from minik8s_modules.scheduler.framework.snapshot import Workload
+from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.framework.terms import selector
 
+Move = Callable[[Event, JsonObject | None, JsonObject | None], None]
 _WORKLOADS = (SERVICE, REPLICATION_CONTROLLER, REPLICA_SET, STATEFUL_SET)
 
 
@@ -44,6 +52,26 @@ class Sources:
         """End following."""
         for informer in self._informers:
             informer.stop()
+
+
+def storage_informers(client: Api, storage: Storage, clock: Clock, move: Move) -> tuple[Informer, ...]:
+    """Return what keeps claims, volumes and classes in ``storage``, and tells ``move`` what has changed."""
+    takers = {
+        PERSISTENT_VOLUME_CLAIM: storage.take_claim,
+        PERSISTENT_VOLUME: storage.take_volume,
+        STORAGE_CLASS: storage.take_class,
+    }
+    return tuple(_told(Informer(client, kind, clock=clock), kind, take, move) for kind, take in takers.items())
+
+
+def _told(informer: Informer, kind: Kind, take: Handler, move: Move) -> Informer:
+    def handler(old: JsonObject | None, new: JsonObject | None) -> None:
+        take(old, new)
+        action = "Add" if old is None else "Update" if new is not None else "Delete"
+        move(Event(kind.kind, action), old, new)
+
+    informer.add_handler(handler)
+    return informer
 
 
 def _selecting(obj: JsonObject) -> JsonObject:

@@ -67,3 +67,55 @@ def condition_of(api: FakeApi, name: str) -> dict[str, str]:
 
 def events(api: FakeApi) -> list[tuple[str, str]]:
     return [(event["reason"], event["message"]) for event in api.list(EVENT).items]
+
+
+def claim(name: str, **told: Any) -> JsonObject:
+    """Return a claim of 1Gi, changed by ``told``: ``{class, size, modes, volume, bound, phase, selector}`` …"""
+    spec = {
+        "accessModes": told.get("modes", ["ReadWriteOnce"]), "storageClassName": told.get("class", ""),
+        "resources": {"requests": {"storage": told.get("size", "1Gi")}}, "volumeName": told.get("volume", ""),
+    }  # fmt: skip
+    if "selector" in told:
+        spec["selector"] = told["selector"]
+    bound = told.get("bound", "volume" in told)
+    marks = {**told.get("annotations", {}), **({"pv.kubernetes.io/bind-completed": "yes"} if bound else {})}
+    meta = {"name": name, "namespace": told.get("namespace", "default"), "uid": name, "annotations": marks}
+    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**meta, **told.get("metadata", {})}}
+    return {**made, "spec": spec, "status": {"phase": told.get("phase", "Bound" if bound else "Pending")}}
+
+
+def volume(name: str, **told: Any) -> JsonObject:
+    """Return a free volume of 1Gi, changed by ``told``: ``{class, size, modes, hosts, labels, csi, claim, phase}``.
+
+    Of a ``claim`` it is held; ``hosts`` says at which nodes it is, by their label kubernetes.io/hostname.
+    """
+    spec: JsonObject = {
+        "accessModes": told.get("modes", ["ReadWriteOnce"]), "storageClassName": told.get("class", ""),
+        "capacity": {"storage": told.get("size", "1Gi")},
+    }  # fmt: skip
+    if "hosts" in told:
+        term = {"key": "kubernetes.io/hostname", "operator": "In", "values": told["hosts"]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}}
+    if "csi" in told:
+        spec["csi"] = {"driver": told["csi"], "volumeHandle": name}
+    if "claim" in told:
+        spec["claimRef"] = {"namespace": "default", "name": told["claim"], "uid": told["claim"]}
+    phase = told.get("phase", "Bound" if "claim" in told else "Available")
+    meta = {"name": name, "uid": name, "labels": told.get("labels", {})}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec, "status": {"phase": phase}}
+
+
+def storage_class(name: str, **told: Any) -> JsonObject:
+    """Return a class whose claims wait for a pod's node, changed by ``told``: ``{mode, provisioner, topologies}``."""
+    made = {
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": told.get("provisioner", "kubernetes.io/no-provisioner"),
+        "volumeBindingMode": told.get("mode", "WaitForFirstConsumer"),
+    }  # fmt: skip
+    return {**made, "allowedTopologies": told["topologies"]} if "topologies" in told else made
+
+
+def using(name: str, *claims: str, **spec: Any) -> JsonObject:
+    """Return an unbound pod with these claims."""
+    volumes = [{"name": f"v{each}", "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    return pod(name, volumes=volumes, **spec)

@@ -59,7 +59,8 @@ def test_without_profiles_it_is_kubernetes_default():
     }  # fmt: skip
     assert names("") == [
         "NodeReady", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-        "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
+        "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
+        "PodTopologySpread", "InterPodAffinity",
     ]  # fmt: skip
 
 
