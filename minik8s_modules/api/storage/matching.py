@@ -64,23 +64,31 @@ def best_volume(
         node: where the volume must be had; None asks for no place.
         delayed: take only a volume that is kept free for the claim: for others a pod has to have a node first.
     """
-    found = [each for each in volumes if _may_have(each, claim, node)]
-    kept = next((each for each in found if claims.is_held_by(each, claim)), None)
-    if kept is not None or (delayed and node is None):
+    found = suitable(claim, volumes, delayed=delayed and node is None)
+    return next((each for each in found if node is None or reaches_node(each, node)), None)
+
+
+def suitable(claim: JsonObject, volumes: Iterable[JsonObject], *, delayed: bool = False) -> list[JsonObject]:
+    """Return the volumes that a claim which is not bound may have, the best first, at whatever nodes.
+
+    One that is kept free for the claim is the only one.
+    """
+    found = [each for each in volumes if _may_have(each, claim)]
+    kept = [each for each in found if claims.is_held_by(each, claim)][:1]
+    if kept or delayed:
         return kept
-    free = (each for each in found if _is_free(each) and selects(claim, each))
-    return min((each for each in free if claims.class_of(each) == claims.class_of(claim)), key=_order, default=None)
+    wanted = claims.class_of(claim)
+    free = (each for each in found if _is_free(each) and claims.class_of(each) == wanted)
+    return sorted((each for each in free if selects(claim, each)), key=_order)
 
 
-def _may_have(volume: JsonObject, claim: JsonObject, node: JsonObject | None) -> bool:
+def _may_have(volume: JsonObject, claim: JsonObject) -> bool:
     """Return whether nothing but other wishes of the claim speaks against the volume."""
     if claims.holder(volume) is not None and not claims.is_held_by(volume, claim):
         return False
     if objects.is_deleting(volume) or claims.capacity(volume) < claims.requested(claim):
         return False
-    if not in_reach(volume, claim) or _mode(volume) != _mode(claim) or not has_modes(volume, claim):
-        return False
-    return node is None or reaches_node(volume, node)
+    return in_reach(volume, claim) and _mode(volume) == _mode(claim) and has_modes(volume, claim)
 
 
 def _is_free(volume: JsonObject) -> bool:

@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
+from minik8s_modules.api.kinds import (
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.scheduler.deciding.cycle import Judged
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.profiles.deciding import explain_nodes
 
 _ONE_SCREEN = 20
@@ -25,7 +33,9 @@ def placing(pod: JsonObject, around: Around) -> Iterator[str]:
     if objects.spec(pod).get("nodeName") or objects.spec(pod).get("schedulingGates") or objects.is_deleting(pod):
         return
     namespaces = {objects.name(one): objects.labels(one) for one in around.all(NAMESPACE)}
-    judged = explain_nodes(pod, Snapshot.of(around.all(NODE), around.all(POD), namespaces=namespaces))
+    storage = Storage.of(around.all(PERSISTENT_VOLUME_CLAIM), around.all(PERSISTENT_VOLUME), around.all(STORAGE_CLASS))
+    snapshot = Snapshot.of(around.all(NODE), around.all(POD), namespaces=namespaces, storage=storage)
+    judged = explain_nodes(pod, snapshot)
     if not judged:
         return
     rows = [[one.node, _told(one)] for one in judged[:_ONE_SCREEN]]

@@ -57,9 +57,9 @@ class VolumeRestrictions(InTree):
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Nodes:
         """Count who has the claims that only one pod may have; skip a pod that has nothing of the kind."""
         alone: set[str] = set()
-        storage = snapshot.storage
-        for name in pod.shape.claims if storage is not None else ():
-            claim = storage and storage.claim(Key(pod.key.namespace, name))
+        storage = snapshot.storage or Storage()
+        for name in pod.shape.claims if snapshot.storage is not None else ():
+            claim = storage.claim(Key(pod.key.namespace, name))
             if claim is None:
                 return None, unresolvable(f'persistentvolumeclaim "{name}" not found')
             if _ONE_POD in (objects.spec(claim).get("accessModes") or ()):

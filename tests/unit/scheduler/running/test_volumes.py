@@ -115,7 +115,7 @@ def test_one_volume_is_given_to_one_claim(api: FakeApi, scheduler: Scheduler):
 
 def test_a_volume_that_could_not_be_written_is_free_again(api: FakeApi, scheduler: Scheduler, monkeypatch):
     world(api)
-    update, refused = api.update, []
+    update, refused = api.update, list[str]()
 
     def failing(kind, obj, **more):
         if kind == PERSISTENT_VOLUME and not refused:
