@@ -21,6 +21,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.scheduler.deciding.cycle import Judged
+from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.profiles.deciding import explain_nodes
@@ -33,8 +34,7 @@ def placing(pod: JsonObject, around: Around) -> Iterator[str]:
     if objects.spec(pod).get("nodeName") or objects.spec(pod).get("schedulingGates") or objects.is_deleting(pod):
         return
     namespaces = {objects.name(one): objects.labels(one) for one in around.all(NAMESPACE)}
-    storage = Storage.of(around.all(PERSISTENT_VOLUME_CLAIM), around.all(PERSISTENT_VOLUME), around.all(STORAGE_CLASS))
-    snapshot = Snapshot.of(around.all(NODE), around.all(POD), namespaces=namespaces, storage=storage)
+    snapshot = Snapshot.of(around.all(NODE), around.all(POD), namespaces=namespaces, storage=_storage(pod, around))
     judged = explain_nodes(pod, snapshot)
     if not judged:
         return
@@ -42,6 +42,15 @@ def placing(pod: JsonObject, around: Around) -> Iterator[str]:
     yield from output.aligned(["NODE", "FOR THIS POD"], rows, output.Paint()).splitlines()
     if judged[_ONE_SCREEN:]:
         yield f"… and {len(judged) - _ONE_SCREEN} nodes more"
+
+
+def _storage(pod: JsonObject, around: Around) -> Storage | None:
+    """Return what the pod's claims are judged by; None for a pod without claims, and where it may not be read."""
+    if not PodInfo.of(pod).claims:
+        return None
+    kinds = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
+    found = [around.all(kind) for kind in kinds]
+    return None if any(kind.plural in around.unread for kind in kinds) else Storage.of(*found)
 
 
 def _told(judged: Judged) -> str:

@@ -70,7 +70,7 @@ def events(api: FakeApi) -> list[tuple[str, str]]:
 
 
 def claim(name: str, **told: Any) -> JsonObject:
-    """Return a claim of 1Gi, changed by ``told``: ``{class, size, modes, volume, bound, phase, selector}`` …"""
+    """Return a claim of 1Gi, changed by ``told``: ``{class, size, modes, volume, bound, phase, selector}``."""
     spec = {
         "accessModes": told.get("modes", ["ReadWriteOnce"]), "storageClassName": told.get("class", ""),
         "resources": {"requests": {"storage": told.get("size", "1Gi")}}, "volumeName": told.get("volume", ""),
