@@ -55,9 +55,10 @@ def start(cluster: Cluster) -> Iterator[Start]:
     ends: list[Callable[[], None]] = []
 
     def begin(at: tuple[str, Kind] | None = None, *, after: bool = False) -> _Mortal:
-        client: Any = _Mortal(cluster, at, after=after)
-        recorder, lost = EventRecorder(client, "default-scheduler"), threading.Event()
-        scheduler = Scheduler(client, recorder)
+        client = _Mortal(cluster, at, after=after)
+        api: Any = client
+        recorder, lost = EventRecorder(api, "default-scheduler"), threading.Event()
+        scheduler = Scheduler(api, recorder)
         recorder.start()
         scheduler.start()
         leading = threading.Thread(target=scheduler.lead, args=(Token(0, 1), lost))
