@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command line of all commands but kubectl's."""
     parser = argparse.ArgumentParser(
         prog="minik8s",
-        description="kubectl, and what kubectl cannot: plan, drift, why, trace, nodes and their tokens.",
+        description="kubectl, and what kubectl cannot do: plan, drift, why, trace, nodes and their tokens.",
         usage="minik8s [--kubeconfig FILE] [--context NAME] COMMAND ...",
         epilog=EPILOG,
         formatter_class=options.Help,
@@ -92,7 +92,10 @@ def _planning(commands: Subparsers) -> None:
     )
     add_filename(parser, required=True)
     parser.add_argument(
-        "--dialect", default="", choices=("original", "kubernetes"), help="read as the original MiniK8s does, or not so"
+        "--dialect",
+        default="",
+        choices=("original", "kubernetes"),
+        help="read files as the original MiniK8s does, or as Kubernetes does",
     )
     add_namespace(parser)
     parser.add_argument("--delete", action="store_true", help="plan the deletion of the files' objects")
@@ -102,7 +105,7 @@ def _planning(commands: Subparsers) -> None:
     )
     parser.add_argument("--apply", action="store_true", help="then ask, and apply exactly that (as `apply --plan`)")
     parser.add_argument("--yes", action="store_true", help="with --apply: without asking")
-    _exitcode_option(parser)
+    _exitcode_option(parser, "something to change")
     parser = add(
         commands, "drift", drift, "show how nodes differ from what is declared; changes nothing",
         usage="drift [options] [NODE ...]",
@@ -110,14 +113,14 @@ def _planning(commands: Subparsers) -> None:
     add_words(parser, "NODE", "default: all nodes")
     parser.add_argument("--full", action="store_true", help="every step and difference")
     parser.add_argument(
-        "--heal", action="store_true", help="then heal the differences, those too that are only reported"
+        "--heal", action="store_true", help="then heal the differences, including those that are only reported"
     )
     parser.add_argument("--history", action="store_true", help="show what drift was found and put right before")
-    _exitcode_option(parser)
+    _exitcode_option(parser, "drift")
 
 
-def _exitcode_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--detailed-exitcode", action="store_true", help="exit with status 2 if there are changes")
+def _exitcode_option(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--detailed-exitcode", action="store_true", help=f"exit with status 2 if there is {what}")
 
 
 def _explaining(commands: Subparsers) -> None:
@@ -131,7 +134,7 @@ def _explaining(commands: Subparsers) -> None:
     )  # fmt: skip
     add_words(parser, "TYPE")
     add_namespace(parser)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("-l", "--selector", metavar="SELECTOR", help="label selector, as in app=web,tier!=db")
     parser.add_argument("--field-selector", metavar="SELECTOR", help="field selector, as in status.phase=Running")
     add_filename(parser, required=False)
@@ -147,5 +150,8 @@ def _explaining(commands: Subparsers) -> None:
     )  # fmt: skip
     parser.add_argument("place", metavar="HOST[/PATH]", help="as in a URL; a scheme, port and query are left out")
     parser.add_argument(
-        "--from-namespace", default="default", metavar="NAME", help="whose pods ask: names differ (default: `default`)"
+        "--from-namespace",
+        default="default",
+        metavar="NAME",
+        help="find names as pods of this namespace do (default: `default`)",
     )

@@ -1,4 +1,4 @@
-"""The ``minik8s`` command: kubectl, and what kubectl cannot: plan, drift, why, trace, nodes and their tokens.
+"""The ``minik8s`` command: kubectl, and what kubectl cannot do: plan, drift, why, trace, nodes and their tokens.
 
     minik8s WORDS ──own command?──▶ commands.py, its parser and its modules
                   └──else──▶ kubectl.py: the original's forms translated, then kubectl takes over

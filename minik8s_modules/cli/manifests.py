@@ -122,7 +122,8 @@ def _texts(path: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
         try:
             yield str(file), file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read {file}: {error}") from error
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"cannot read {file}: {why}") from error
 
 
 def _items(document: Any) -> list[Any] | None:

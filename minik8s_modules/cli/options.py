@@ -70,4 +70,4 @@ def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", required=required, metavar="FILE", help="file, folder or - (repeatable)"
     )
-    parser.add_argument("-R", "--recursive", action="store_true", help="folders with all that is in them")
+    parser.add_argument("-R", "--recursive", action="store_true", help="with -f: folders, and all folders in them")

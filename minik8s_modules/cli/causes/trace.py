@@ -102,7 +102,8 @@ def _name(client: ApiClient, routes: Routes, host: str, declared: str, namespace
         return
     nodes = [one["address"] for node in client.list(NODE).items for one in objects.status(node).get("addresses") or []
              if one.get("type") == "InternalIP"]  # fmt: skip
-    yield Line("name", f"{host}: not of the cluster's DNS; it must lead to a node ({', '.join(nodes) or 'none'})")
+    told = f"not in the cluster's DNS; clients must resolve it to a node ({', '.join(nodes) or 'there is none'})"
+    yield Line("name", f"{host}: {told}")
 
 
 def _named(services: dict[str, JsonObject], host: str, own: str) -> JsonObject | None:
