@@ -29,6 +29,7 @@ from minik8s_modules.apiserver.http.keyfiles import KeyFiles
 from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.intake.limits import Admission
 from minik8s_modules.apiserver.nodes.gateways import TlsGateways
+from minik8s_modules.apiserver.nodes.kubelet_hosts import KubeletHosts
 from minik8s_modules.apiserver.nodes.reconcilers import HttpsReconcilers
 from minik8s_modules.apiserver.nodes.streams import Streams
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
@@ -115,7 +116,8 @@ class Application:
         address = f"https://{configured.advertise_address}:{configured.port}"
         self._audit = _audit_log(configured, metrics, clock)
         record = recording(self._audit, clock, self._backend.kinds) if self._audit is not None else None
-        self._answering = make_app(services, authenticate, self._checks(), address, record)
+        app = make_app(services, authenticate, self._checks(), address, record)
+        self._answering = KubeletHosts(app, self._cache, configured.kubelet_port)
 
     def start(self) -> None:
         """Start the threads."""

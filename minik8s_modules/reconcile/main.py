@@ -111,6 +111,7 @@ def read_options(configuration: Configuration) -> Options:
         ingress=ingress,
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
+        kubelet_port=_port(configuration, "kubelet_port"),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
     )
@@ -146,6 +147,13 @@ def _ingress_settings(configuration: Configuration, project_dir: Path) -> Ingres
     if any(ports) and not all(0 < port < 1 << 16 for port in ports):
         raise ConfigurationError(f"ingress.http_port and https_port must both be ports (1 to 65535), not {ports}")
     return IngressSettings(*ports, templates=str(project_dir / "templates"))
+
+
+def _port(configuration: Configuration, key: str) -> int:
+    port = configuration.number(key, 0)
+    if not 0 <= port < 1 << 16:
+        raise ConfigurationError(f"{key} must be 0 (none) to 65535, not {port}")
+    return port
 
 
 def _ipv4(key: str, text: str) -> str:

@@ -113,6 +113,7 @@ class ShardService:
             policies.reserved,
             settings.declared,
             lambda name: self.loop.silence(name),  # noqa: PLW0108
+            settings.kubelet_port,
         )
         self.runner = outside.make_runner(self._on_outcome)
         self._watched = outside.watch

@@ -82,6 +82,7 @@ class Settings:
 
     Without ``service_accounts`` no tokens are made or accepted; without ``audit`` no
     audit log is kept, and without ``key_ring`` secrets are stored plain. Without ``front_proxy`` no extension is asked.
+    ``kubelet_port`` is 0 where no node's kubelet is answered for.
     """
 
     listen_address: str
@@ -99,6 +100,7 @@ class Settings:
     limits: Limits = Limits()
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
+    kubelet_port: int = 0
 
 
 def read(configuration: Configuration) -> Settings:
@@ -128,7 +130,15 @@ def read(configuration: Configuration) -> Settings:
         limits=_limits(configuration),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
+        kubelet_port=_kubelet_port(configuration, port),
     )
+
+
+def _kubelet_port(configuration: Configuration, own: int) -> int:
+    port = configuration.number("kubelet_port", 0)
+    if not 0 <= port < 65536 or port == own:  # noqa: PLR2004 - the range of TCP ports
+        raise ConfigurationError(f"apiserver: kubelet_port must be 0 (off) to 65535, and not port ({own}): {port}")
+    return port
 
 
 def _limits(configuration: Configuration) -> Limits:

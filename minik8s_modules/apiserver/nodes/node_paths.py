@@ -1,6 +1,7 @@
 """nodes/proxy: the paths of a kubelet that programs read, answered here of what gateways measure and the cache knows.
 
-No request goes to the node: nothing listens there. Rights are those of ``nodes/proxy``. CPU is counted, memory is the
+No request goes to the node: nothing listens there. Rights are those of ``nodes/proxy``, or a kubelet's own where it is
+asked for by its address (kubelet_hosts.py). CPU is counted, memory is the
 working set, as a kubelet's ``/metrics/resource`` and ``/stats/summary`` have them. Sources: kubernetes
 ``pkg/kubelet/server/server.go``, ``pkg/kubelet/metrics/collectors/resource_metrics.go``,
 ``k8s.io/kubelet/pkg/apis/stats/v1alpha1``.
@@ -8,26 +9,36 @@ working set, as a kubelet's ``/metrics/resource`` and ``/stats/summary`` have th
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import orjson
 from flask import Request, Response
+from werkzeug.datastructures import MultiDict
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import MethodNotAllowed, NotFound, ServiceUnavailable
-from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, POD
+from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import responses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.intake.limits import Holder
 from minik8s_modules.apiserver.nodes import metrics_api, proxying
+from minik8s_modules.apiserver.nodes import streams as answers
 from minik8s_modules.apiserver.nodes.gateways import Gateways
+from minik8s_modules.apiserver.nodes.streams import Streams
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_SETTINGS, _SETTINGS_KEY = "minik8s-nodes", "reconciler.json"  # reconcile/standalone/shared_settings.py
 _PORTS = frozenset({"", "10250"})
 _NS = 1_000_000_000
+_LOG = re.compile(r"/containerLogs/(?P<namespace>[a-z0-9-]+)/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)")
 
 
 class Measured(NamedTuple):
@@ -46,22 +57,27 @@ class Node(NamedTuple):
     measured: tuple[Measured, ...]
 
 
-def answer(backend: Backend, reach: Gateways | None, target: Target, request: Request) -> Response:
+def answer(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
     """Return the answer to a request for a path of a node.
 
     Raises:
-        NotFound: there is no such node or path.
+        NotFound: there is no such node, path, pod or container.
         ServiceUnavailable: the node's gateway does not answer.
     """
     path = proxying.path_of(request.environ["RAW_URI"], request.path).below.rstrip("/")
     name = proxying.name_of(target.name, "node")
     node = backend.get(target._replace(name=name.name, subresource="")).object
-    if path not in PATHS or name.port not in _PORTS:
-        known = ", ".join(sorted(PATHS))
+    log = _LOG.fullmatch(path)
+    if (path not in PATHS and log is None) or name.port not in _PORTS:
+        known = ", ".join(sorted([*PATHS, "/containerLogs/NAMESPACE/POD/CONTAINER"]))
         raise NotFound.path(f"nodes/proxy: of a kubelet's paths (port 10250) these are answered: {known}")
-    if request.method not in {"GET", "HEAD"}:
+    if request.method not in {"GET"} | ({"HEAD"} if log is None else set()):
         raise MethodNotAllowed(NODE, request.method.lower())
-    return PATHS[path](backend, reach, node)
+    if log is not None and request.method == "GET":
+        pod = _pod_of(backend, name.name, log["namespace"], log["pod"])
+        arguments = MultiDict([*request.args.items(multi=True), ("container", log["container"])])
+        return answers.log(streams, backend, pod, arguments, request, holder)
+    return PATHS[path](backend, streams.gateways, node)
 
 
 def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
@@ -71,6 +87,17 @@ def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Re
             f"node {objects.name(node)} is not ready: {ready.get('message') or 'no node agent reports its status'}"
         )
     return responses.raw(b"ok", media="text/plain; charset=utf-8")
+
+
+def _configuration(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+    settings = backend.cache.get(CONFIG_MAP.key("kube-system", _SETTINGS))
+    said = (objects.dig(settings.object, "data", _SETTINGS_KEY) if settings else None) or "{}"
+    return responses.json({"kubeletconfig": configuration(node, orjson.loads(said))})
+
+
+def _own_metrics(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+    lines = kubelet_lines(objects.name(node), _pods_of(backend, objects.name(node)), backend.clock.now().timestamp())
+    return responses.raw("".join(lines).encode(), media=_TEXT)
 
 
 def _pods(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
@@ -92,6 +119,8 @@ def _summary(backend: Backend, reach: Gateways | None, node: JsonObject) -> Resp
 
 PATHS: Mapping[str, Callable[[Backend, Gateways | None, JsonObject], Response]] = {
     "/healthz": _healthz,
+    "/configz": _configuration,
+    "/metrics": _own_metrics,
     "/pods": _pods,
     "/stats/summary": _summary,
     "/metrics/resource": _resource_metrics,
@@ -102,6 +131,14 @@ PATHS: Mapping[str, Callable[[Backend, Gateways | None, JsonObject], Response]] 
 def _pods_of(backend: Backend, node: str) -> list[JsonObject]:
     pods = [item.object for item in backend.cache.list(POD.prefix).items]
     return [each for each in pods if objects.spec(each).get("nodeName") == node]
+
+
+def _pod_of(backend: Backend, node: str, space: str, name: str) -> JsonObject:
+    """Return a pod of a node. Raises NotFound when it has none of that name."""
+    pod = backend.get(Target(POD, space, name)).object
+    if objects.spec(pod).get("nodeName") != node:
+        raise NotFound(POD, name)
+    return pod
 
 
 def _measured(backend: Backend, reach: Gateways | None, node: JsonObject) -> Node:
@@ -189,12 +226,50 @@ def resource_lines(node: Node) -> Iterator[str]:
     yield f"resource_scrape_error {0 if node.machine else 1}\n"
 
 
+def kubelet_lines(node: str, pods: Iterable[JsonObject], now_s: float) -> Iterator[str]:
+    """Yield what of a kubelet's own ``/metrics`` is known here: its name, pods and containers as they are reported."""
+    states = Counter({"running": 0})
+    running = 0
+    for each in pods:
+        running += objects.status(each).get("phase") == "Running"
+        for container in objects.status(each).get("containerStatuses") or []:
+            states.update({"terminated": "exited"}.get(state, state) for state in container.get("state") or {})
+    del states["waiting"]  # for its container, which is not there
+    told = "[ALPHA] The node's name. The count is always 1."
+    yield from _family("kubelet_node_name", "gauge", told, [_Sample({"node": node}, 1.0, now_s)])
+    told = "[ALPHA] Number of pods that have a running pod sandbox"
+    yield from _family("kubelet_running_pods", "gauge", told, [_Sample({}, float(running), now_s)])
+    told = "[ALPHA] Number of containers currently running"
+    samples = (_Sample({"container_state": state}, float(count), now_s) for state, count in sorted(states.items()))
+    yield from _family("kubelet_running_containers", "gauge", told, samples)
+
+
 def cadvisor_lines(node: Node) -> Iterator[str]:
     """Yield what of ``/metrics/cadvisor`` is measured here."""
     told = "Cumulative cpu time consumed in seconds."
     yield from _family("container_cpu_usage_seconds_total", "counter", told, _of_containers(node, _cpu_s))
     told = "Current working set in bytes."
     yield from _family("container_memory_working_set_bytes", "gauge", told, _of_containers(node, _memory))
+
+
+# --- configz ---------------------------------------------------------------------------------------
+
+
+def configuration(node: JsonObject, shared: JsonObject) -> JsonObject:
+    """Return a node's KubeletConfiguration: what of it holds here; ``shared`` is what reconcilers have in common."""
+    dns = shared.get("cluster_dns") or [(shared.get("dns") or {}).get("listen")]
+    port = objects.dig(node, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
+    return {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        **({"port": port} if port else {}),
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}},
+        "authorization": {"mode": "Webhook"},
+        "clusterDomain": CLUSTER_DOMAIN,
+        "clusterDNS": [each for each in dns if each],
+        "maxPods": int(objects.dig(node, "status", "capacity", "pods") or 0),
+        "podPidsLimit": shared.get("pod_pids_limit", 0) or -1,
+    }
 
 
 # --- stats/summary --------------------------------------------------------------------------------

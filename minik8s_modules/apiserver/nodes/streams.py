@@ -21,7 +21,7 @@ from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder
 from minik8s_modules.apiserver.nodes import gateways, pod_streams, proxying
 from minik8s_modules.apiserver.nodes.gateways import Gateways
-from minik8s_modules.apiserver.nodes.pod_streams import Wanted
+from minik8s_modules.apiserver.nodes.pod_streams import Arguments
 from minik8s_modules.apiserver.nodes.proxying import Name, Place
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.reads.watchers import take_socket
@@ -64,18 +64,26 @@ def answer(streams: Streams, backend: Backend, target: Target, request: Request,
     streams.tunnels.admit(holder)
     pod = backend.get(target).object
     arguments = request.args
-    wanted: Wanted | None
     if target.subresource == "log":
-        wanted = pod_streams.log_request(pod, arguments, backend.clock.now())
-        if wanted is None:
-            return responses.raw(b"", media=_TEXT)
+        return log(streams, backend, pod, arguments, request, holder)
+    if not request.headers.get("Upgrade"):
+        raise BadRequest("Upgrade request required")
+    if target.subresource == "portforward":
+        wanted = pod_streams.forward_request(pod, arguments)
     else:
-        if not request.headers.get("Upgrade"):
-            raise BadRequest("Upgrade request required")
-        if target.subresource == "portforward":
-            wanted = pod_streams.forward_request(pod, arguments)
-        else:
-            wanted = pod_streams.command_request(pod, target.subresource, arguments)
+        wanted = pod_streams.command_request(pod, target.subresource, arguments)
+    url = gateways.endpoint_of(backend.cache, wanted.node)
+    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers), holder)
+
+
+def log(
+    streams: Streams, backend: Backend, pod: JsonObject, arguments: Arguments, request: Request, holder: Holder
+) -> Response:
+    """Return the log of a container that ``arguments`` name."""
+    streams.tunnels.admit(holder)
+    wanted = pod_streams.log_request(pod, arguments, backend.clock.now())
+    if wanted is None:
+        return responses.raw(b"", media=_TEXT)
     url = gateways.endpoint_of(backend.cache, wanted.node)
     return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers), holder)
 

@@ -45,6 +45,7 @@ from minik8s_modules.apiserver.http.backend import Backend, unavailable
 from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
 from minik8s_modules.apiserver.intake.limits import Holder, account_of
 from minik8s_modules.apiserver.nodes import proxying
+from minik8s_modules.apiserver.nodes.kubelet_hosts import KUBELET
 from minik8s_modules.apiserver.reads import reading, watching
 from minik8s_modules.apiserver.reads.selection import MANY, select, whole
 from minik8s_modules.apiserver.serving.resources import Call, Services, answer
@@ -135,7 +136,7 @@ class Answering:
         watch = request.method == "GET" and watching.is_watch(request.args)
         verb = verb_of(request.method, target, watch=watch)
         user: User = environ[ACTING]
-        asked = target.attributes(verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
+        asked = _attributes(environ, target, verb or _NON_RESOURCE_VERBS.get(request.method, request.method))
         environ[_LABELS], environ[VERB] = (asked.verb, asked.resource), asked.verb
         try:
             selection = select(target, request.args) if verb in MANY else whole(target)
@@ -229,6 +230,12 @@ def _counted(backend: Backend) -> Callable[[str, str, int], _Counted]:
         return _Counted(total.labels(verb, resource, str(code)), seconds.labels(verb, resource))
 
     return counted_as
+
+
+def _attributes(environ: Mapping[str, Any], target: Target, verb: str) -> Attributes:
+    """Return what authorization asks about; of a node that is asked as a kubelet, what its kubelet would ask about."""
+    asked = target.attributes(verb)
+    return asked._replace(resource=f"nodes/{environ[KUBELET]}") if KUBELET in environ else asked
 
 
 def _authorize(request: Request, access: Access, user: User, asked: Attributes, kind: Kind | None) -> None:

@@ -107,7 +107,7 @@ class ServiceFeed:
         slices = self._slices.by_index("service", str(key))
         with self._noting:
             leaving = self._leaving.intersection(uid for one in slices for uid in pods_of_slice(one))
-        return service_ports(service, slices, leaving)
+        return service_ports(service, slices, leaving, self._settings.kubelet_port)
 
     def on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a change of a pod: one that ends leaves its Services, as long as slices list it."""

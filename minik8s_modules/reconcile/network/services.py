@@ -18,6 +18,8 @@ from minik8s_modules.reconcile.values.values import Entries, Settings
 
 SERVICE_NAME = "kubernetes.io/service-name"
 DATAPLANE = "dataplane"
+API_PORT = "default/kubernetes:https"
+"""The key of API servers, who also answer for the nodes' kubelets (apiserver/nodes/kubelet_hosts.py)."""
 PROXY_MODES = ("auto", "nftables", "ipvs")
 DEFAULT_BRIDGE, DEFAULT_TABLE = "mk8s-br0", "minik8s"
 _DEFAULT_AFFINITY_S = 10800
@@ -61,11 +63,15 @@ class ServicePort(NamedTuple):
 
 
 def service_ports(
-    service: JsonObject, slices: Iterable[JsonObject], leaving: Container[str] = ()
+    service: JsonObject, slices: Iterable[JsonObject], leaving: Container[str] = (), kubelet_port: int = 0
 ) -> dict[str, ServicePort]:
     """Return the entries of one Service by key; {} for one without an address (headless, ExternalName).
 
-    ``leaving`` has the UIDs of pods that are known to end, whatever the slices say yet.
+    Args:
+        service: the Service.
+        slices: its EndpointSlices.
+        leaving: the UIDs of pods that are known to end, whatever the slices say yet.
+        kubelet_port: the port of nodes that leads to API servers, 0 for none.
     """
     declared = objects.spec(service)
     address = declared.get("clusterIP") or ""
@@ -78,6 +84,8 @@ def service_ports(
         endpoints = _endpoints(port, found)
         key = f"{objects.namespace(service)}/{objects.name(service)}:{port.get('name') or port['port']}"
         ports[key] = _service_port(declared, address, port, endpoints)
+    if kubelet_port and API_PORT in ports:
+        ports[API_PORT].entry.setdefault("node_port", kubelet_port)
     return ports
 
 

@@ -61,6 +61,13 @@ def addresses(told: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[Js
     return [*said, *(one for one in told if one["type"] not in types)]
 
 
+def endpoints(status: JsonObject, kubelet_port: int) -> JsonObject:
+    """Return what a node's status is to say of its kubelet's port, None for it where it says what is no more."""
+    if kubelet_port:
+        return {"daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}}}
+    return {"daemonEndpoints": None} if status.get("daemonEndpoints") else {}
+
+
 def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
     """Return the labels kubelet gives a node."""
     known = {**facts, "name": name}

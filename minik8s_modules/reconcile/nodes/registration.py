@@ -42,7 +42,9 @@ class Registrar:
         kept: Mapping[str, str] | None = None,
         declared: Mapping[str, Declared] | None = None,
         silence: Callable[[str], str] = lambda _: "",
+        kubelet_port: int = 0,
     ) -> None:
+        self._kubelet_port = kubelet_port
         self._silence = silence
         self._kept = kept or {}
         self._declared = declared or {}
@@ -157,6 +159,7 @@ class Registrar:
         if name in self._images:
             wanted["images"] = self._images[name]
         before = objects.status(node)
+        wanted |= nodes.endpoints(before, self._kubelet_port)
         changed = {key: value for key, value in wanted.items() if before.get(key) != value}
         if changed:
             self._api.patch(NODE, name, "", {"status": changed}, subresource="status")

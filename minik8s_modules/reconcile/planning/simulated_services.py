@@ -25,7 +25,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.loop.ingress_feed import Overlay, SecretOf, Slices
-from minik8s_modules.reconcile.network.services import DATAPLANE, SERVICE_NAME, service_ports
+from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, service_ports
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.values.addresses import usable
@@ -202,8 +202,9 @@ def with_services(entries: Entries, seen: Foreseen, node: str) -> Entries:
     if not seen.services or DATAPLANE not in entries:
         return entries
     imagined = {key: entry for key, entry in entries.items() if key.rpartition(":")[0] not in seen.services}
+    kubelet_port = int(entries.get(API_PORT, {}).get("node_port") or 0)
     for key, service in seen.services.items():
         if service is not None:
-            ports = service_ports(service, seen.slices.get(key, []))
+            ports = service_ports(service, seen.slices.get(key, []), kubelet_port=kubelet_port)
             imagined |= {name: port.on(node) for name, port in ports.items()}
     return imagined

@@ -93,6 +93,8 @@ class Settings(NamedTuple):
     """Processes and threads that a pod may have at a time; 0: as many as the node can."""
     pod_stop_delay_s: int = 0
     """Seconds between a pod's deletion and its containers' signal, for its endpoints to leave; part of the grace."""
+    kubelet_port: int = 0
+    """The port of nodes that leads to API servers, which answer there for kubelets; 0: none."""
     own_node: bool = False
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})

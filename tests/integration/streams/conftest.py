@@ -33,6 +33,7 @@ from tests.support.pki import Authority, write_kubeconfig
 from tests.support.waiting import nap
 
 ROOT = Path(__file__).resolve().parents[3]
+KUBELET_PORT = 10250
 # nobody, if we may be anybody
 PARSER = 65534 if os.geteuid() == 0 else os.geteuid()
 
@@ -49,7 +50,8 @@ class Streaming:
         self.authority = authority
         caller = authority.issue("caller", "system:minik8s:apiserver")
         client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(authority.ca)}
-        self.server = ApiServerProcess(folder / "api", self.etcd.endpoint, reconciler_client=client).start()
+        given = {"reconciler_client": client, "kubelet_port": KUBELET_PORT}
+        self.server = ApiServerProcess(folder / "api", self.etcd.endpoint, **given).start()
         self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
         self.port = free_port()
         self._config = self._write_config(variables)

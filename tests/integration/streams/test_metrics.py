@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.kinds import NODE
-from tests.integration.streams.conftest import ROOT, Streaming
+from tests.integration.streams.conftest import KUBELET_PORT, ROOT, Streaming
+from tests.support.apiserver import Answer
 from tests.support.etcd import free_port
 
 CADVISOR = ROOT / ".cache" / "cadvisor-v0.36.0" / "cadvisor"
@@ -52,6 +53,33 @@ def test_kubectl_top_tells_what_nodes_and_pods_use(streaming):
     assert found["kind"] == "PodMetricsList"
     assert float(found["items"][0]["window"].removesuffix("s")) > 1
     assert found["items"][0]["containers"][0]["usage"]["memory"].endswith("Ki")
+
+
+def test_a_node_answers_as_its_kubelet_at_its_own_address(streaming):
+    """By the Host header alone, as it comes by the port of nodes that leads to API servers."""
+    _register(streaming)
+    address = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.44"}]}}
+    streaming.admin.patch(NODE, streaming.node.name, "", address, subresource="status")
+    streaming.pod("figure", "echo said; sleep 3600")
+
+    def ask(path: str) -> Answer:
+        return streaming.server.request("GET", path, headers={"Host": f"192.0.2.44:{KUBELET_PORT}"})
+
+    shown = 'container_memory_working_set_bytes{container="app",namespace="default",pod="figure"}'
+    streaming.until(lambda: shown in ask("/metrics/resource").body.decode())
+    assert "node_cpu_usage_seconds_total" in ask("/metrics/resource").body.decode()
+    summary = ask("/stats/summary").json
+    assert summary["node"]["nodeName"] == streaming.node.name
+    assert "figure" in [each["podRef"]["name"] for each in summary["pods"]]
+    assert "figure" in [each["metadata"]["name"] for each in ask("/pods").json["items"]]
+    assert f'kubelet_node_name{{node="{streaming.node.name}"}}' in ask("/metrics").body.decode()
+    assert ask("/configz").json["kubeletconfig"]["maxPods"] == 0
+    streaming.until(lambda: ask("/containerLogs/default/figure/app").body == b"said\n")
+    assert ask("/containerLogs/default/figure/app?limitBytes=2").body == b"sa"
+    assert ask("/containerLogs/default/figure/none").code == 400
+    assert ask("/containerLogs/default/none/app").code == 404
+    by_proxy = f"/api/v1/nodes/{streaming.node.name}/proxy/containerLogs/default/figure/app"
+    assert streaming.kubectl("get", "--raw", by_proxy).stdout == "said\n"
 
 
 def test_a_pod_without_figures_is_not_found(streaming):

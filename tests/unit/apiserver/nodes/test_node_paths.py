@@ -6,7 +6,15 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.target import parse, proxy_prefix, rights, verb_of
-from minik8s_modules.apiserver.nodes.node_paths import Measured, Node, cadvisor_lines, resource_lines, summary
+from minik8s_modules.apiserver.nodes.node_paths import (
+    Measured,
+    Node,
+    cadvisor_lines,
+    configuration,
+    kubelet_lines,
+    resource_lines,
+    summary,
+)
 
 USAGE = {"timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 5, "cpu_nanoseconds": 1_500_000_000, "memory_bytes": 7}
 STARTED = {"name": "c", "state": {"running": {"startedAt": "1970-01-01T00:00:09Z"}}}
@@ -68,3 +76,29 @@ def test_rights_are_those_of_the_subresource(method: str, verb: str) -> None:
     assert verb_of(method, target, watch=False) == verb
     assert target.attributes(verb)[:5] == (verb, "", "nodes/proxy", "", "n1:10250")
     assert rights(target, "get", upgrade=True) == ("get", "create")
+
+
+def test_a_kubelets_own_figures_are_those_of_its_pods() -> None:
+    ended: JsonObject = {"status": {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {}}}]}}
+    waits: JsonObject = {"status": {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {}}}]}}
+    runs: JsonObject = {"status": {**POD["status"], "phase": "Running"}}
+    lines = "".join(kubelet_lines("n1", [runs, runs, ended, waits, {}], 5.0)).splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'kubelet_node_name{node="n1"} 1.0 5000',
+        "kubelet_running_pods 2.0 5000",
+        'kubelet_running_containers{container_state="exited"} 1.0 5000',
+        'kubelet_running_containers{container_state="running"} 2.0 5000',
+    ]
+    assert 'kubelet_running_containers{container_state="running"} 0.0 5000\n' in list(kubelet_lines("n1", [], 5.0))
+
+
+def test_a_kubelets_configuration_is_what_holds_here() -> None:
+    node = {"status": {"capacity": {"pods": "110"}, "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}}
+    found = configuration(node, {"dns": {"listen": "169.254.20.10"}, "pod_pids_limit": 4096})
+    assert (found["port"], found["maxPods"], found["podPidsLimit"]) == (10250, 110, 4096)
+    assert found["clusterDNS"] == ["169.254.20.10"]
+    bare = configuration({}, {})
+    assert (bare["clusterDNS"], bare["podPidsLimit"], bare.get("port")) == ([], -1, None)
+    assert configuration({}, {"cluster_dns": ["192.0.2.53"], "dns": {"listen": "169.254.20.10"}})["clusterDNS"] == [
+        "192.0.2.53"
+    ]

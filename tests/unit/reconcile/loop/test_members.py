@@ -153,5 +153,27 @@ def test_a_node_that_was_deleted_while_its_status_was_due_is_not_made_again_from
     assert [each["metadata"]["name"] for each in api.list(NODE).items] == ["n1"]
 
 
+def test_a_node_tells_of_its_kubelets_port_as_long_as_there_is_one():
+    api = FakeApi(SystemClock())
+
+    def told(port: int) -> object:
+        registrar = Registrar(
+            api, lambda name: _there(api, name), lambda _: True, "10.244.0.0/16", SystemClock(), kubelet_port=port
+        )
+        registrar.on_facts("n1", {"internal_ip": "192.0.2.10"})
+        for _ in range(2):
+            registrar.write("n1")
+        return api.get(NODE, "n1")["status"].get("daemonEndpoints")
+
+    assert told(10250) == {"kubeletEndpoint": {"Port": 10250}}
+    assert told(10251) == {"kubeletEndpoint": {"Port": 10251}}
+    assert told(0) is None
+    assert told(0) is None
+
+
+def _there(api: FakeApi, name: str) -> JsonObject | None:
+    return next((each for each in api.list(NODE).items if each["metadata"]["name"] == name), None)
+
+
 def test_one_node_and_many_are_other_watches(machines: Machines):
     assert not machines.service.use(("n1",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,22 @@ def test_a_change_of_one_service_leaves_the_other_entries_as_they_are() -> None:
     assert book.put("default/s0", {})
     assert "default/s0:80" not in book.entries("n1", PLANE)
     assert book.entries("n1", None) == {}
+
+
+def test_the_kubelets_port_leads_to_api_servers() -> None:
+    service = declared({"clusterIP": "100.0.0.1", "ports": [{"name": "https", "port": 443}]})
+    service["metadata"] = {"name": "kubernetes", "namespace": "default"}
+    slices = [endpoint_slice({"ports": {"https": 6443}, "endpoints": [["192.0.2.1", "", "ready"]]})]
+
+    def entry(kubelet_port: int) -> Mapping[str, object]:
+        return service_ports(service, slices, kubelet_port=kubelet_port)["default/kubernetes:https"].entry
+
+    assert entry(10250) == {**entry(0), "node_port": 10250}
+    assert entry(0)["endpoints"] == [["192.0.2.1", 6443]]
+    other = service_ports(declared({"ports": [{"name": "https", "port": 443}]}), slices, kubelet_port=10250)
+    assert all("node_port" not in port.entry for port in other.values())
+    service["spec"] |= {"type": "NodePort", "ports": [{"name": "https", "port": 443, "nodePort": 30443}]}
+    assert entry(10250)["node_port"] == 30443
 
 
 def test_the_dataplane_of_a_node() -> None:
