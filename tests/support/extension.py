@@ -242,6 +242,25 @@ class _Handler(BaseHTTPRequestHandler):
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 _SCHEMAS = {
     "/openapi/v3": {"paths": {PATH[1:]: {"serverRelativeURL": f"/openapi/v3{PATH}?hash=AB12"}}},
+    "/openapi/v2": {
+        "swagger": "2.0",
+        "paths": {
+            f"{PATH}/flunders": {"get": {"responses": {"200": {"schema": {"$ref": "#/definitions/wardle.Flunder"}}}}},
+            "/apis/apps/v1/deployments": {"get": {"description": "mine"}},
+        },
+        "definitions": {
+            "wardle.Flunder": {
+                "type": "object",
+                "properties": {"metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}},
+                "x-kubernetes-group-version-kind": [
+                    {"group": GROUP, "version": VERSION, "kind": "Flunder"},
+                    {"group": "apps", "version": "v1", "kind": "Deployment"},
+                ],
+            },
+            "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"type": "string"},
+            "io.k8s.api.apps.v1.Deployment": {"type": "string"},
+        },
+    },
     f"/openapi/v3{PATH}": {"openapi": "3.0.0", "info": {"title": "wardle", "version": "1"}, "paths": {}},
 }
 

@@ -29,6 +29,7 @@ from minik8s_modules.apiserver.aggregation.directory import Directory, is_reserv
 from minik8s_modules.apiserver.aggregation.exchanges import Body, Exchange, Outcome
 from minik8s_modules.apiserver.aggregation.extensions import Extensions
 from minik8s_modules.apiserver.aggregation.offers import Offer, resources_in
+from minik8s_modules.apiserver.aggregation.swagger import Part, part_of
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -62,6 +63,13 @@ class _Answers(NamedTuple):
     schemas: Future[tuple[int, bytes]]
 
 
+class _Swagger(NamedTuple):
+    """What was asked for in OpenAPI v2: the older form of which document, and its answer until that was taken."""
+
+    schema: str
+    answer: Future[tuple[int, bytes]] | None
+
+
 class Keeping:
     """See the top of this file, until ``stop``; ``own`` is the address of this server."""
 
@@ -69,6 +77,7 @@ class Keeping:
         self._backend, self._directory, self._extensions = backend, directory, extensions
         self._own = f"{_LEASES}{own}"
         self._offers: dict[_Key, Offer] = {}
+        self._swaggers: dict[_Key, _Swagger] = {}
         self._concerned: tuple[str, ...] = ()
         # built-in groups that this release does not have: found when it started, they are deleted, once. One that comes
         # (back) later is that of a server of another release, which has not been replaced yet
@@ -104,6 +113,7 @@ class Keeping:
         items = self._backend.cache.list(API_SERVICE.prefix).items
         remotes = [*self._directory.remotes.values()]
         spaces = {each.namespace for each in remotes}
+        self._swaggers = {key: each for key, each in self._swaggers.items() if key in self._directory.remotes}
         self._concerned = tuple(f"{kind.prefix}{space}/" for kind in (SERVICE, ENDPOINT_SLICE) for space in spaces)
         asked = self._ask(remotes)
         found = {each.remote.name: self._heard(each) for each in asked}
@@ -174,7 +184,9 @@ class Keeping:
         try:
             if missing is None:
                 resources = resources_in(*answers.listed.result(), remote.group, remote.version)
-                self._offers[key] = Offer(remote, resources, fresh=True, schema=_schema(answers))
+                before, schema = self._offers.get(key, Offer(remote)), _schema(answers)
+                swagger = self._swagger(before, remote, schema)
+                self._offers[key] = Offer(remote, resources, fresh=True, schema=schema, swagger=swagger)
                 return PASSED
         except Exception as error:  # noqa: BLE001 - whatever an extension says, it is not available
             shown = f"https://{remote.service}.{remote.namespace}.svc:{remote.port}{remote.path}"
@@ -183,6 +195,34 @@ class Keeping:
         if key in self._offers:
             self._offers[key] = self._offers[key]._replace(fresh=False)
         return missing
+
+    def _swagger(self, before: Offer, remote: Remote, schema: str) -> Part:
+        """Return what is known of an extension in OpenAPI v2; nobody waits for it, the next look takes what came.
+
+        Asked again once the document of version 3 is another, the extension was away, or did not answer.
+        """
+        key = (remote.group, remote.version)
+        asked = self._swaggers.get(key)
+        if asked is None or asked.schema != schema or not before.fresh:
+            answer = self._fetch(remote, "/openapi/v2")
+            self._swaggers[key] = _Swagger(schema, answer)
+            answer.add_done_callback(self._came)
+            return before.swagger
+        if asked.answer is None or not asked.answer.done():
+            return before.swagger
+        if asked.answer.cancelled() or asked.answer.exception() is not None:
+            del self._swaggers[key]
+            return before.swagger
+        self._swaggers[key] = asked._replace(answer=None)
+        try:
+            return part_of(*asked.answer.result(), remote)
+        except Exception as error:  # noqa: BLE001 - whatever an extension says: it need not have one
+            log.debug("%s has no OpenAPI v2 document: %s", remote.name, error)
+            return Part()
+
+    def _came(self, answer: Future[tuple[int, bytes]]) -> None:
+        if not answer.cancelled() and answer.exception() is None:  # else the next look is soon enough
+            self._wake.set()
 
     def _missing(self, remote: Remote) -> Found | None:
         """Return why an extension cannot even be asked."""

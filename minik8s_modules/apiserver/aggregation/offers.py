@@ -17,6 +17,7 @@ import orjson
 from minik8s_modules.api.access.api_services import Remote
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.aggregation.swagger import Part
 
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 # what one extension may put into the discovery that everybody reads; texts in characters
@@ -24,12 +25,16 @@ _MOST_RESOURCES, _MOST_LISTED, _LONGEST = 2000, 50, 253
 
 
 class Offer(NamedTuple):
-    """What somebody else's group and version has: an APIResourceList's resources; ``fresh``: asked of late."""
+    """What somebody else's group and version has: an APIResourceList's resources; ``fresh``: asked of late.
+
+    ``schema`` distinguishes its OpenAPI document of version 3, ``swagger`` is what it says in version 2.
+    """
 
     remote: Remote
     resources: tuple[JsonObject, ...] = ()
     fresh: bool = False
     schema: str = ""
+    swagger: Part = Part()
 
 
 def ordered(offers: Iterable[Offer]) -> list[Offer]:

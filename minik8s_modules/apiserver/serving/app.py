@@ -13,11 +13,12 @@ from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSessionInterface
 
 from minik8s_modules.api.errors import BadRequest, NotFound
-from minik8s_modules.api.kind import Kinds
+from minik8s_modules.api.kind import Kinds, Registry
 from minik8s_modules.apiserver.access.tokens import Tokens
 from minik8s_modules.apiserver.aggregation import offers
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
 from minik8s_modules.apiserver.aggregation.offers import Offer
+from minik8s_modules.apiserver.aggregation.swagger import Part, merged
 from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.target import parse, verb_of
@@ -28,6 +29,24 @@ from minik8s_modules.apiserver.serving.answering import METHODS, OPEN_PATHS, Ans
 from minik8s_modules.apiserver.serving.resources import Services
 
 Checks = Mapping[str, Mapping[str, health.Check]]  # by endpoint: livez, readyz; and "remarks" on checks that pass
+
+
+class _Joined:
+    """OpenAPI v2 of this server and of extensions, made again when one of them is another; from any thread."""
+
+    def __init__(self) -> None:
+        self._made: tuple[bytes, list[Part], bytes] = (b"", [], b"")
+
+    def document(self, kinds: Registry, parts: list[Part]) -> bytes:
+        """Return the document."""
+        own = openapi_v2.document(kinds)
+        if not parts:
+            return own
+        of, before, made = self._made
+        if own is not of or len(parts) != len(before) or any(a is not b for a, b in zip(parts, before, strict=True)):
+            made = merged(own, parts)
+            self._made = (own, parts, made)
+        return made
 
 
 class _NoSession(SecureCookieSessionInterface):
@@ -177,6 +196,8 @@ def _discovery_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None)
 
 
 def _openapi_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None) -> None:
+    joined = _Joined()
+
     @app.get("/openapi/v3")
     def openapi_index() -> Response:
         many = request.headers.get("Kubectl-Command") in openapi_patches.COMMANDS
@@ -190,7 +211,8 @@ def _openapi_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None) -
     def openapi_2() -> Response:
         if "openapi" in request.headers.get("Accept", "") and "protobuf" in request.headers.get("Accept", ""):
             return responses.raw(openapi_v2.protobuf(), media=openapi_v2.PROTOBUF)
-        return responses.raw(openapi_v2.document(kinds.registry))
+        offered = offers.ordered(aggregation.offers()) if aggregation is not None else []
+        return responses.raw(joined.document(kinds.registry, [each.swagger for each in offered if each.swagger.paths]))
 
     @app.get("/openapi/v3/api/<version>", defaults={"group": ""})
     @app.get("/openapi/v3/apis/<group>/<version>")

@@ -73,9 +73,12 @@ def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> dict[str, 
 
 
 def test_every_group_has_an_api_service(api: ApiServerProcess) -> None:
-    found = until(lambda: api.request("GET", f"{SERVICES}/v1.apps").code == 200 and api.request("GET", SERVICES))
-    items = {each["metadata"]["name"]: each for each in found.json["items"]}
-    assert {"v1.", "v1.apps", "v1.batch", "v1.apiregistration.k8s.io", "v1beta1.metrics.k8s.io"} <= set(items)
+    def listed() -> dict[str, Any]:
+        return {each["metadata"]["name"]: each for each in api.request("GET", SERVICES).json["items"]}
+
+    names = {"v1.", "v1.apps", "v1.batch", "v1.apiregistration.k8s.io", "v1beta1.metrics.k8s.io"}
+    until(lambda: names <= set(listed()))
+    items = listed()
     assert items["v1.apps"]["metadata"]["labels"] == {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
     assert items["v1."]["spec"] == {"version": "v1", "group": "", "groupPriorityMinimum": 18000, "versionPriority": 1}
     shown = api.kubectl("get", "apiservices", "v1.apps", "--no-headers").stdout.split()
@@ -175,6 +178,26 @@ def test_discovery_tells_of_extensions_in_every_form(api: ApiServerProcess, exte
     told = api.kubectl("get", "po").stderr
     assert 'short name "po" could also match lower priority resource flunders.wardle.example.com' in told
     assert "No resources found in default namespace." in told
+
+
+def test_openapi_v2_has_an_extensions_paths_and_leaves_the_servers_own(
+    api: ApiServerProcess, extension: Extension
+) -> None:
+    def document() -> dict[str, Any]:
+        return dict(api.request("GET", "/openapi/v2").json)
+
+    until(lambda: f"{PATH}/flunders" in document()["paths"])
+    told = document()
+    flunder = told["definitions"]["wardle.Flunder"]
+    assert flunder["x-kubernetes-group-version-kind"] == [{"group": GROUP, "version": VERSION, "kind": "Flunder"}]
+    assert flunder["properties"]["metadata"] == {
+        "$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2"
+    }
+    assert told["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["type"] == "object"
+    assert told["definitions"]["io.k8s.api.apps.v1.Deployment"]["type"] == "object"
+    assert "/apis/apps/v1/deployments" not in told["paths"]
+    assert api.request("DELETE", f"{SERVICES}/{NAME}").code == 200
+    until(lambda: f"{PATH}/flunders" not in document()["paths"])
 
 
 def test_an_extension_that_is_gone_is_told_and_slows_nobody(api: ApiServerProcess, extension: Extension) -> None:
