@@ -45,6 +45,13 @@ def body_of(namespace: Namespace, rule: Rule) -> tuple[str, JsonObject]:
         None: (namespace.path("configmaps"), {"metadata": {"name": name}}),
         ("", "Pod"): (namespace.path("pods"), pod(name, nodeName="n1")),
         ("", "Node"): ("/api/v1/nodes", {"metadata": {"name": name}}),
+        ("", "PersistentVolume"): (
+            "/api/v1/persistentvolumes",
+            {
+                "metadata": {"name": name},
+                "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
+            },
+        ),
         ("coordination.k8s.io", "Lease"): (
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
             {"metadata": {"name": name}, "spec": {}},

@@ -133,7 +133,33 @@ _STORAGE_CLASS = check.fields(
 
 def validate_storage_class(storage_class: JsonObject) -> list[Cause]:
     """Return why the storage class may not be kept."""
-    return _STORAGE_CLASS("", storage_class)
+    provisioner = str(storage_class.get("provisioner") or "")
+    return _STORAGE_CLASS("", storage_class) + (_own_class(storage_class) if provisioner.startswith(_OURS) else [])
+
+
+_OURS = "minik8s.io/"
+_PARAMETERS = {claims.HOSTPATH: ("node", "path")}
+
+
+def _own_class(storage_class: JsonObject) -> list[Cause]:
+    """Return what a provisioner of ours would not do as the class says."""
+    provisioner = storage_class["provisioner"]
+    if provisioner not in _PARAMETERS:
+        return [cause.not_supported("provisioner", provisioner, [*_PARAMETERS])]
+    parameters = storage_class.get("parameters") or {}
+    unknown = [name for name in parameters if name not in _PARAMETERS[provisioner]]
+    causes = [cause.not_supported(f"parameters[{name}]", name, _PARAMETERS[provisioner]) for name in unknown]
+    causes += _FOLDER("parameters", parameters)
+    if storage_class.get("reclaimPolicy") == "Delete":
+        why = f"{provisioner} deletes no data: say Retain, and remove the folders of volumes that are Released yourself"
+        causes.append(cause.invalid("reclaimPolicy", "Delete", why))
+    return causes
+
+
+_FOLDER = check.fields(
+    ("path", _ABSOLUTE),
+    ("path", check.if_set(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))),
+)
 
 
 def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:

@@ -13,6 +13,7 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims, matching
 from minik8s_modules.controllers.core.steps import Patch, Step, Tell
+from minik8s_modules.controllers.storage import provisioning
 
 _NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
 _NO_CONSUMER = "waiting for first consumer to be created before binding"
@@ -35,6 +36,7 @@ class Around(NamedTuple):
         default: the class of claims that name none.
         node: the node that the scheduler wants the volume for.
         pods: those that name the claim.
+        namesake: the volume that has the name which the original would give to one made for the claim.
     """
 
     named: JsonObject | None = None
@@ -43,6 +45,7 @@ class Around(NamedTuple):
     default: JsonObject | None = None
     node: JsonObject | None = None
     pods: Sequence[JsonObject] = ()
+    namesake: JsonObject | None = None
 
 
 def decide_claim(claim: JsonObject, around: Around) -> list[Step]:
@@ -72,15 +75,14 @@ def _unprotected(claim: JsonObject, pods: Iterable[JsonObject]) -> list[Step]:
 
 
 def _any(claim: JsonObject, around: Around) -> list[Step]:
-    chosen_node = claims.SELECTED_NODE in objects.annotations(claim)
-    delayed = claims.waits_for_consumer(around.storage_class) and not chosen_node
+    delayed = claims.waits_for_consumer(around.storage_class) and around.node is None
     volume = matching.best_volume(claim, around.volumes, around.node, delayed=delayed)
     if volume is not None:
         return _bind(claim, volume)
     if delayed:
         return [*_pending(claim), *_waits_for_consumer(claim, around.pods)]
     if claims.class_of(claim):
-        return [*_pending(claim), *_wants_one_made(claim, around.storage_class)]
+        return [*_pending(claim), *_wants_one_made(claim, around)]
     return [*_pending(claim), Tell(claim, "Normal", "FailedBinding", _NO_CLASS)]
 
 
@@ -92,11 +94,13 @@ def _waits_for_consumer(claim: JsonObject, pods: Sequence[JsonObject]) -> list[S
     return [Tell(claim, "Normal", "WaitForPodScheduled", told)]
 
 
-def _wants_one_made(claim: JsonObject, storage_class: JsonObject | None) -> list[Step]:
-    if storage_class is None:
+def _wants_one_made(claim: JsonObject, around: Around) -> list[Step]:
+    if around.storage_class is None:
         told = f'storageclass.storage.k8s.io "{claims.class_of(claim)}" not found'
         return [Tell(claim, "Warning", "ProvisioningFailed", told)]
-    provisioner = str(storage_class.get("provisioner") or "")
+    provisioner = str(around.storage_class.get("provisioner") or "")
+    if provisioner in provisioning.PROVISIONERS:
+        return provisioning.provision(claim, around.storage_class, around.node, around.namesake)
     asked = {key: provisioner for key in claims.PROVISIONERS if objects.annotations(claim).get(key) != provisioner}
     waits = Tell(claim, "Normal", "ExternalProvisioning", _EXTERNAL.format(provisioner))
     return [*([Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": asked}})] if asked else []), waits]
@@ -156,16 +160,24 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Step]:
         meta = {"annotations": {claims.BIND_COMPLETED: _YES, **chosen}}
         body = {"metadata": meta, "spec": {"volumeName": objects.name(volume)}}
         return [*steps, Patch(PERSISTENT_VOLUME_CLAIM, claim, body)]
+    if claims.requested(claim) > claims.capacity(volume) and provisioning.is_ours(volume):
+        return [*steps, *_grown(claim, volume)]
     status = _status(volume)
     if {field: objects.status(claim).get(field) for field in status} != status:
         steps.append(Patch(PERSISTENT_VOLUME_CLAIM, claim, {"status": status}, subresource="status"))
     return steps
 
 
+def _grown(claim: JsonObject, volume: JsonObject) -> list[Step]:
+    """Return what gives a claim the size that it asks for now; whether it may was asked when it was written."""
+    body = {"spec": {"capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]}}}
+    told = Tell(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
+    return [Patch(PERSISTENT_VOLUME, volume, body), told]
+
+
 def _held(claim: JsonObject, *, chosen: bool) -> JsonObject:
-    reference = {**objects.object_reference(claim), "apiVersion": "v1", "kind": PERSISTENT_VOLUME_CLAIM.kind}
     meta = {"metadata": {"annotations": {claims.BOUND_BY_CONTROLLER: _YES}}} if chosen else {}
-    return {**meta, "spec": {"claimRef": reference}}
+    return {**meta, "spec": {"claimRef": provisioning.reference(claim)}}
 
 
 def _status(volume: JsonObject) -> JsonObject:

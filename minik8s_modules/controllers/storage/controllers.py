@@ -18,11 +18,12 @@ from minik8s_modules.controllers.core.acting import Failure, Owner
 from minik8s_modules.controllers.core.steps import Again, Patch, Step
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.controllers.storage.claims import Around, decide_claim, is_used
+from minik8s_modules.controllers.storage.provisioning import original_name
 from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_CLAIM, by_claim
 
-_FREE, _HOLDER, _WAITING, _VOLUME = "free", "holder", "waiting", "volume"
+_FREE, _HOLDER, _WAITING, _VOLUME, _PLACELESS = "free", "holder", "waiting", "volume", "placeless"
 # the copy that lags shows what the API says in milliseconds
 _LAG_S = 0.5
 _AT_ONCE = 8
@@ -35,6 +36,10 @@ def _free(volume: JsonObject) -> Iterable[str]:
 def _holder(volume: JsonObject) -> Iterable[str]:
     held = claims.holder(volume)
     return [str(held.key)] if held is not None else []
+
+
+def _placeless(volume: JsonObject) -> Iterable[str]:
+    return [] if claims.source_of(volume) else [claims.class_of(volume)]
 
 
 def _waiting(claim: JsonObject) -> Iterable[str]:
@@ -98,6 +103,7 @@ class ClaimController(WorkloadController):
             default=None if claims.names_class(claim) else claims.default_class(self._classes.list()),
             node=self._nodes.get("", node) if node else None,
             pods=self._pods.by_index(BY_CLAIM, str(key)),
+            namesake=self._volumes.get("", original_name(claim)),
         )
 
     def _candidates(self, claim: JsonObject) -> Iterable[JsonObject]:
@@ -152,7 +158,9 @@ class VolumeController(WorkloadController):
     def __init__(self, context: Context) -> None:
         super().__init__(context, PERSISTENT_VOLUME, (), workers=_AT_ONCE)
         self.own.add_index(_HOLDER, _holder)
+        self.own.add_index(_PLACELESS, _placeless)
         self._claims = self.loop.watch(PERSISTENT_VOLUME_CLAIM, _of_claim)
+        self._classes = self.loop.watch(STORAGE_CLASS, self._of_class)
 
     def sync(self, key: Key) -> None:
         """Look at one volume; for the key of a claim, queue the volumes that hold it. Raises as ``WorkloadController``.
@@ -174,7 +182,10 @@ class VolumeController(WorkloadController):
             claim = self._claim(held.key)  # its copy may lag, and what follows may cost data
             if claim is not None and objects.uid(claim) == held.uid:
                 return [Again(_LAG_S)]
-        return decide_volume(obj, claim)
+        return decide_volume(obj, claim, self._classes.get("", claims.class_of(obj)))
+
+    def _of_class(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        return [objects.key(each) for each in self.own.by_index(_PLACELESS, objects.name(new or {}))]
 
     def _claim(self, key: Key) -> JsonObject | None:
         try:

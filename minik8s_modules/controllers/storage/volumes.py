@@ -13,29 +13,58 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.core.steps import Delete, Patch, Step, Tell
+from minik8s_modules.controllers.storage import provisioning
 
 _NO_RECYCLER = "No recycler plugin found for the volume!"
 _NO_DELETER = 'error getting deleter volume plugin for volume "{}": no deletable volume plugin matched'
-_NO_SOURCE = "it does not say what it stands on (nfs, hostPath, local, ...), so no claim can have it"
+_NO_SOURCE = (
+    "it does not say what it stands on (nfs, hostPath, local), and no StorageClass of its class's name with a "
+    "provisioner of minik8s does: no claim can have it"
+)
+_UNLIMITED = "its size is not enforced: pods may write more than that"
 _OVER = frozenset({"Released", "Failed"})
 
 
-def decide_volume(volume: JsonObject, claim: JsonObject | None) -> list[Step]:
-    """Return the next steps of a volume; ``claim`` is the one of the name that it holds, None where there is none."""
+def decide_volume(volume: JsonObject, claim: JsonObject | None, storage_class: JsonObject | None = None) -> list[Step]:
+    """Return the next steps of a volume.
+
+    Args:
+        volume: the object.
+        claim: the one of the name that the volume holds, None where there is none.
+        storage_class: the volume's class, which says where a volume of the original is to stand.
+    """
     held = claims.holder(volume)
     unprotected = _unprotected(volume)
     if unprotected:
         return unprotected
     if not claims.source_of(volume):
-        return [Tell(volume, "Normal", "FailedBinding", _NO_SOURCE)]
+        return _placed(volume, storage_class)
     if held is None or not held.uid:
         return _in_phase(volume, "Available")
-    if claim is None or objects.uid(claim) != held.uid:
-        return _without_claim(volume)
+    return _without_claim(volume) if claim is None or objects.uid(claim) != held.uid else _of_claim(volume, claim)
+
+
+def _of_claim(volume: JsonObject, claim: JsonObject) -> list[Step]:
     named = objects.spec(claim).get("volumeName")
     if not named:
         return []  # the claim's own decision comes next
-    return _in_phase(volume, "Bound") if named == objects.name(volume) else _superfluous(volume)
+    if named != objects.name(volume):
+        return _superfluous(volume)
+    return _in_phase(volume, "Bound", message=_UNLIMITED if provisioning.is_ours(volume) else "")
+
+
+def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:
+    """Return what gives a place to a volume that says none: only the original's may."""
+    provisioner = str((storage_class or {}).get("provisioner") or "")
+    if storage_class is None or provisioner not in provisioning.PROVISIONERS:
+        return [Tell(volume, "Normal", "FailedBinding", _NO_SOURCE)]
+    try:
+        place = provisioning.PROVISIONERS[provisioner].place(objects.name(volume), storage_class, None)
+    except provisioning.CannotProvision as why:
+        told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
+        return [Tell(volume, "Warning", "ProvisioningFailed", told)]
+    meta = {"annotations": {claims.PROVISIONED_BY: provisioner}}
+    return [Patch(PERSISTENT_VOLUME, volume, {"metadata": meta, "spec": place})]
 
 
 def _unprotected(volume: JsonObject) -> list[Step]:

@@ -8,7 +8,14 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden, NotFound
-from minik8s_modules.api.kinds import EVENT, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
+from minik8s_modules.api.kinds import (
+    EVENT,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
 from tests.integration.control.conftest import Cluster, Daemon, pod
@@ -106,3 +113,42 @@ def test_the_default_class_is_given_and_says_what_may_grow(cluster: Cluster, dae
 
 def early_class(api: ApiClient, space: str) -> str:
     return str(objects.spec(api.get(PERSISTENT_VOLUME_CLAIM, "early", space)).get("storageClassName"))
+
+
+def test_claims_of_a_stateful_set_get_volumes_of_their_class(cluster: Cluster, daemon: Daemon):
+    api, space = cluster.admin, cluster.namespace()
+    made = {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", "parameters": {"node": "n1"}}
+    api.create(STORAGE_CLASS, {"metadata": {"name": space}, **made})
+    template = {"metadata": {"labels": {"app": "db"}}, "spec": pod("x", space)["spec"]}
+    claims = [{"metadata": {"name": "data"}, "spec": claim(space, "data", storageClassName=space)["spec"]}]
+    declared = {"replicas": 2, "serviceName": "db", "podManagementPolicy": "Parallel", "template": template}
+    selector = {"matchLabels": {"app": "db"}}
+    body = {**declared, "selector": selector, "volumeClaimTemplates": claims}
+    api.create(STATEFUL_SET, {"metadata": {"name": "db", "namespace": space}, "spec": body})
+    until(lambda: {phase(api, f"data-db-{number}", space) for number in (0, 1)} == {"Bound"}, PATIENCE_S)
+    found = api.get(PERSISTENT_VOLUME_CLAIM, "data-db-0", space)
+    own = api.get(PERSISTENT_VOLUME, objects.spec(found)["volumeName"])
+    assert objects.spec(own)["hostPath"]["path"].endswith(objects.uid(found))
+    until(lambda: "ProvisioningSucceeded" in told(api, space, "data-db-0"), PATIENCE_S)
+
+
+def test_the_originals_manifests_are_bound_as_they_were(cluster: Cluster, daemon: Daemon):
+    """S-20, S-21 and S-23 of the original: an exported volume, a made one, and a volume that is free again."""
+    api, space = cluster.admin, cluster.namespace()
+    made = {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", "parameters": {"node": "n1"}}
+    api.create(STORAGE_CLASS, {"metadata": {"name": space}, **made})
+    old = {
+        "metadata": {"name": f"{space}-pv", "namespace": space},
+        "spec": {"capacity": "1Gi", "storageClassName": space},
+    }
+    api.create(PERSISTENT_VOLUME, old)
+    until(lambda: phase(api, f"{space}-pv") == "Available", PATIENCE_S)
+    for name, size in (("one", "500Mi"), (f"{space}-two", "2Gi")):
+        spec = {"request": size, "storageClassName": space}
+        api.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": name, "namespace": space}, "spec": spec})
+        until(lambda name=name: phase(api, name, space) == "Bound", PATIENCE_S)  # type: ignore[misc]
+    assert objects.spec(api.get(PERSISTENT_VOLUME_CLAIM, "one", space))["volumeName"] == f"{space}-pv"
+    until(lambda: phase(api, f"pv-{space}-two") == "Bound", PATIENCE_S)
+    api.delete(PERSISTENT_VOLUME_CLAIM, "one", space)
+    until(lambda: phase(api, f"{space}-pv") == "Available", PATIENCE_S)
+    assert "claimRef" not in objects.spec(api.get(PERSISTENT_VOLUME, f"{space}-pv"))

@@ -16,6 +16,7 @@ from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.core.steps import Again, Delete, Step, Tell
 from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
+from minik8s_modules.controllers.storage.provisioning import original_name
 from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.runtime.informers import by_claim
 from tests.support.workloads import NOW, SPACE, ago
@@ -77,6 +78,7 @@ def claim_steps(world: World, obj: JsonObject) -> list[Step]:
         storage_class=world.get(STORAGE_CLASS, Key("", claims.class_of(obj))),
         default=claims.default_class(world.all(STORAGE_CLASS)),
         node=world.get(NODE, Key("", objects.annotations(obj).get(claims.SELECTED_NODE, ""))),
+        namesake=world.get(PERSISTENT_VOLUME, Key("", original_name(obj))),
         pods=[pod for pod in world.all(POD) if str(objects.key(obj)) in by_claim(pod)],
     )
     return decide_claim(obj, around)
@@ -84,7 +86,8 @@ def claim_steps(world: World, obj: JsonObject) -> list[Step]:
 
 def volume_steps(world: World, obj: JsonObject) -> list[Step]:
     held = claims.holder(obj)
-    return decide_volume(obj, world.get(PERSISTENT_VOLUME_CLAIM, held.key) if held is not None else None)
+    claim = world.get(PERSISTENT_VOLUME_CLAIM, held.key) if held is not None else None
+    return decide_volume(obj, claim, world.get(STORAGE_CLASS, Key("", claims.class_of(obj))))
 
 
 DECIDERS = ((PERSISTENT_VOLUME_CLAIM, claim_steps), (PERSISTENT_VOLUME, volume_steps))
@@ -141,6 +144,10 @@ def test_claims_get_volumes(path: Path):
     world = case.world()
     run(world)
     assert picture(world) == case.told["end"]
+    for name, spec in case.told.get("made", {}).items():
+        found = world.get(PERSISTENT_VOLUME, Key("", name))
+        assert found is not None
+        assert objects.spec(found).items() >= spec.items()
     told = [f"{each.type} {each.reason}: {each.message}" for each in world.told]
     assert list(dict.fromkeys(told)) == case.told.get("told", [])
     for kind, _ in DECIDERS:

@@ -1,0 +1,126 @@
+"""Volumes that are made for claims, by their class. Pure: who declares a volume has made it; nodes make its folder.
+
+A provisioner is one small class with a row in ``PROVISIONERS``: it says where a volume stands, or why it cannot. All
+others are programs of their own, which watch claims (``volume.kubernetes.io/storage-provisioner``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting import dialect
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.storage import claims
+from minik8s_modules.controllers.core.steps import Create, Step, Tell, Words
+
+_HOSTNAME = "kubernetes.io/hostname"
+_FOLDERS = "/var/lib/minik8s-volumes"
+_NO_NODE = (
+    "it is for one machine and does not know which: give the class volumeBindingMode: WaitForFirstConsumer, or the "
+    "parameter node"
+)
+
+
+class CannotProvision(Exception):
+    """No volume can be made for a claim; the message says why."""
+
+
+class Provisioner(Protocol):
+    """Makes volumes of the classes that name it."""
+
+    def place(self, name: str, storage_class: JsonObject, node: JsonObject | None) -> JsonObject:
+        """Return the fields of the spec that say where the volume ``name`` stands.
+
+        Args:
+            name: of the volume.
+            storage_class: the class, with its parameters.
+            node: the node that the scheduler wants it for, None where it said nothing.
+
+        Raises:
+            CannotProvision: it cannot be made.
+        """
+
+
+class HostPath:
+    """A folder on one machine: that of the first pod that wants the volume, or the class's parameter ``node``."""
+
+    def place(self, name: str, storage_class: JsonObject, node: JsonObject | None) -> JsonObject:
+        """Return a folder of the volume's own, and the node that has it. Raises CannotProvision."""
+        parameters = storage_class.get("parameters") or {}
+        host = objects.labels(node or {}).get(_HOSTNAME) or parameters.get("node")
+        if not host:
+            raise CannotProvision(_NO_NODE)
+        if storage_class.get("mountOptions"):
+            raise CannotProvision("folders of a machine have no mountOptions")
+        folder = str(parameters.get("path") or _FOLDERS).rstrip("/")
+        here = {"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": [host]}]}
+        return {
+            "hostPath": {"path": f"{folder}/{name}", "type": "DirectoryOrCreate"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+        }
+
+
+PROVISIONERS: Mapping[str, Provisioner] = {claims.HOSTPATH: HostPath()}
+
+
+def provision(
+    claim: JsonObject, storage_class: JsonObject, node: JsonObject | None, namesake: JsonObject | None
+) -> list[Step]:
+    """Return the creation of a volume for a claim whose class one of our provisioners serves.
+
+    ``namesake`` is the volume that has the name which the original MiniK8s would give, ``pv-<claim>``.
+    """
+    provisioner, name = str(storage_class["provisioner"]), _name(claim, namesake)
+    try:
+        _refuse(claim)
+        place = PROVISIONERS[provisioner].place(name, storage_class, node)
+    except CannotProvision as why:
+        told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
+        return [Tell(claim, "Warning", "ProvisioningFailed", told)]
+    declared = objects.spec(claim)
+    spec = {
+        "accessModes": declared.get("accessModes"),
+        "capacity": {"storage": declared["resources"]["requests"]["storage"]},
+        "claimRef": reference(claim),
+        "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy"),
+        "storageClassName": objects.name(storage_class),
+        "volumeMode": declared.get("volumeMode"),
+        **place,
+    }
+    meta: JsonObject = {"name": name, "annotations": {claims.PROVISIONED_BY: provisioner}}
+    volume = {"apiVersion": "v1", "kind": PERSISTENT_VOLUME.kind, "metadata": meta, "spec": spec}
+    failed = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": '
+    words = Words("ProvisioningSucceeded", "Successfully provisioned volume ", "ProvisioningFailed", failed)
+    return [Create(PERSISTENT_VOLUME, volume, words)]
+
+
+def is_ours(volume: JsonObject) -> bool:
+    """Return whether one of our provisioners has made the volume."""
+    return objects.annotations(volume).get(claims.PROVISIONED_BY) in PROVISIONERS
+
+
+def reference(claim: JsonObject) -> JsonObject:
+    """Return how a volume names its claim."""
+    return {**objects.object_reference(claim), "apiVersion": "v1", "kind": PERSISTENT_VOLUME_CLAIM.kind}
+
+
+def _refuse(claim: JsonObject) -> None:
+    if objects.spec(claim).get("selector") is not None:
+        raise CannotProvision("claim Selector is not supported")  # external-provisioner's words
+    if objects.spec(claim).get("volumeMode") == "Block":
+        raise CannotProvision("it makes no block volumes")
+
+
+def _name(claim: JsonObject, namesake: JsonObject | None) -> str:
+    original = objects.annotations(claim).get(dialect.ANNOTATION) == dialect.ORIGINAL
+    if original and (namesake is None or claims.is_held_by(namesake, claim)):
+        return original_name(claim)
+    return f"pvc-{objects.uid(claim)}"
+
+
+def original_name(claim: JsonObject) -> str:
+    """Return the name that the original MiniK8s gives the volume that it makes for a claim."""
+    return f"pv-{objects.name(claim)}"
