@@ -33,6 +33,7 @@ from minik8s_modules.api.kinds import (
     REPLICATION_CONTROLLER,
     RESOURCE_QUOTA,
     STATEFUL_SET,
+    STORAGE_CLASS,
 )
 from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.schema import structural
@@ -71,6 +72,7 @@ ACTED_ON = (
     HORIZONTAL_POD_AUTOSCALER_V1,
     LEGACY_AUTOSCALER,
     PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
 )
 
 
