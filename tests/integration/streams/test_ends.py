@@ -116,7 +116,7 @@ def test_streams_end_with_their_pod(streaming: Streaming) -> None:
 
 
 def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str) -> None:
-    streaming.pod("noisy", ENDLESS + " & sleep 3600")
+    noisy = streaming.pod("noisy", ENDLESS + " & sleep 3600")
     open_before = resting(streaming)
     clients = [streaming.popen("logs", "-f", "noisy") for _ in range(3)]
     clients += [streaming.popen("exec", "-i", shell, "--", "cat") for _ in range(3)]
@@ -126,6 +126,8 @@ def test_a_client_that_goes_away_leaves_nothing(streaming: Streaming, shell: str
         process.communicate()
     streaming.until(lambda: b"apiserver_streams 0.0\n" in streaming.server.request("GET", "/metrics").body)
     streaming.until(lambda: settled(streaming, open_before))
+    # its words, and Docker's writing them down, keep both processors busy for as long as it lives
+    streaming.node.docker.kill(streaming.inspect(noisy)["Id"], "KILL")
 
 
 def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
