@@ -1,7 +1,8 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
 Also says which tests one process runs in a row when processes share them (`make test`), which of these groups begin
-first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``).
+first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``). Where
+the time of such a run went is told at its end (``support/group_times.py``).
 """
 
 import functools
@@ -12,6 +13,8 @@ import ansible.modules
 import pytest
 import xdist.remote
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.group_times import GroupTimes
 
 pytest_plugins = ["tests.support.second_try"]
 HERE = Path(__file__).parent
@@ -101,7 +104,8 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: xdist.remote.Producer) -> Groups:
-    """Return the scheduler of `make test`."""
+    """Return the scheduler of `make test`; what it hands out is counted from now on."""
+    config.pluginmanager.register(GroupTimes(group_of))
     return Groups(config, log)
 
 

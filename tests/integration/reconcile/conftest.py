@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -19,8 +20,22 @@ import pytest
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import EVENT, NODE, PLAN, POD, POD_ADDRESS
+from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    EVENT,
+    NAMESPACE,
+    NODE,
+    PLAN,
+    POD,
+    POD_ADDRESS,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient, Warn
@@ -34,6 +49,9 @@ from tests.support.waiting import nap
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "minik8s/busybox:1"
+# what a new cluster has by itself
+OF_THE_CLUSTER = {"default", "kube-root-ca.crt", "kubernetes"}
+SPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
 IDENTITIES = {
     "scheduler": "system:kube-scheduler",
     "controllers": "system:kube-controller-manager",
@@ -242,6 +260,23 @@ class Cluster:
         """Return whether the pod object is gone."""
         return all(one["metadata"]["name"] != name for one in self.admin.list(POD, "default").items)
 
+    def clear(self) -> None:
+        """Remove what tests have made: namespaces, and in ``default`` pods, what they mount and are, and Events."""
+        for one in self.admin.list(NAMESPACE).items:
+            if objects.name(one) not in SPACES and not objects.is_deleting(one):
+                self.admin.delete(NAMESPACE, objects.name(one))
+        for kind in (POD, SERVICE, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE_BINDING, ROLE):
+            self._clear(kind)
+        self.until(lambda: {objects.name(one) for one in self.admin.list(NAMESPACE).items} <= SPACES)
+        self.until(lambda: (self.node.ids(), self.addresses(), self.admin.list(POD).items) == ([], [], []))
+        self.admin.delete_collection(EVENT, "default")
+
+    def _clear(self, kind: Kind) -> None:
+        for one in self.admin.list(kind, "default").items:
+            if objects.name(one) not in OF_THE_CLUSTER:
+                with contextlib.suppress(NotFound):
+                    self.admin.delete(kind, objects.name(one), "default", grace_s=0 if kind is POD else None)
+
     def until(self, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """Wait until ``condition`` holds; refusals count as not yet."""
         begun = time.monotonic()
@@ -261,8 +296,9 @@ class Cluster:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@contextlib.contextmanager
+def running() -> Iterator[Cluster]:
+    """Run a cluster whose node is Ready."""
     folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
     made = Cluster(folder)
     try:
@@ -272,3 +308,17 @@ def cluster() -> Iterator[Cluster]:
     finally:
         made.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="package")
+def shared() -> Iterator[Cluster]:
+    """One cluster for the modules of this folder that a process runs in a row; in CI a start takes half a minute."""
+    with running() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(shared: Cluster) -> Cluster:
+    """The process's cluster, as empty as a new one."""
+    shared.clear()
+    return shared

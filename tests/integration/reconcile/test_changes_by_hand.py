@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+
+import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import EVENT, POD
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
-from tests.integration.reconcile.conftest import Cluster
+from tests.integration.reconcile.conftest import Cluster, running
 
 WHOLE_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of its own, that has healed nothing yet."""
+    with running() as made:
+        yield made
 
 
 def command(*argv: str) -> str:

@@ -10,11 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 import yaml
 
-from tests.integration.reconcile.conftest import Cluster, Daemon
+from tests.integration.reconcile.conftest import Cluster, Daemon, running
 
 LONG_S = 180.0  # starting Ansible anew, on a busy machine
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of its own, whose shard is led by others in between."""
+    with running() as made:
+        yield made
 
 
 def test_a_reconciler_with_an_old_token_gives_up_and_comes_back_with_a_new_one(cluster: Cluster):

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.integration.reconcile.conftest import Cluster
+import pytest
+
+from tests.integration.reconcile.conftest import Cluster, running
 
 WAVES = int(os.environ.get("MINIK8S_WAVES", "2"))
 PODS = int(os.environ.get("MINIK8S_WAVE_PODS", "20"))
 PATIENCE_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of its own, whose memory and files nobody else has grown."""
+    with running() as made:
+        yield made
 
 
 class Footprint(NamedTuple):
