@@ -52,6 +52,10 @@ suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowes
 		$(PYTEST) tests --ignore tests/machines/long -m 'not nightly' --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
 		--max-suite-reruns 6 -rR --durations 30 --junitxml=.cache/junit-all.xml
 
+.PHONY: ahead
+ahead: $(VENV)/dev.lock ## Fetch and make what tests need once (a lab's image, clients of others), while there is time
+	$(BIN)/python -m tests.support.ahead
+
 .PHONY: check
 check: lint test-unit ## What needs neither root nor servers: lint and unit tests
 

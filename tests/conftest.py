@@ -5,7 +5,9 @@ first, which tests are left to `make test-nightly`, and which may have a second 
 the time of such a run went is told at its end (``support/group_times.py``).
 """
 
+import fcntl
 import functools
+import os
 from pathlib import Path, PurePosixPath
 
 import ansible.module_utils
@@ -96,6 +98,10 @@ SECOND_TRY = [
 ]
 
 
+# What uses the installed cluster waits while the file that this variable names is locked: `.ci/run` installs it again.
+INSTALLING, ON_INSTALLED = "MINIK8S_INSTALLING", ("e2e", "molecule")
+
+
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives each process a group at a time."""
 
@@ -120,6 +126,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly)
         if config.getoption("max_suite_reruns") and _is_below(path, tuple(SECOND_TRY)):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Wait until the cluster is installed."""
+    lock = os.environ.get(INSTALLING, "")
+    if lock and _is_below(_path(item.nodeid), ON_INSTALLED):
+        with Path(lock).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def group_of(nodeid: str) -> str:

@@ -1,0 +1,58 @@
+"""Fetches and makes ahead what tests make once and keep; ``.ci/run`` does it beside the installation, which waits much.
+
+    make ahead
+
+Nothing depends on it: whoever needs a thing first makes it, or waits for the one who is at it. So a failure is told
+here, and fails the test that meets it again. Docker and the packages that the playbooks install are not there yet.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.lab import image, kernels
+from tests.lab.host import Host
+from tests.lab.places import Places
+from tests.support import cni_plugins
+from tests.support.clients import kubectl_sid, prometheus, python_clients
+from tests.support.kubectl import kubectl_path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def compile_tests() -> str:
+    """Have one process compile all tests, instead of each process that runs some."""
+    argv = [sys.executable, "-m", "pytest", "tests", "--collect-only", "--quiet", "--quiet", "-p", "no:cacheprovider"]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return done.stdout.rstrip().rpartition("\n")[2]
+
+
+THINGS: dict[str, Callable[[], object]] = {
+    "the image of lab machines": lambda: image.get(Host(), Places.from_environment()),
+    "compiled tests": compile_tests,
+    "Python clients": python_clients,
+    "kubectl 1.32": kubectl_path,
+    "the kernel of lab machines": lambda: kernels.find(Host(), Places.from_environment()).folder,
+    "CNI plugins": cni_plugins.plugins,
+    "kubectl of sid": kubectl_sid,
+    "Prometheus": prometheus,
+}
+
+
+def main() -> None:
+    """Make each thing, and tell how long it took."""
+    for what, make in THINGS.items():
+        begun = time.monotonic()
+        try:
+            told = str(make())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test that needs the thing meets it as well
+            told = f"{type(error).__name__}: {error}"
+        print(f"{time.monotonic() - begun:6.1f} s  {what}: {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
