@@ -25,6 +25,7 @@ from minik8s_modules.runtime.metrics_readers import MetricsReaders
 from minik8s_modules.scheduler.framework.infos import DEFAULT_SCHEDULER
 from minik8s_modules.scheduler.profiles.configuration import KIND, POLICIES, Settings, policy_settings, settings
 from minik8s_modules.scheduler.profiles.located import read
+from minik8s_modules.scheduler.profiles.published import as_annotations
 from minik8s_modules.scheduler.running.metrics import Counts
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 
@@ -50,7 +51,8 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     scheduler.start()
     try:
         if chosen.elect:
-            LeaderElector(election_client(configuration, "minik8s-scheduler"), chosen.lease).run(stop, scheduler.lead)
+            electing = election_client(configuration, "minik8s-scheduler")
+            LeaderElector(electing, chosen.lease, annotations=as_annotations(chosen)).run(stop, scheduler.lead)
         else:
             scheduler.lead(_ALONE, stop)
     finally:

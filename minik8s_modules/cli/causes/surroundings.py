@@ -38,7 +38,7 @@ class Around:
     def __init__(self, client: ApiClient, scope: str | None = None, now: datetime | None = None) -> None:
         self.now = now or datetime.now(UTC)
         self.unread: set[str] = set()
-        self._client = client
+        self.client = client
         self._scope = scope
         self._single: dict[tuple[Kind, str, str], JsonObject | None] = {}
         self._lists: dict[tuple[Kind, str, str, str], list[JsonObject]] = {}
@@ -58,7 +58,7 @@ class Around:
 
     def _get(self, kind: Kind, name: str, namespace: str) -> JsonObject | None:
         try:
-            return self._client.get(kind, name, namespace)
+            return self.client.get(kind, name, namespace)
         except NotFound:
             return None
         except StatusError:
@@ -74,7 +74,7 @@ class Around:
         asked = (kind, namespace if kind.namespaced else "", labels, fields)
         if asked not in self._lists:
             try:
-                self._lists[asked] = self._client.list(kind, asked[1], labels, fields).items
+                self._lists[asked] = self.client.list(kind, asked[1], labels, fields).items
             except StatusError:
                 self.unread.add(kind.plural)
                 self._lists[asked] = []
@@ -107,7 +107,7 @@ class Around:
         query = {"container": container, "previous": "true", "tailLines": 1}
         path = with_query(resource_path(POD, objects.namespace(pod), objects.name(pod), "log"), query)
         try:
-            answer = self._client.raw("GET", path)
+            answer = self.client.raw("GET", path)
         except (StatusError, TemporaryError):
             return ""
         lines = answer.data.decode("utf-8", "replace").split("\n") if answer.status == _OK else []

@@ -206,7 +206,7 @@ class Planner:
         return answer | ({"others": others} if others else {})
 
     def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
-        return hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads)
+        return hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads, cluster.scene)
 
     def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:
         secrets = any(kind == SECRET.kind for kind, _ in found.overlay)

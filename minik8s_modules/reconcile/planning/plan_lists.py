@@ -9,7 +9,19 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, ENDPOINTS, INGRESS, NODE, POD, POD_ADDRESS, SERVICE
+from minik8s_modules.api.kinds import (
+    DNS,
+    ENDPOINT_SLICE,
+    ENDPOINTS,
+    INGRESS,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_ADDRESS,
+    POD_DISRUPTION_BUDGET,
+    SERVICE,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
@@ -24,8 +36,21 @@ from minik8s_modules.reconcile.planning.simulation import Operation, Question, i
 from minik8s_modules.reconcile.planning.standalone_plans import certificates_of
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.values import Settings
+from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
+from minik8s_modules.scheduler.profiles.published import NAMESPACE as NAMESPACE_OF_LEASES
+from minik8s_modules.scheduler.profiles.published import read_published
 
 _PATIENCE_S = 10.0
+
+
+def scene_of(api: Any) -> Scene:
+    """Return what the scheduler looks at besides pods and nodes; raises as the API does."""
+    return Scene(
+        Profiles(read_published(api.list(LEASE, NAMESPACE_OF_LEASES).items), api),
+        tuple(api.list(NAMESPACE).items),
+        tuple(one for kind in SPREAD_BY for one in api.list(kind).items),
+        tuple(api.list(POD_DISRUPTION_BUDGET).items),
+    )
 
 
 def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
@@ -41,7 +66,8 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     ingresses = api.list(INGRESS).items if question.others else []
     certificates = frozenset(key for one in ingresses for key in certificates_of(one))
     nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
-    return Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints)
+    scene = scene_of(api) if question.operations else None
+    return Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
 
 
 def _written(api: Reader, question: Question) -> dict[str, JsonObject]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
-from minik8s_modules.api.kinds import DAEMON_SET, KINDS, POD, REPLICA_SET, Kind
+from minik8s_modules.api.kinds import DAEMON_SET, KINDS, POD, REPLICA_SET, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
@@ -26,8 +26,8 @@ from minik8s_modules.controllers.core.steps import Patch, Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
 from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of_pod, rows
-from minik8s_modules.scheduler.framework.snapshot import Snapshot
-from minik8s_modules.scheduler.profiles.deciding import decide_node
+from minik8s_modules.scheduler.deciding.cycle import Decision
+from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 
 _SEVERAL, _NAMED = 2, 3
 
@@ -67,6 +67,7 @@ def unrolled(
     pods: Iterable[JsonObject],
     nodes: Sequence[JsonObject],
     now: datetime,
+    scene: Scene | None = None,
 ) -> Unrolled:
     """Return what becomes of the pods when workloads change.
 
@@ -76,15 +77,17 @@ def unrolled(
         pods: all pods, as they would stand without ``changes``.
         nodes: all nodes.
         now: the time that decisions are made at.
+        scene: what the scheduler looks at besides.
     """
+    scene = scene or Scene(Profiles())
     existing = list(pods)
     placed = [{**node, "apiVersion": "v1", "kind": "Node"} for node in nodes]
     world = World([*known, *placed, *({**pod, "apiVersion": "v1", "kind": "Pod"} for pod in existing)], now)
     touched: set[str] = set()
     for change in changes:
         touched |= _enter(world, change)
-    ended = unroll(world, [*_within(touched), (POD, _Scheduler(nodes).steps)], _live)
-    messages = [*_unplaced(world, nodes, touched)]
+    ended = unroll(world, [*_within(touched), (POD, _Scheduler(nodes, scene).steps)], _live)
+    messages = [*_unplaced(world, nodes, scene, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
@@ -144,8 +147,9 @@ def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
 class _Scheduler:
     """Binds pods that were made; asks for one again only when something has come or gone."""
 
-    def __init__(self, nodes: Sequence[JsonObject]) -> None:
+    def __init__(self, nodes: Sequence[JsonObject], scene: Scene) -> None:
         self._nodes = nodes
+        self._scene = scene
         self._tried: set[tuple[str, int]] = set()
 
     def steps(self, world: World, pod: JsonObject) -> Iterable[Step]:
@@ -154,9 +158,17 @@ class _Scheduler:
         if objects.spec(pod).get("nodeName") or objects.status(pod) or tried in self._tried:
             return []
         self._tried.add(tried)
-        bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
-        decision = decide_node(pod, Snapshot.of(self._nodes, bound, len(bound)))
+        decision = _decision(pod, world, self._nodes, self._scene)
         return [Patch(POD, pod, {"spec": {"nodeName": decision.node}})] if decision.node else []
+
+
+def _decision(pod: JsonObject, world: World, nodes: Sequence[JsonObject], scene: Scene) -> Decision:
+    """Return where a pod of the world goes; of what it is spread by, only Services are outside of the world."""
+    bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
+    services = [one for one in scene.workloads if one.get("kind") == SERVICE.kind]
+    own = [{**one, "kind": kind.kind} for kind in SPREAD_BY if kind != SERVICE for one in world.all(kind)]
+    seen = scene._replace(workloads=(*services, *own))
+    return scene.profiles.decide(pod, seen.snapshot(pod, nodes, bound))
 
 
 def _live(world: World) -> bool:
@@ -180,12 +192,11 @@ def _unhurried(obj: JsonObject) -> JsonObject:
     return {**obj, "spec": spec}
 
 
-def _unplaced(world: World, nodes: Sequence[JsonObject], touched: set[str]) -> Iterable[Note]:
+def _unplaced(world: World, nodes: Sequence[JsonObject], scene: Scene, touched: set[str]) -> Iterable[Note]:
     for pod in world.all(POD):
         owner = objects.controller_of(pod) or {}
         if owner.get("uid") in touched and not objects.spec(pod).get("nodeName"):
-            bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
-            told = decide_node(pod, Snapshot.of(nodes, bound, len(bound))).message
+            told = _decision(pod, world, nodes, scene).message
             further = f"{owner.get('kind')} {owner.get('name')} would get no further"
             yield Note(f"Pod {objects.key(pod)}: {told}; {further}", of_pod(pod))
 

@@ -31,6 +31,7 @@ from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.values.addresses import usable
 from minik8s_modules.reconcile.values.resources import host_ip
 from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named
+from minik8s_modules.scheduler.profiles.deciding import Scene
 
 
 def _none(_key: str) -> list[JsonObject]:
@@ -54,6 +55,7 @@ class Cluster(NamedTuple):
         imagined: names and paths if the objects of an overlay, and the slices of some Services, were as given.
         certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
         endpoints: those that people write, by ``<namespace>/<name>``, where a Service without a selector changes.
+        scene: what the scheduler looks at besides, where something changes.
     """
 
     pods: tuple[JsonObject, ...]
@@ -67,6 +69,7 @@ class Cluster(NamedTuple):
     imagined: Callable[[Overlay, Slices, SecretOf], Named] = _nothing
     certificates: frozenset[str] = frozenset()
     endpoints: Mapping[str, JsonObject] = {}
+    scene: Scene | None = None
 
 
 class Foreseen(NamedTuple):

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.kinds import NAMESPACE, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
@@ -25,8 +25,7 @@ from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision, PodInputs
 from minik8s_modules.scheduler.deciding.cycle import Decision
-from minik8s_modules.scheduler.framework.snapshot import Snapshot
-from minik8s_modules.scheduler.profiles.deciding import decide_node
+from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 
 OPERATIONS = frozenset({"create", "update", "delete"})
 
@@ -115,8 +114,13 @@ def hypothesis(
     nodes: Sequence[JsonObject],
     now: datetime,
     workloads: Iterable[JsonObject] = (),
+    scene: Scene | None = None,
 ) -> Hypothesis:
-    """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``."""
+    """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``.
+
+    ``scene`` is what the scheduler looks at besides; it changes with the operations.
+    """
+    scene = _after(question, scene or Scene(Profiles()))
     known = {objects.key(pod): pod for pod in pods}
     changed: dict[str, JsonObject | None] = {}
     overlay: dict[tuple[str, str], JsonObject | None] = {}
@@ -140,7 +144,7 @@ def hypothesis(
         elif workload_kind(obj) is None:
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
             messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
-    bound = _bound(changed, known.values(), nodes, messages)
+    bound = _bound(changed, known.values(), nodes, scene, messages)
     changed |= bound | {
         objects.uid(pod): pod for pod in _waiting(known.values(), overlay) if objects.uid(pod) not in bound
     }
@@ -149,8 +153,30 @@ def hypothesis(
     standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
     if not changes:
         return Hypothesis(changed, overlay, tuple(messages), tuple(order), network)
-    found = unrolled(changes, workloads, standing, nodes, now)
+    found = unrolled(changes, workloads, standing, nodes, now, scene)
     return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), (*order, *found.order), network)
+
+
+def _after(question: Question, scene: Scene) -> Scene:
+    """Return what the scheduler would look at if the operations were done."""
+    return scene._replace(
+        namespaces=_with(scene.namespaces, question, {NAMESPACE.kind}),
+        workloads=_with(scene.workloads, question, {kind.kind for kind in SPREAD_BY}),
+        budgets=_with(scene.budgets, question, {POD_DISRUPTION_BUDGET.kind}),
+    )
+
+
+def _with(known: tuple[JsonObject, ...], question: Question, kinds: set[str]) -> tuple[JsonObject, ...]:
+    changes = [one for one in question.operations if one.object.get("kind") in kinds]
+    if not changes:
+        return known
+    found = {(one.get("kind"), objects.key(one)): one for one in known}
+    for operation in changes:
+        obj = operation.object
+        before = found.pop((obj.get("kind"), objects.key(obj)), {})
+        if not is_gone(operation):
+            found[obj.get("kind"), objects.key(obj)] = {**obj, "status": objects.status(before)}
+    return tuple(found.values())
 
 
 def _steers_drift(operation: Operation, nodes: Iterable[JsonObject]) -> bool:
@@ -239,6 +265,7 @@ def _bound(
     changed: Mapping[str, JsonObject | None],
     pods: Iterable[JsonObject],
     nodes: Sequence[JsonObject],
+    scene: Scene,
     messages: list[Note],
 ) -> dict[str, JsonObject | None]:
     """Return the changed pods that no node has yet, bound where the scheduler would bind them."""
@@ -248,7 +275,7 @@ def _bound(
         if pod is None or objects.spec(pod).get("nodeName"):
             continue
         placed = [one for one in everywhere.values() if objects.spec(one).get("nodeName")]
-        decision = decide_node(pod, Snapshot.of(nodes, placed, len(placed)))
+        decision = scene.profiles.decide(pod, scene.snapshot(pod, nodes, placed))
         if not decision.node:
             messages.append(Note(f"Pod {objects.key(pod)}: {decision.message}", of_pod(pod)))
             messages += _preemption(pod, decision)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.selectors import LabelSelector
+from minik8s_modules.api.selectors import LabelSelector, as_label_selector, from_map
 from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_room
 from minik8s_modules.scheduler.framework.storage import Storage
-from minik8s_modules.scheduler.framework.terms import Namespaces
+from minik8s_modules.scheduler.framework.terms import Namespaces, selector
 
 _LOG = 4096
 _MEMO = 512
@@ -41,6 +42,13 @@ class Workload(NamedTuple):
     namespace: str
     name: str
     selector: LabelSelector
+
+    @classmethod
+    def of(cls, obj: JsonObject) -> Workload:
+        """Return what an object selects; its ``kind`` says how that is written."""
+        kind, declared = str(obj.get("kind")), objects.spec(obj).get("selector")
+        selects = from_map(declared) if kind == SERVICE.kind else selector(as_label_selector(declared))
+        return cls(kind, objects.namespace(obj), objects.name(obj), selects)
 
 
 class Snapshot:

@@ -83,8 +83,11 @@ def policy_settings(policy: str = "") -> Settings:
 
 
 def _policy(name: str) -> ProfileSettings:
-    scores = PluginSet((Enabled(POLICIES[name], 1),), frozenset({"*"}))
-    return ProfileSettings(name, plugins={"score": scores, "preScore": replace(scores)})
+    sets = {
+        point: PluginSet((Enabled(POLICIES[name], weight),), frozenset({"*"}))
+        for point, weight in (("score", 1), ("preScore", 0))
+    }
+    return ProfileSettings(name, plugins=sets)
 
 
 def settings(file: Located) -> Settings:

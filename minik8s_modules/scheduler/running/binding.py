@@ -16,13 +16,13 @@ from typing import Any
 
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
+from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.deciding.profile import PluginFailed, Profile, Workbench
 from minik8s_modules.scheduler.framework.infos import scheduler_of
 from minik8s_modules.scheduler.framework.points import CycleState
 from minik8s_modules.scheduler.framework.statuses import Code, Status, unschedulable
 from minik8s_modules.scheduler.queueing.queue import Entry, SchedulingQueue
 from minik8s_modules.scheduler.running.effects import FAILED, UNSCHEDULABLE, Effects
-from minik8s_modules.scheduler.running.guard import Guard
 from minik8s_modules.scheduler.running.metrics import Counts
 from minik8s_modules.scheduler.running.waiting import WaitingPods
 

@@ -23,6 +23,7 @@ from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
 from minik8s_modules.scheduler.deciding.cycle import Decision, decide
+from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.deciding.profile import PluginFailed, PluginHangs, Workbench
 from minik8s_modules.scheduler.framework.infos import PodInfo, is_pending, scheduler_of, takes_room
 from minik8s_modules.scheduler.framework.points import Event, Nomination, PreEnqueuePlugin, Wake
@@ -34,7 +35,6 @@ from minik8s_modules.scheduler.queueing.queue import Entry, SchedulingQueue
 from minik8s_modules.scheduler.running.binding import Binder
 from minik8s_modules.scheduler.running.effects import FAILED, GATED, Effects
 from minik8s_modules.scheduler.running.events import assigned_pod_events, changed_itself, node_events
-from minik8s_modules.scheduler.running.guard import Guard
 from minik8s_modules.scheduler.running.metrics import Counts
 from minik8s_modules.scheduler.running.sources import Sources, storage_informers
 from minik8s_modules.scheduler.running.waiting import WaitingPods

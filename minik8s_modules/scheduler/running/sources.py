@@ -10,15 +10,10 @@ from minik8s_modules.api.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
-    REPLICA_SET,
-    REPLICATION_CONTROLLER,
-    SERVICE,
-    STATEFUL_SET,
     STORAGE_CLASS,
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.selectors import as_label_selector, from_map
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Handler, Informer
 from minik8s_modules.client.interface import Api
@@ -26,18 +21,17 @@ from minik8s_modules.scheduler.cluster.cache import ClusterCache
 from minik8s_modules.scheduler.framework.points import Event
 from minik8s_modules.scheduler.framework.snapshot import Workload
 from minik8s_modules.scheduler.framework.storage import Storage
-from minik8s_modules.scheduler.framework.terms import selector
+from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY
 
 Move = Callable[[Event, JsonObject | None, JsonObject | None], None]
-_WORKLOADS = (SERVICE, REPLICATION_CONTROLLER, REPLICA_SET, STATEFUL_SET)
 
 
 class Sources:
     """Keeps them in the cache; a scheduler does not wait for them."""
 
     def __init__(self, client: Api, cache: ClusterCache, clock: Clock) -> None:
-        self._informers = [Informer(client, kind, clock=clock, transform=_selecting) for kind in _WORKLOADS]
-        for kind, informer in zip(_WORKLOADS, self._informers, strict=True):
+        self._informers = [Informer(client, kind, clock=clock, transform=_selecting) for kind in SPREAD_BY]
+        for kind, informer in zip(SPREAD_BY, self._informers, strict=True):
             informer.add_handler(partial(_take, cache, kind.kind))
         budgets = Informer(client, POD_DISRUPTION_BUDGET, clock=clock)
         budgets.add_handler(cache.update_budget)
@@ -82,7 +76,4 @@ def _selecting(obj: JsonObject) -> JsonObject:
 
 
 def _take(cache: ClusterCache, kind: str, old: JsonObject | None, new: JsonObject | None) -> None:
-    obj = new or old or {}
-    declared = objects.spec(obj).get("selector")
-    selects = from_map(declared) if kind == SERVICE.kind else selector(as_label_selector(declared))
-    cache.update_workload(Workload(kind, objects.namespace(obj), objects.name(obj), selects), gone=new is None)
+    cache.update_workload(Workload.of({**(new or old or {}), "kind": kind}), gone=new is None)

@@ -10,8 +10,8 @@ import pytest
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
+from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.profiles.configuration import Settings
-from minik8s_modules.scheduler.running.guard import Guard
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 
 Start = Callable[..., Scheduler]

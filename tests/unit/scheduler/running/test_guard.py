@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.deciding.profile import PluginFailed
-from minik8s_modules.scheduler.running.guard import Guard
 
 
 @pytest.fixture
