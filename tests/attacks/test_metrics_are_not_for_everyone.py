@@ -1,4 +1,4 @@
-"""Attack: read the controllers' metrics without being anybody, or as somebody without rights.
+"""Attack: read the metrics of controllers or scheduler without being anybody, or as somebody without rights.
 
 They listened in plain HTTP: each user of the machine, and each pod with the node's network, could read how many objects
 of which kinds a cluster has and how fast they change. Here the daemon runs as installed, in front of a real API server.
@@ -23,14 +23,19 @@ from tests.support.etcd import free_port
 from tests.support.pki import write_kubeconfig
 from tests.support.waiting import until
 
-METRIC = "workqueue_"
+WHO = {
+    "controllers": ("system:kube-controller-manager", "workqueue_"),
+    "scheduler": ("system:kube-scheduler", "scheduler_pending_pods"),
+}
+"""By daemon, its user and one of its metrics."""
 
 
 class Metrics:
-    """The controllers' listener, and tokens of service accounts to ask it with."""
+    """A daemon's listener, and tokens of service accounts to ask it with."""
 
-    def __init__(self, server: ApiServerProcess, port: int) -> None:
-        self._server, self.port = server, port
+    def __init__(self, server: ApiServerProcess, port: int, daemon: str) -> None:
+        self._server, self.port, self.daemon = server, port, daemon
+        self.metric = WHO[daemon][1]
 
     def ask(self, token: str = "", path: str = "/metrics") -> tuple[int, str]:
         """Return status and text of an answer over TLS that names the daemon."""
@@ -44,6 +49,7 @@ class Metrics:
     def token(self, name: str) -> str:
         """Return a token of a new service account of that name."""
         accounts = "/api/v1/namespaces/default/serviceaccounts"
+        name = f"{name}-{self.daemon}"
         assert self._server.request("POST", accounts, {"metadata": {"name": name}}).code == 201
         asked: dict[str, Any] = {"spec": {"expirationSeconds": 600}}
         return str(self._server.request("POST", f"{accounts}/{name}/token", asked).json["status"]["token"])
@@ -52,7 +58,8 @@ class Metrics:
         """Let a service account read metrics; returns the binding's path."""
         bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:monitoring"}
-        subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+        subject = {"kind": "ServiceAccount", "name": f"{account}-{self.daemon}", "namespace": "default"}
+        name = f"{name}-{self.daemon}"
         binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
         assert self._server.request("POST", bindings, binding).code == 201
         return f"{bindings}/{name}"
@@ -64,19 +71,22 @@ def _answers(metrics: Metrics) -> bool:
     return False
 
 
-@pytest.fixture(scope="module")
-def metrics(server: ApiServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metrics]:
-    folder: Path = tmp_path_factory.mktemp("controllers")
-    serving = server.authority.issue("controllers-serving", "minik8s-controllers")
-    identity = server.identity("system:kube-controller-manager")
-    made = Metrics(server, free_port())
+@pytest.fixture(scope="module", params=list(WHO))
+def metrics(
+    server: ApiServerProcess, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Metrics]:
+    name = str(request.param)
+    folder: Path = tmp_path_factory.mktemp(name)
+    serving = server.authority.issue(f"{name}-serving", f"minik8s-{name}")
+    identity = server.identity(WHO[name][0])
+    made = Metrics(server, free_port(), name)
     configuration = {
         "kubeconfig": str(write_kubeconfig(folder / "kubeconfig", server.url, server.authority.ca, identity)),
         "metrics": {"listen": f"127.0.0.1:{made.port}", "cert": str(serving.cert), "key": str(serving.key)},
     }
-    config = folder / "controllers.yml"
+    config = folder / f"{name}.yml"
     config.write_text(yaml.safe_dump(configuration))
-    daemon = Daemon("controllers", config).start()
+    daemon = Daemon(name, config).start()
     until(lambda: _answers(made))
     yield made
     daemon.stop()
@@ -85,19 +95,19 @@ def metrics(server: ApiServerProcess, tmp_path_factory: pytest.TempPathFactory) 
 def test_whoever_is_nobody_gets_none(metrics: Metrics):
     for token in ("", "nonsense", "a.b.c"):
         status, text = metrics.ask(token)
-        assert (status, METRIC in text) == (401, False)
+        assert (status, metrics.metric in text) == (401, False)
 
 
 def test_an_account_without_rights_gets_none(metrics: Metrics):
     status, text = metrics.ask(metrics.token("stranger"))
-    assert (status, METRIC in text) == (403, False)
+    assert (status, metrics.metric in text) == (403, False)
 
 
 def test_monitoring_gets_them_until_its_right_ends(metrics: Metrics, server: ApiServerProcess):
     token = metrics.token("prometheus")
     binding = metrics.bind("prometheus-reads", "prometheus")
     status, text = metrics.ask(token)
-    assert (status, METRIC in text) == (200, True)
+    assert (status, metrics.metric in text) == (200, True)
     assert server.request("DELETE", binding).code == 200
     assert metrics.ask(token)[0] == 403
 

@@ -49,8 +49,8 @@ can() { local wanted=$1; shift; [ "$(k auth can-i "$@" 2>/dev/null | cut -d ' ' 
 answer() { curl --silent --max-time 20 --output /dev/null --write-out '%{http_code}' --cacert $CONFIG/pki/ca.crt "$@"; }
 # status CODE PATH: what the API server answers to nobody
 status() { local found; found=$(answer "https://127.0.0.1:$PORT$2"); echo "$2: $found"; [ "$found" = "$1" ]; }
-# metrics CODE PATH: what the controllers answer to nobody
-metrics() { local found; found=$(answer "https://127.0.0.1:10257$2"); echo "$2: $found"; [ "$found" = "$1" ]; }
+# metrics PORT CODE PATH: what controllers or scheduler answer to nobody
+metrics() { local found; found=$(answer "https://127.0.0.1:$1$3"); echo "$3: $found"; [ "$found" = "$2" ]; }
 as_token() { local found; found=$(answer --header "Authorization: Bearer $2" "https://127.0.0.1:$PORT$3"); echo "$found"; [ "$found" = "$1" ]; }
 needs_certificate() { local found; found=$(answer "https://127.0.0.1:$1/"); echo "$1: $found"; [ "$found" = 000 ]; }
 # forbidden_to PORT KUBECONFIG: the certificate of another daemon opens nothing
@@ -83,7 +83,6 @@ strong() {
 }
 only_loopback() { ss --no-header --listening --tcp --numeric "sport = :$1" | awk '{print $4}' | grep . | { ! grep -v '^127\.'; } && echo loopback; }
 no_port() { [ -z "$(ss --no-header --listening --tcp --numeric "sport = :$1")" ] && echo "nothing listens on $1"; }
-no_listener() { ! ss --no-header --listening --tcp --udp --processes | grep -F "\"$1\"" && echo "$1 listens on nothing"; }
 logged() { local tries; for tries in {1..50}; do grep --fixed-strings --quiet -- "$1" "$(value apiserver.yml audit.path)" && echo "$1" && return; sleep 0.2; done; return 1; }
 claims() { "$PYTHON" -c 'import base64, json, sys; part = sys.stdin.read().split(".")[1]; claims = json.loads(base64.urlsafe_b64decode(part + "==")); print(eval(sys.argv[1]))' "$1"; }
 # in_pod KIND [OPTION...]: ask for a pod in the restricted namespace, without making it

@@ -111,13 +111,13 @@ class _Reading:
     """The API for plugins whose decisions are only replayed."""
 
     def __init__(self, api: Any) -> None:
-        self.get, self.list, self._raw = api.get, api.list, api.raw
+        self.get, self.list, self._api = api.get, api.list, api
 
     def raw(self, method: str, *args: Any, **options: Any) -> Any:
         """Return what the server answers to a GET."""
         if method != "GET":
             raise PermissionError(f"{method}: a decision that is only replayed writes nothing")
-        return self._raw(method, *args, **options)
+        return self._api.raw(method, *args, **options)
 
 
 class Scene(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.framework.statuses import unschedulable
 from minik8s_modules.scheduler.profiles import building, configuration, deciding
 from minik8s_modules.scheduler.profiles.configuration import POLICIES, policy_settings, settings
@@ -116,7 +117,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Profiles:
     entries = {"Mine": Entry(lambda: Mine)}
     monkeypatch.setattr(building, "foreign", lambda: entries)
     monkeypatch.setattr(configuration, "foreign", lambda: entries)
-    monkeypatch.setattr(deciding, "_GUARD", deciding.Guard(0.5))
+    monkeypatch.setattr(deciding, "_GUARD", Guard(0.5))
     own = {
         "schedulerName": "default-scheduler",
         "plugins": {"multiPoint": {"enabled": [{"name": "Mine"}]}},
