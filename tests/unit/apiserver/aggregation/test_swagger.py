@@ -45,8 +45,7 @@ def test_only_its_own_paths_count_with_what_they_need() -> None:
 def test_a_definition_describes_no_kind_of_another_group() -> None:
     own, other = ({"group": group, "version": "v1", "kind": "K"} for group in ("g.example.com", "apps"))
     mark = "x-kubernetes-group-version-kind"
-    paths = {"/apis/g.example.com/v1": [reference("A"), reference("B"), reference("C")]}
-    paths = {"/apis/g.example.com/v1": {"get": paths["/apis/g.example.com/v1"]}}
+    paths = {"/apis/g.example.com/v1": {"get": [reference("A"), reference("B"), reference("C")]}}
     found = part(paths, {"A": {mark: [own, other]}, "B": {mark: [other], "type": "object"}, "C": {mark: "odd"}})
     assert found.definitions == {"A": {mark: [own]}, "B": {"type": "object"}, "C": {}}
 
