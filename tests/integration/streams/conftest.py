@@ -50,8 +50,9 @@ class Streaming:
         self.authority = authority
         caller = authority.issue("caller", "system:minik8s:apiserver")
         client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(authority.ca)}
-        given = {"reconciler_client": client, "kubelet_port": KUBELET_PORT}
-        self.server = ApiServerProcess(folder / "api", self.etcd.endpoint, **given).start()
+        self.server = ApiServerProcess(
+            folder / "api", self.etcd.endpoint, reconciler_client=client, kubelet_port=KUBELET_PORT
+        ).start()
         self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
         self.port = free_port()
         self._config = self._write_config(variables)

@@ -63,7 +63,8 @@ def test_a_node_answers_as_its_kubelet_at_its_own_address(streaming):
     streaming.pod("figure", "echo said; sleep 3600")
 
     def ask(path: str) -> Answer:
-        return streaming.server.request("GET", path, headers={"Host": f"192.0.2.44:{KUBELET_PORT}"})
+        found: Answer = streaming.server.request("GET", path, headers={"Host": f"192.0.2.44:{KUBELET_PORT}"})
+        return found
 
     shown = 'container_memory_working_set_bytes{container="app",namespace="default",pod="figure"}'
     streaming.until(lambda: shown in ask("/metrics/resource").body.decode())
