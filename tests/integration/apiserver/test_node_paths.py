@@ -38,7 +38,7 @@ def test_a_node_without_a_gateway_has_no_figures(server: ApiServerProcess, node:
     assert (healthy.code, healthy.json["message"]) == (503, told)
 
 
-@pytest.mark.parametrize("path", ["proxy", "proxy/run/default/web/c", "proxy/configz", "proxy/../../../secrets"])
+@pytest.mark.parametrize("path", ["proxy", "proxy/run/default/web/c", "proxy/runningpods", "proxy/../../../secrets"])
 def test_what_is_not_answered_says_what_is(server: ApiServerProcess, node: str, path: str) -> None:
     answer = server.request("GET", f"/api/v1/nodes/{node}/{path}")
     assert (answer.code, "/metrics/resource, /pods" in answer.json["message"]) == (404, True)
