@@ -15,22 +15,29 @@ from minik8s_modules.api.kinds import (
     DEPLOYMENT,
     JOB,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     STATEFUL_SET,
+    STORAGE_CLASS,
     Kind,
 )
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.batch.cronjobs import decide_cron_job
 from minik8s_modules.controllers.batch.jobs import decide_job
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
+from minik8s_modules.controllers.storage.claims import Around, decide_claim
+from minik8s_modules.controllers.storage.provisioning import original_name
+from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.controllers.workloads.daemonsets import decide_daemon_set
 from minik8s_modules.controllers.workloads.deployments import decide_deployment
 from minik8s_modules.controllers.workloads.replicasets import decide_replica_set
 from minik8s_modules.controllers.workloads.statefulsets import decide_stateful_set
+from minik8s_modules.runtime.informers import by_claim
 
 
 def deployment_steps(world: World, deployment: JsonObject) -> list[Step]:
@@ -82,10 +89,34 @@ def daemon_set_steps(world: World, daemon_set: JsonObject) -> list[Step]:
 def stateful_set_steps(world: World, stateful_set: JsonObject) -> list[Step]:
     """Return the steps of a stateful set of the world."""
     space = objects.namespace(stateful_set)
-    claims = {objects.name(c): c for c in world.all(PERSISTENT_VOLUME_CLAIM) if objects.namespace(c) == space}
+    found = {objects.name(c): c for c in world.all(PERSISTENT_VOLUME_CLAIM) if objects.namespace(c) == space}
     revisions = world.found(CONTROLLER_REVISION, stateful_set)
-    return decide_stateful_set(stateful_set, world.found(POD, stateful_set), revisions, claims, world.now)
+    return decide_stateful_set(stateful_set, world.found(POD, stateful_set), revisions, found, world.now)
 
+
+def claim_steps(world: World, claim: JsonObject) -> list[Step]:
+    """Return the steps of a claim of the world."""
+    name = str(objects.spec(claim).get("volumeName") or "")
+    around = Around(
+        named=world.get(PERSISTENT_VOLUME, Key("", name)),
+        volumes=world.all(PERSISTENT_VOLUME),
+        storage_class=world.get(STORAGE_CLASS, Key("", claims.class_of(claim))),
+        default=claims.default_class(world.all(STORAGE_CLASS)),
+        node=world.get(NODE, Key("", objects.annotations(claim).get(claims.SELECTED_NODE, ""))),
+        pods=[pod for pod in world.all(POD) if str(objects.key(claim)) in by_claim(pod)],
+        namesake=world.get(PERSISTENT_VOLUME, Key("", original_name(claim))),
+    )
+    return decide_claim(claim, around)
+
+
+def volume_steps(world: World, volume: JsonObject) -> list[Step]:
+    """Return the steps of a volume of the world."""
+    held = claims.holder(volume)
+    claim = world.get(PERSISTENT_VOLUME_CLAIM, held.key) if held is not None else None
+    return decide_volume(volume, claim, world.get(STORAGE_CLASS, Key("", claims.class_of(volume))))
+
+
+STORAGE_DECIDERS: Mapping[Kind, Decider] = {PERSISTENT_VOLUME_CLAIM: claim_steps, PERSISTENT_VOLUME: volume_steps}
 
 DECIDERS: Mapping[Kind, Decider] = {
     DEPLOYMENT: deployment_steps,

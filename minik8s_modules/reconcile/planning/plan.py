@@ -206,7 +206,8 @@ class Planner:
         return answer | ({"others": others} if others else {})
 
     def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
-        return hypothesis(question, cluster.pods, cluster.nodes, self._clock.now(), cluster.workloads, cluster.scene)
+        now, known = self._clock.now(), (cluster.workloads, cluster.scene, cluster.storage)
+        return hypothesis(question, cluster.pods, cluster.nodes, now, *known)
 
     def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:
         secrets = any(kind == SECRET.kind for kind, _ in found.overlay)

@@ -32,6 +32,7 @@ from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.plan import Planner
 from minik8s_modules.reconcile.planning.simulated_rollouts import workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
+from minik8s_modules.reconcile.planning.simulated_storage import storage
 from minik8s_modules.reconcile.planning.simulation import Operation, Question, is_gone
 from minik8s_modules.reconcile.planning.standalone_plans import certificates_of
 from minik8s_modules.reconcile.values.addresses import AddressBook
@@ -67,7 +68,8 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     certificates = frozenset(key for one in ingresses for key in certificates_of(one))
     nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
     scene = scene_of(api) if question.operations else None
-    return Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
+    found = Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
+    return found._replace(storage=storage((each.object for each in question.operations), api))
 
 
 def _written(api: Reader, question: Question) -> dict[str, JsonObject]:

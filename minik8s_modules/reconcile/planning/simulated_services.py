@@ -56,6 +56,7 @@ class Cluster(NamedTuple):
         certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
         endpoints: those that people write, by ``<namespace>/<name>``, where a Service without a selector changes.
         scene: what the scheduler looks at besides, where something changes.
+        storage: claims, volumes and classes, where such change.
     """
 
     pods: tuple[JsonObject, ...]
@@ -70,6 +71,7 @@ class Cluster(NamedTuple):
     certificates: frozenset[str] = frozenset()
     endpoints: Mapping[str, JsonObject] = {}
     scene: Scene | None = None
+    storage: tuple[JsonObject, ...] = ()
 
 
 class Foreseen(NamedTuple):

@@ -21,6 +21,7 @@ from minik8s_modules.controllers.simulation.simulated_cluster import placeholder
 from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
+from minik8s_modules.reconcile.planning.simulated_storage import storage_kind, storage_notes
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision, PodInputs
@@ -115,10 +116,12 @@ def hypothesis(
     now: datetime,
     workloads: Iterable[JsonObject] = (),
     scene: Scene | None = None,
+    storage: Iterable[JsonObject] = (),
 ) -> Hypothesis:
     """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``.
 
-    ``scene`` is what the scheduler looks at besides; it changes with the operations.
+    ``scene`` is what the scheduler looks at besides; it changes with the operations. ``storage`` has claims, volumes
+    and classes, where operations are of such.
     """
     scene = _after(question, scene or Scene(Profiles()))
     known = {objects.key(pod): pod for pod in pods}
@@ -141,9 +144,10 @@ def hypothesis(
             network[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Namespace" and is_gone(operation):
             order += _take_namespace(objects.name(obj), known, changed, messages)
-        elif workload_kind(obj) is None:
+        elif workload_kind(obj) is None and storage_kind(obj) is None:
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
             messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
+    messages += storage_notes(storage, question.operations, (*nodes, *known.values()), now)
     bound = _bound(changed, known.values(), nodes, scene, messages)
     changed |= bound | {
         objects.uid(pod): pod for pod in _waiting(known.values(), overlay) if objects.uid(pod) not in bound

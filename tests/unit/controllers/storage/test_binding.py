@@ -13,12 +13,10 @@ from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.schema.structural import type_errors, unknown_fields
 from minik8s_modules.api.storage import claims
-from minik8s_modules.controllers.core.steps import Again, Delete, Step, Tell
+from minik8s_modules.controllers.core.steps import Again, Delete, Tell
+from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World
-from minik8s_modules.controllers.storage.claims import Around, decide_claim
-from minik8s_modules.controllers.storage.provisioning import original_name
 from minik8s_modules.controllers.storage.volumes import decide_volume
-from minik8s_modules.runtime.informers import by_claim
 from tests.support.workloads import NOW, SPACE, ago
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "bind_claims").glob("*.yml"))
@@ -70,27 +68,7 @@ class Case:
         return World([*there, *(made(POD, each) for each in self.told.get("pods", []))], NOW)
 
 
-def claim_steps(world: World, obj: JsonObject) -> list[Step]:
-    name = str(objects.spec(obj).get("volumeName") or "")
-    around = Around(
-        named=world.get(PERSISTENT_VOLUME, Key("", name)),
-        volumes=world.all(PERSISTENT_VOLUME),
-        storage_class=world.get(STORAGE_CLASS, Key("", claims.class_of(obj))),
-        default=claims.default_class(world.all(STORAGE_CLASS)),
-        node=world.get(NODE, Key("", objects.annotations(obj).get(claims.SELECTED_NODE, ""))),
-        namesake=world.get(PERSISTENT_VOLUME, Key("", original_name(obj))),
-        pods=[pod for pod in world.all(POD) if str(objects.key(obj)) in by_claim(pod)],
-    )
-    return decide_claim(obj, around)
-
-
-def volume_steps(world: World, obj: JsonObject) -> list[Step]:
-    held = claims.holder(obj)
-    claim = world.get(PERSISTENT_VOLUME_CLAIM, held.key) if held is not None else None
-    return decide_volume(obj, claim, world.get(STORAGE_CLASS, Key("", claims.class_of(obj))))
-
-
-DECIDERS = ((PERSISTENT_VOLUME_CLAIM, claim_steps), (PERSISTENT_VOLUME, volume_steps))
+DECIDERS = tuple(STORAGE_DECIDERS.items())
 
 
 def run(world: World, limit: int = 1000) -> int:
