@@ -18,6 +18,7 @@ examples:
   minik8s drift                       what differs on the nodes from what is declared
   minik8s why pods -A --faults        what keeps pods from running (the same: get pods -A --why --faults)
   minik8s describe pod web            the cause when it does not run, above what kubectl describes
+  minik8s advise --for 5m             what containers use beside what they request
   minik8s rollout status deploy/web   a picture that moves, on a terminal
   source <(minik8s completion bash)   let the shell complete commands, types and names
 
@@ -53,11 +54,18 @@ def trace(client: ApiClient, given: argparse.Namespace) -> int:
     return told(client, given)
 
 
+def advise(client: ApiClient, given: argparse.Namespace) -> int:
+    """Show what is used beside what is requested; its module says more."""
+    from minik8s_modules.cli import advising  # noqa: PLC0415 - see plan
+
+    return advising.advise(client, given)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the command line of all commands but kubectl's."""
     parser = argparse.ArgumentParser(
         prog="minik8s",
-        description="kubectl, and what kubectl cannot do: plan, drift, why, trace, nodes and their tokens.",
+        description="kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, nodes and their tokens.",
         usage="minik8s [--kubeconfig FILE] [--context NAME] COMMAND ...",
         epilog=EPILOG,
         formatter_class=options.Help,
@@ -68,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     known = parser.add_subparsers(title="own commands", required=True, metavar="COMMAND", prog="minik8s")
     _planning(known)
     _explaining(known)
+    _advising(known)
     tokens.declare(known)
     joining.declare(known)
     machines.declare(known)
@@ -117,6 +126,24 @@ def _planning(commands: Subparsers) -> None:
     )
     parser.add_argument("--history", action="store_true", help="show what drift was found and put right before")
     _exitcode_option(parser, "drift")
+
+
+def _advising(commands: Subparsers) -> None:
+    parser = add(
+        commands, "advise", advise, "print what containers use beside what they request; changes nothing",
+        usage="advise [options]",
+        examples="""
+        minik8s advise --for 30m -A       of all Pods, measured for half an hour
+        minik8s advise -l app=web         of some, for five minutes
+        minik8s advise --for 0 -o yaml    what is known now, for programs""",
+    )  # fmt: skip
+    add_namespace(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    parser.add_argument("-l", "--selector", metavar="SELECTOR", help="label selector, as in app=web,tier!=db")
+    parser.add_argument(
+        "--for", dest="time", default="5m", metavar="TIME", help="how long to measure, such as 90s or 1h30m; ^C ends it"
+    )
+    parser.add_argument("-o", "--output", default="", choices=("json", "yaml"), help="for programs")
 
 
 def _exitcode_option(parser: argparse.ArgumentParser, what: str) -> None:

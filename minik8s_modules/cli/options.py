@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -12,6 +13,8 @@ Command = Callable[[ApiClient, argparse.Namespace], int]
 # argparse gives the type no public name, and it is generic for type checkers only
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 KUBECONFIG_HELP = "default: $KUBECONFIG, ~/.kube/config, then the admin's"
+_TIME = re.compile(r"(\d{1,9}[smh])+")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 CONTEXT_HELP = "the kubeconfig's context to use instead of its current one"
 
 
@@ -63,6 +66,12 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
         "-n", "--namespace", metavar="NAME", help="namespace (default: that of the kubeconfig's context, or `default`)"
     )
     parser.set_defaults(namespace_given=False)  # parse tells it, before a default is found
+
+
+def seconds_of(text: str) -> int | None:
+    """Return the seconds that ``text`` says (90s, 1h30m), at least one; None where it says none."""
+    found = re.findall(r"(\d+)([smh])", text) if _TIME.fullmatch(text) else []
+    return sum(int(number) * _UNITS_S[unit] for number, unit in found) or None
 
 
 def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:

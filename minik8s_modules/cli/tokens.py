@@ -27,11 +27,8 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.cli import output
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.options import Subparsers, add
+from minik8s_modules.cli.options import Subparsers, add, seconds_of
 from minik8s_modules.client.api import ApiClient
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3600}
-_TIME = re.compile(r"(?:\d+[smh])+")
 
 
 def declare(commands: Subparsers) -> None:
@@ -85,9 +82,8 @@ def parse_lifetime(text: str) -> timedelta | None:
     """
     if text == "0":
         return None
-    found = [(int(number), unit) for number, unit in re.findall(r"(\d+)([smh])", text)] if _TIME.fullmatch(text) else []
-    seconds = sum(number * _UNITS_S[unit] for number, unit in found)
-    if not 0 < seconds <= 10 * 365 * 24 * 3600:
+    seconds = seconds_of(text)
+    if seconds is None or seconds > 10 * 365 * 24 * 3600:
         raise UsageError(f"--ttl {text}: write a time as 30m, 1h or 1h30m (at most ten years), or 0 for no end")
     return timedelta(seconds=seconds)
 
