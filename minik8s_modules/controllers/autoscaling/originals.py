@@ -3,9 +3,11 @@
     each pod's mean in the window ─▶ their mean ─▶ ratio to the target ─▶ beyond a threshold: so many more or fewer, as
     the policy lets ─▶ the most of all metrics ─▶ once a scaleWindowSeconds
 
-Where the original's report and code disagree the report holds: thresholds count (percent of the target), the window
-begins with the last change that was made. Its weaknesses are mended: a policy never keeps all change back, bounds hold
-always, and only pods that run and tell something are in the mean, each with all its containers together.
+Where the original's report and code disagree the report holds: thresholds count, the window begins with the last
+change that was made. A threshold is percent of what the target is percent of: of one core for the CPU, as the
+original's manifests have them (target 50, thresholds 80 and 20), and of the target for memory, which is no percentage.
+Its weaknesses are mended: a policy never keeps all change back, bounds hold always, and only pods that run and tell
+something are in the mean, each with all its containers together.
 """
 
 from __future__ import annotations
@@ -32,16 +34,23 @@ class Used(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """How a metric is read: the field of its target, what 1 of it is, and the ratios beyond which it scales."""
+    """How a metric is read.
+
+    Attributes:
+        field: of its target; ``unit`` is what 1 of it is.
+        upper: the ratio to the target above which it scales up, where no threshold is given; ``lower`` the other way.
+        whole: what thresholds are percent of; None is the target.
+    """
 
     field: str
     unit: float
     upper: float
     lower: float
+    whole: float | None = None
 
 
 MEASURES = {
-    "cpu": Measure("averageUtilization", 0.01, 1.1, 0.9),  # percent of one core
+    "cpu": Measure("averageUtilization", 0.01, 1.1, 0.9, whole=1.0),  # percent of one core
     "memory": Measure("averageValue", _MIB, 1.5, 0.5),
 }
 
@@ -110,9 +119,10 @@ def _ask(
 ) -> Ask:
     name, behavior = metric["name"], declared.get("behavior") or {}
     target, measure = metric.get("target") or {}, MEASURES[metric["name"]]
-    upper = _threshold(target.get("upperThreshold"), measure.upper)
-    lower = _threshold(target.get("lowerThreshold"), measure.lower)
     goal = float(target[measure.field]) * measure.unit
+    whole = (measure.whole or goal) / goal
+    upper = _threshold(target.get("upperThreshold"), whole, measure.upper)
+    lower = _threshold(target.get("lowerThreshold"), whole, measure.lower)
     up, down = behavior.get("scaleUp"), behavior.get("scaleDown")
     rising, falling = (_mean(name, used, _period_s(each), now) for each in (up, down))
     if rising is None or falling is None:
@@ -124,8 +134,8 @@ def _ask(
     return Ask(name, current, rising / goal)
 
 
-def _threshold(percent: float | None, otherwise: float) -> float:
-    return otherwise if percent is None else float(percent) / 100
+def _threshold(percent: float | None, whole: float, otherwise: float) -> float:
+    return otherwise if percent is None else float(percent) / 100 * whole
 
 
 def _period_s(policy: JsonObject | None) -> int:

@@ -64,7 +64,7 @@ class Api:
         """Return a ReplicaSet."""
         assert kind == REPLICA_SET
         if name not in self.sets:
-            raise Forbidden("get", POD, "a", "no")
+            raise Forbidden(POD, "a", "no")
         return self.sets[name]
 
 
@@ -132,7 +132,7 @@ def test_pods_belong_to_what_makes_them_in_the_end():
 
 
 def _refuse() -> Any:
-    raise Forbidden("get", POD, "a", "no")
+    raise Forbidden(POD, "a", "no")
 
 
 def test_it_looks_until_the_time_is_over():
@@ -148,7 +148,7 @@ def test_a_server_that_is_away_for_a_while_ends_nothing():
 
 def test_what_may_not_be_read_or_never_answers_is_told():
     with pytest.raises(Forbidden):
-        observed(Api(Forbidden("get", POD, "a", "no"), pods=[pod("a")]), 300)
+        observed(Api(Forbidden(POD, "a", "no"), pods=[pod("a")]), 300)
     with pytest.raises(ServiceUnavailable):
         observed(Api(ServiceUnavailable("away"), pods=[pod("a")]), 15)
 

@@ -134,7 +134,7 @@ def test_a_volume_that_could_not_be_written_is_free_again(api: FakeApi, schedule
 
 def test_waiting_for_volumes_ends(api: FakeApi, start: Start):
     profile = ProfileSettings(arguments={"VolumeBinding": {"bindTimeoutSeconds": 0}})
-    start(Settings((profile,), backoff_s=(600, 600)))
+    start(Settings((profile,), backoff_s=(0.05, 0.2)))
     world(api, provisioner="example.com/disk")
     api.create(POD, using("p", "data"))
     until(lambda: "binding volumes: context deadline exceeded" in condition_of(api, "p").get("message", ""))
