@@ -72,6 +72,7 @@ from ansible.module_utils.minik8s.install.remains import (
 )
 from ansible.module_utils.minik8s.network import netfilter
 from ansible.module_utils.minik8s.pods import pod_cgroup
+from ansible.module_utils.minik8s.volumes.mounts import unmount
 
 RECORDS = "/run/minik8s/daemons"
 SOCKETS = "/run/minik8s-warm-"
@@ -132,7 +133,6 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         "slice": ["systemctl", "stop", item.id],
         "link": ["ip", "link", "delete", item.id],
         "table": ["nft", "delete", "table", *item.id.split()],
-        "mount": ["umount", "--lazy", item.id],
     }
     if item.kind == "process":
         end_process(int(item.id))
@@ -140,6 +140,8 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         docker.remove(item.id)
     elif item.kind == "cgroup":
         pod_cgroup.remove(module.params["node"], item.id)
+    elif item.kind == "mount":
+        unmount(item.id)  # by the system call: umount asks the file system first, and an NFS server may be away
     elif item.kind == "rule":
         netfilter.set_forwards([item.id], [])
     elif item.kind == "image":
