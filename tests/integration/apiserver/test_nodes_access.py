@@ -192,3 +192,28 @@ def test_the_name_alone_makes_no_node(server: ApiServerProcess, namespace: Names
     node = Node(namespace)
     alone = server.identity(f"system:node:{node.name}")
     assert server.request("GET", f"/api/v1/nodes/{node.name}", client=alone).code == 403
+
+
+def test_a_node_reads_the_volumes_that_its_pods_claims_hold(node: Node):
+    path, space = node.namespace.path, node.namespace.name
+    for name, machine in (("near", node.name), ("far", node.stranger)):
+        reference = {"name": name, "namespace": space}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": reference,
+            "nfs": {"server": "192.0.2.9", "path": "/srv"},
+        }
+        volume = {"metadata": {"name": f"{name}-{space}"}, "spec": spec}
+        assert node.server.request("POST", "/api/v1/persistentvolumes", volume).code == 201
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        body = pod(f"has-{name}", nodeName=machine, volumes=volumes)
+        assert node.server.request("POST", path("pods"), body).code == 201
+    volumes_at = "/api/v1/persistentvolumes"
+    assert node.code("GET", f"{volumes_at}/near-{space}") == 200
+    assert node.code("GET", f"{volumes_at}?fieldSelector=metadata.name=near-{space}") == 200
+    assert node.code("GET", f"{volumes_at}/far-{space}") == 403
+    assert node.code("GET", volumes_at) == 403
+    assert node.code("DELETE", f"{volumes_at}/near-{space}") == 403
+    for name in ("near", "far"):
+        node.server.request("DELETE", f"{volumes_at}/{name}-{space}")

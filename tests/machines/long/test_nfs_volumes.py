@@ -1,0 +1,176 @@
+"""Volumes on a real NFS server: two machines with kernels of their own, one of them the server.
+
+S-20 to S-23 of the original: a claim is bound, a pod writes, goes, and its successor on the other machine reads what it
+wrote; a claim that goes leaves the data. Then faults: the server is away, a machine dies while it has the volume
+mounted, somebody unmounts it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.objects import JsonObject
+from tests.machines.test_ipvs_whole import IMAGE, MEMORY_MIB, QUICK, lend
+from tests.support.labcluster import LabCluster
+
+SERVER, OTHER = "control1", "worker1"
+EXPORT = "/srv/minik8s"
+WAIT_S = 400
+
+
+@pytest.fixture(scope="module")
+def cluster(lab_name: str) -> Iterator[LabCluster]:
+    """The cluster; MINIK8S_NFS in the environment names a lab to use again, and to keep."""
+    name = os.environ.get("MINIK8S_NFS") or lab_name
+    made = LabCluster(
+        name,
+        workers=1,
+        control_is_node=True,
+        kind="uml",
+        memory_mib=MEMORY_MIB,
+        beside=["lab_ipvs", "lab_nfs"],
+        variables=QUICK,
+    )
+    try:
+        made.up()
+        if not made.kubeconfig.exists():
+            for machine in (SERVER, OTHER):
+                lend(made, machine)
+            made.install()
+        made.apply(volume(made), claim())
+        wait(made, lambda: made.get("pvc", "shop")["status"].get("phase") == "Bound")
+        yield made
+    finally:
+        if name == lab_name:
+            made.close()
+
+
+def volume(cluster: LabCluster, name: str = "shop", path: str = EXPORT) -> JsonObject:
+    """Return a volume on the server; its clients give up after 3 times 5 s instead of waiting for ever."""
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "nfs",
+        "persistentVolumeReclaimPolicy": "Retain",
+        "mountOptions": ["vers=4.2"],
+        "nfs": {"server": cluster.address(SERVER), "path": path},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str = "shop") -> JsonObject:
+    """Return a claim that any volume of the class can serve."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "nfs",
+        "resources": {"requests": {"storage": "500Mi"}},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def pod(name: str, node: str, source: JsonObject | None = None, *containers: str) -> JsonObject:
+    """Return a pod of a node, each container with the volume at /data."""
+    made = [
+        {
+            "name": each,
+            "image": IMAGE,
+            "command": ["sleep", "100000"],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }
+        for each in containers or ("app",)
+    ]
+    volumes = [{"name": "data", **(source or {"persistentVolumeClaim": {"claimName": "shop"}})}]
+    spec = {"nodeName": node, "containers": made, "volumes": volumes, "terminationGracePeriodSeconds": 1}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def wait(cluster: LabCluster, condition: Callable[[], Any], told: str = "") -> None:
+    """Wait until something is so; a UML machine beside busy processes takes minutes for a pod."""
+    cluster.until(condition, WAIT_S, told)
+
+
+def mounted(cluster: LabCluster, machine: str) -> list[str]:
+    """Return where a machine has NFS mounted for pods."""
+    lines = cluster.on(machine, ["cat", "/proc/self/mountinfo"]).splitlines()
+    return [line.split()[4] for line in lines if " - nfs" in line]
+
+
+def gone(cluster: LabCluster, name: str) -> None:
+    """Delete a pod and wait until nothing of it is left."""
+    cluster.kubectl("delete", "pod", name, "--wait=false")
+    wait(cluster, lambda: f"pod/{name}" not in cluster.kubectl("get", "pods", "-o", "name"), f"{name} is deleted")
+
+
+def test_a_pods_data_is_there_for_its_successor_on_another_machine(cluster: LabCluster) -> None:
+    cluster.apply(pod("first", OTHER, None, "app", "sidecar"))
+    wait(cluster, lambda: cluster.ready("first"))
+    assert len(mounted(cluster, OTHER)) == 1, "both containers share one mount"
+    cluster.kubectl("exec", "first", "-c", "app", "--", "sh", "-c", "echo kept >/data/file")
+    assert cluster.kubectl("exec", "first", "-c", "sidecar", "--", "cat", "/data/file") == "kept\n"
+    gone(cluster, "first")
+    wait(cluster, lambda: not mounted(cluster, OTHER), "the mount is taken away")
+    assert cluster.on(SERVER, ["cat", f"{EXPORT}/file"]) == "kept\n"
+    cluster.apply(pod("second", SERVER))
+    wait(cluster, lambda: cluster.ready("second"))
+    assert cluster.inside("second", "cat", "/data/file") == "kept\n"
+    gone(cluster, "second")
+
+
+def test_an_inline_volume_is_mounted_and_healed(cluster: LabCluster) -> None:
+    cluster.apply(pod("inline", OTHER, {"nfs": {"server": cluster.address(SERVER), "path": EXPORT}}))
+    wait(cluster, lambda: cluster.ready("inline"))
+    (place,) = mounted(cluster, OTHER)
+    cluster.on(OTHER, ["umount", "-l", place])
+    wait(cluster, lambda: mounted(cluster, OTHER) == [place], "it is mounted again")
+    gone(cluster, "inline")
+
+
+def test_a_wrong_export_is_told_and_mended(cluster: LabCluster) -> None:
+    cluster.apply(pod("lost", OTHER, {"nfs": {"server": cluster.address(SERVER), "path": "/srv/none"}}))
+    wait(cluster, lambda: "FailedMount" in cluster.kubectl("get", "events", "-o", "custom-columns=R:.reason"))
+    assert "/srv/none" in cluster.kubectl("get", "events")
+    gone(cluster, "lost")
+
+
+def test_pods_go_on_after_the_server_was_away(cluster: LabCluster) -> None:
+    cluster.apply(pod("patient", OTHER))
+    wait(cluster, lambda: cluster.ready("patient"))
+    writer = "i=0; while :; do i=$((i+1)); echo $i >/data/count; sync; sleep 0.2; done >/dev/null 2>&1 &"
+    cluster.inside("patient", "sh", "-c", writer)
+    wait(cluster, lambda: cluster.on(SERVER, ["cat", f"{EXPORT}/count"]).strip())
+    cluster.on(SERVER, ["systemctl", "stop", "nfs-server"], timeout_s=120)
+    try:
+        stopped = int(cluster.on(SERVER, ["cat", f"{EXPORT}/count"]).strip() or 0)
+        cluster.apply(pod("held", OTHER))  # cannot start, and holds up nobody
+        cluster.apply(pod("free", OTHER, {"emptyDir": {}}))
+        wait(cluster, lambda: cluster.ready("free"), "a pod without the volume starts beside the silent server")
+        assert not cluster.ready("held")
+    finally:
+        cluster.on(SERVER, ["systemctl", "start", "nfs-server"], timeout_s=120)
+    wait(cluster, lambda: int(cluster.on(SERVER, ["cat", f"{EXPORT}/count"]).strip() or 0) > stopped + 1, "it goes on")
+    wait(cluster, lambda: cluster.ready("held"))
+    for name in ("patient", "held", "free"):
+        gone(cluster, name)
+
+
+def test_a_machine_that_dies_while_it_has_the_volume_leaves_the_data(cluster: LabCluster) -> None:
+    cluster.apply(pod("doomed", OTHER))
+    wait(cluster, lambda: cluster.ready("doomed"))
+    cluster.inside("doomed", "sh", "-c", "echo written >/data/last; sync")
+    cluster.lab.power_cut(OTHER)
+    assert cluster.on(SERVER, ["cat", f"{EXPORT}/last"]) == "written\n"
+    cluster.lab.start(OTHER)
+    wait(cluster, lambda: OTHER in cluster.ready_nodes() and cluster.ready("doomed"), "it is there again")
+    assert cluster.inside("doomed", "cat", "/data/last") == "written\n"
+    gone(cluster, "doomed")
+
+
+def test_a_claim_that_goes_leaves_the_data(cluster: LabCluster) -> None:
+    cluster.on(SERVER, ["sh", "-c", f"echo stays >{EXPORT}/stays"])
+    cluster.kubectl("delete", "pvc", "shop", "--wait=false")
+    wait(cluster, lambda: cluster.get("pv", "shop")["status"].get("phase") == "Released")
+    assert cluster.on(SERVER, ["cat", f"{EXPORT}/stays"]) == "stays\n"
