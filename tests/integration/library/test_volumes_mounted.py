@@ -23,7 +23,11 @@ UID = "4ab1c2d3-0000-4000-8000-000000000001"
 KEY = f"{UID}/data"
 STUB = """#!/bin/sh
 # mount.nfs's arguments: -o OPTIONS -- SOURCE TARGET
-[ "$4" = 127.0.0.1:/refused ] && { echo "mount.nfs: access denied by server while mounting $4" >&2; exit 32; }
+if [ "$4" = 127.0.0.1:/refused ]; then
+  echo "Created symlink x." >&2
+  echo "mount.nfs: access denied by server while mounting $4" >&2
+  exit 32
+fi
 exec mount -t tmpfs "$4" "$5"
 """
 

@@ -126,8 +126,9 @@ def _reach(server: str, options: Sequence[str]) -> None:
 
 
 def _explained(said: str, entry: Mapping[str, Any]) -> str:
-    """Return mount's words, with what to do where it does not say so."""
-    said = said or "mount failed without a word"
+    """Return mount's own words (it has others start services), with what to do where it does not say so."""
+    lines = said.splitlines()
+    said = "; ".join([line for line in lines if line.startswith("mount")] or lines) or "mount failed without a word"
     if "need a /sbin/mount" in said or "helper program" in said:
         return f"mounting {source(entry)}: mount.nfs is not on this machine; install the package nfs-common"
     if _NO_KERNEL.search(said):
