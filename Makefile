@@ -96,7 +96,7 @@ test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzi
 	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
 
 .PHONY: test-long
-test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, 20,000 requests against a model of rights, operators of others
+test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, volumes on a real NFS server, 20,000 requests against a model of rights, operators of others
 	$(PYTEST) tests/machines/long -s
 	MINIK8S_WAVES=20 MINIK8S_WAVE_PODS=50 $(PYTEST) tests/integration/reconcile/test_waves.py -s
 	MINIK8S_RIGHTS_CASES=20000 $(PYTEST) tests/attacks/test_no_answer_outside_ones_rights.py -s

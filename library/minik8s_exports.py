@@ -19,7 +19,7 @@ options:
     elements: dict
     required: true
     suboptions:
-      path: {description: Folder, an absolute path without blanks., type: path, required: true}
+      path: {description: "Folder, an absolute path without blanks.", type: path, required: true}
       clients:
         description: Names or addresses of the machines it goes to. Networks and wildcards are refused.
         type: list
