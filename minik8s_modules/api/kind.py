@@ -22,6 +22,7 @@ SUBRESOURCE_VERBS: Mapping[str, tuple[str, ...]] = {
     "approval": ("get", "patch", "update"),
     "eviction": ("create",),
     "ephemeralcontainers": ("get", "patch", "update"),
+    "resize": ("get", "patch", "update"),
     "token": ("create",),
     "proxy": ("create", "delete", "get", "patch", "update"),
 }

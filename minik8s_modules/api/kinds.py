@@ -17,7 +17,8 @@ POD = Kind(
     "", "v1", "Pod", "pods", f"{_CORE}Pod",
     short_names=("po",), categories=("all",),
     subresources=(
-        "status", "binding", "ephemeralcontainers", "eviction", "log", "exec", "attach", "portforward", "proxy",
+        "status", "binding", "ephemeralcontainers", "resize", "eviction", "log", "exec", "attach", "portforward",
+        "proxy",
     ),
 )  # fmt: skip
 NODE = Kind(

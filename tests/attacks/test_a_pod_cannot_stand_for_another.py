@@ -52,7 +52,7 @@ def test_people_make_no_mirrors_whatever_their_rights(namespace: Namespace, edit
 
 
 @pytest.mark.parametrize("media", ["merge-patch", "strategic-merge-patch", "json-patch", "apply-patch", "put"])
-@pytest.mark.parametrize("subresource", ["", "status", "ephemeralcontainers"])
+@pytest.mark.parametrize("subresource", ["", "status", "ephemeralcontainers", "resize"])
 def test_no_pod_becomes_a_mirror_afterwards(namespace: Namespace, editor, victim, media, subresource):
     server, path = namespace.server, namespace.path("pods", "mine")
     assert server.request("POST", namespace.path("pods"), pod("mine"), client=editor).code == 201

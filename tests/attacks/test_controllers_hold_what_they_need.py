@@ -40,6 +40,7 @@ def thief(server: ApiServerProcess) -> Certificate:
         ("GET", "portforward"),
         ("GET", "log"),
         ("PATCH", "ephemeralcontainers"),
+        ("PATCH", "resize"),
         ("POST", "eviction"),
         ("POST", "binding"),
     ],

@@ -59,6 +59,7 @@ WAYS: dict[str, tuple[str, str, Any, dict[str, str], str]] = {
     "binding": ("POST", "pods/idle/binding", BINDING, {}, "CREATE"),
     "eviction": ("POST", "pods/idle/eviction", {"metadata": {"name": "idle"}}, {}, "CREATE"),
     "ephemeral containers": ("PATCH", "pods/idle/ephemeralcontainers", EPHEMERAL, STRATEGIC, "UPDATE"),
+    "resize": ("PATCH", "pods/idle/resize", {}, MERGE_PATCH, "UPDATE"),
     "exec": ("POST", "pods/idle/exec?command=id&stdout=true", None, {}, "CONNECT"),
     "attach": ("POST", "pods/idle/attach?stdout=true", None, {}, "CONNECT"),
     "port-forward": ("POST", "pods/idle/portforward", None, {}, "CONNECT"),

@@ -22,9 +22,18 @@ from minik8s_modules.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATION,
     Kind,
 )
+from minik8s_modules.api.lifecycle import pod_strategy
 from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.lifecycle.service_strategy import prepare_service, prepare_service_update
-from minik8s_modules.api.objects import JsonObject, finalizers, is_deleting, metadata, name, spec, status
+from minik8s_modules.api.objects import (
+    JsonObject,
+    finalizers,
+    is_deleting,
+    metadata,
+    name,
+    spec,
+    status,
+)
 from minik8s_modules.api.pods import resources
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
@@ -156,7 +165,9 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     _keep_metadata(kind, new, old)
     _keep(new, old, "status")
     if subresource == "ephemeralcontainers":
-        _keep_all_but_ephemeral(new, old)
+        pod_strategy.keep_all_but_ephemeral(new, old)
+    elif subresource == "resize":
+        pod_strategy.keep_all_but_resources(new, old)
     if kind.id == ("", "Namespace") and subresource != "finalize":
         _keep(new.setdefault("spec", {}), spec(old), "finalizers")
     if kind.id == ("", "Service"):
@@ -184,17 +195,6 @@ def _prepare_custom(kind: Kind, declared: Declaration, new: JsonObject, old: Jso
     apart = {"metadata", "status"} if declared.status else {"metadata"}
     if any(new.get(field) != old.get(field) for field in (new.keys() | old.keys()) - apart):
         metadata(new)["generation"] = int(metadata(old).get("generation") or 0) + 1
-
-
-def _keep_all_but_ephemeral(new: JsonObject, old: JsonObject) -> None:
-    """Let only ``spec.ephemeralContainers`` through (``podEphemeralContainersStrategy.PrepareForUpdate``)."""
-    added = spec(new).get("ephemeralContainers")
-    fields = ("uid", "resourceVersion", "managedFields")
-    given = {field: value for field in fields if (value := metadata(new).get(field))}
-    new["metadata"] = {**metadata(old), **given}
-    new["spec"] = dict(spec(old))
-    if added:
-        new["spec"]["ephemeralContainers"] = added
 
 
 def _keep(new: JsonObject, old: JsonObject, field: str) -> None:

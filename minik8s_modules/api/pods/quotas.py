@@ -104,7 +104,16 @@ _SPECIAL: Mapping[tuple[str, str], Callable[[JsonObject, datetime], Amounts]] = 
     PERSISTENT_VOLUME_CLAIM.id: _claim,
 }
 CHANGING = frozenset({SERVICE.id, PERSISTENT_VOLUME_CLAIM.id})
-"""Kinds whose updates may use more than before; of all others only creations do."""
+"""Kinds whose updates may use more than before; of all others only creations do, and a pod's resize."""
+
+
+def is_resize(kind: Kind, new: JsonObject, old: JsonObject) -> bool:
+    """Return whether the update of ``old`` changes what a pod's containers ask for."""
+    if kind.id != POD.id or spec(new) == spec(old):
+        return False
+    return [one.get("resources") for _, _, one in all_containers(new)] != [
+        one.get("resources") for _, _, one in all_containers(old)
+    ]
 
 
 def counts(quota: JsonObject, kind: Kind, obj: JsonObject) -> bool:

@@ -18,7 +18,7 @@ from minik8s_modules.api.kind import Warn, nobody
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage
-from minik8s_modules.api.validation import ephemeral, meta, mirrors
+from minik8s_modules.api.validation import ephemeral, meta, mirrors, resizes
 from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
@@ -54,6 +54,8 @@ def validate_update(
         return causes + (_newly(check_status, new, old) if check_status is not None else [])
     if subresource == "ephemeralcontainers":
         return causes + ephemeral.validate_added(new, old) + _newly(refused, new, old)
+    if subresource == "resize":
+        return causes + resizes.validate_resize(new, old) + _newly(resizes.validate_policies, new, old)
     if subresource == "binding":
         return causes + mirrors.validate_change(new, old)
     check_update = UPDATE.get(kind.id)

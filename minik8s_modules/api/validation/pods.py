@@ -16,6 +16,7 @@ from minik8s_modules.api.validation import affinity, check, gates, mirrors, secu
 from minik8s_modules.api.validation.containers import validate_containers
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.probes import validate_probes
+from minik8s_modules.api.validation.resizes import validate_policies
 from minik8s_modules.api.validation.volumes import validate_volumes
 
 _LARGEST = 2**31 - 1
@@ -37,7 +38,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += validate_containers(
         "spec.initContainers", init_containers(pod), volumes, host_network=host_network, init=True
     )
-    causes += validate_probes(pod)
+    causes += validate_probes(pod) + validate_policies(pod)
     causes += _container_names(declared)
     if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):
         causes.append(cause.forbidden("spec.ephemeralContainers", "cannot be set on create"))

@@ -95,7 +95,8 @@ _ROLES, _BINDINGS = (ROLE.id, CLUSTER_ROLE.id), (ROLE_BINDING.id, CLUSTER_ROLE_B
 _HOSTS = (DNS.id, INGRESS.id)
 _ITSELF, _DECISIONS = ("",), ("approval", "status")
 _CONTAINERS = ("", "ephemeralcontainers")
-"""Through which a pod comes to its containers; ``resize`` belongs here when it is served."""
+"""Through which a pod comes to its containers."""
+_RESIZE = ("resize",)
 
 PLUGINS: tuple[Plugin, ...] = (
     Plugin("LimitRanger", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.fill_limits),
@@ -108,6 +109,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
     Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
     Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),
+    Plugin("LimitRanger", "validate", _UPDATE, _PODS, _RESIZE, pod_admission.check_limits),
     Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),
     Plugin("PersistentVolumeClaimResize", "validate", _UPDATE, _CLAIMS, _ITSELF, storage_admission.check_growth),
     Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, None, node_access.restrict),

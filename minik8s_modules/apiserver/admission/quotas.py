@@ -77,7 +77,9 @@ def check(backend: Backend, kind: Kind, new: JsonObject, old: JsonObject | None 
 
 
 def _concerned(backend: Backend, kind: Kind, new: JsonObject, old: JsonObject | None) -> bool:
-    if not kind.namespaced or kind.kind == "Event" or (old is not None and kind.id not in quotas.CHANGING):
+    if not kind.namespaced or kind.kind == "Event":
+        return False
+    if old is not None and kind.id not in quotas.CHANGING and not quotas.is_resize(kind, new, old):
         return False
     return bool(_quotas(backend, new))
 

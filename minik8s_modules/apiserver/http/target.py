@@ -92,7 +92,6 @@ _UNSERVED = {
     "attach": f"attach is not served; run `docker attach` on the pod's node ({_ON_THE_NODE})",
     "portforward": "port-forward is not served; nodes reach a pod at its address (`kubectl get pod -o wide`)",
     "eviction": "eviction is not served; delete the pod",
-    "resize": "resources are fixed when the container is made",
 }
 """What Kubernetes serves below a pod and this version does not, with what to do instead."""
 

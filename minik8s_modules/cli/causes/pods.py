@@ -25,6 +25,7 @@ from minik8s_modules.api.nodes.node_affinity import matches_node
 from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import references
+from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.claims import unbound
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
@@ -300,6 +301,10 @@ def _conditions(pod: JsonObject, around: Around) -> Iterator[Fault]:
             yield Fault(_told(condition), f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
         else:
             yield Fault(_told(condition), kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod)))
+    for condition in filter(None, (objects.condition(pod, kind) for kind in (PENDING, IN_PROGRESS))):
+        if condition.get("message"):
+            node = objects.spec(pod).get("nodeName") or ""
+            yield Fault(_told(condition), f"kubectl describe node {node}".strip())
     spec, since = objects.spec(pod), moment(objects.metadata(pod).get("creationTimestamp"))
     unheard = objects.condition(pod, "PodScheduled") is None and not spec.get("nodeName")
     if unheard and since is not None and around.now - since > PATIENCE:

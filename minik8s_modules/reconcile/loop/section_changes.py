@@ -76,4 +76,8 @@ def _idle(before: Mapping[str, Any] | None, after: Mapping[str, Any], section: E
         return True
     if before is None or after.get("state") != "kept" or after.get("stop") is not None or before.get("stop"):
         return False
-    return before.get("attempt") == after.get("attempt")
+    return all(before.get(name) == after.get(name) for name in _HELD)
+
+
+_HELD = ("attempt", "cpu_shares", "cpu_quota_us", "memory_bytes")
+"""What counts of a container that is left as it is otherwise."""

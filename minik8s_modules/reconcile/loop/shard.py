@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.resizes import is_asked
 from minik8s_modules.reconcile.loop.drift_events import DriftTeller
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
@@ -81,6 +82,8 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         beside=arriving_beside(pod, lambda: shard.objects.pods_of(state.name), state.has_taken),
         claims=shard.references.of(uid, "PersistentVolumeClaim"),
         volumes=shard.references.of(uid, "PersistentVolume"),
+        neighbours=tuple(shard.objects.pods_of(state.name)) if is_asked(pod) else (),
+        confirmed=found.entries if (found := state.confirmed()["containers"]) is not None else {},
     )
 
 

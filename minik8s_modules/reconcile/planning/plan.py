@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, SECRET
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.resizes import is_asked
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.loop import section_changes
@@ -372,6 +373,7 @@ class Planner:
             beside=arriving_beside(pod, partial(_there, basis, found), basis.decisions.__contains__),
             claims=(claims := self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)),
             volumes=volumes_of(claims.values(), reading(self._reader, found.overlay)),
+            neighbours=tuple(_there(basis, found)) if is_asked(pod) else (),
         )
 
     def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:

@@ -76,6 +76,9 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
     if last.image != container["image"] and not last.image.startswith("sha256:"):
         text = f"Container {name} definition changed, will be restarted"
         return watched(context, container, stop(context, container, kind, text))  # until it ends it is what it was
+    if name in context.restarting:
+        text = f"Container {name} resize requires restart"
+        return watched(context, container, stop(context, container, kind, text))
     verdict = examine(context, container, last)
     if verdict.kill:
         return _condemned(context, container, kind, verdict)
@@ -122,11 +125,12 @@ def _ended(context: PodContext, container: JsonObject, kind: str, last: Observed
     fresh = context.fresh(last)
     # an init container of an earlier sandbox runs again, whatever came of it
     rerun = kind == "init" and not fresh and objects.spec(context.pod).get("restartPolicy") != "Never"
-    if last.over and not rerun and not _restarts(context.pod, kind, exit_code):
+    resized = container["name"] in context.restarting
+    if last.over and not rerun and not resized and not _restarts(context.pod, kind, exit_code):
         return Step(kept(context, container, kind), finished=True, exit_code=exit_code)
     attempts = context.seen.containers[container["name"]]
     due = (last.finished_at or last.created_at or context.now) + timedelta(seconds=backoff_s(attempts))
-    if fresh and last.image == container["image"] and context.now < due:
+    if fresh and not resized and last.image == container["image"] and context.now < due:
         return _backing_off(context, container, kind, due)
     needed_since = last.finished_at or last.created_at or context.now
     return _start(context, container, kind, last.attempt + 1, needed_since)

@@ -9,7 +9,7 @@ period, a probe, a back-off) is a state in which it wants less or the same, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
@@ -21,6 +21,7 @@ from minik8s_modules.reconcile.pods.deadlines import DEADLINE, deadline_of
 from minik8s_modules.reconcile.pods.node_admission import unfit
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, kinds
+from minik8s_modules.reconcile.pods.resizing import AGAIN_S, Resizing, decide_resizing
 from minik8s_modules.reconcile.pods.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.pods.security import Refusal, refusal
 from minik8s_modules.reconcile.pods.stopping import stop_all, stop_or_keep
@@ -133,14 +134,25 @@ def _decide_wanted(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
     made = volumes(pod, inputs)
     if made.errors and seen.empty:
         return _without_volumes(pod, made)
-    sandbox = decide_sandbox(pod, seen, inputs, now)
-    context = PodContext(pod, seen, inputs, now, sandbox.attempt, sandbox.usable, sandbox.since)
+    resizing = decide_resizing(pod, seen, inputs)
+    sandbox = decide_sandbox(resizing.roomy, seen, inputs, now)
+    pod = resizing.pod
+    context = PodContext(pod, seen, inputs, now, sandbox.attempt, sandbox.usable, sandbox.since, resizing.restarting)
     steps = _steps(context)
     if phase := _phase(pod, steps):
         return _over(context, phase)
     if sandbox.entry is None and not _any_alive(seen):
         made = Volumes({}, frozenset(), {})
-    return _decision(context, sandbox, steps, made)
+    return _with_resizing(_decision(context, sandbox, steps, made), resizing, now)
+
+
+def _with_resizing(decision: PodDecision, resizing: Resizing, now: datetime) -> PodDecision:
+    """Return the decision with what it says of the pod's resources; one that is not done is looked at again."""
+    again = now + timedelta(seconds=AGAIN_S) if resizing.conditions else None
+    moments = [moment for moment in (decision.wake_at, again) if moment is not None]
+    return decision._replace(
+        resources=resizing.resources, resizes=resizing.conditions, wake_at=min(moments, default=None)
+    )
 
 
 def _without_volumes(pod: JsonObject, made: Volumes) -> PodDecision:

@@ -39,6 +39,8 @@ class PodContext(NamedTuple):
     sandbox_attempt: int = 0
     sandbox_usable: bool = True
     sandbox_since: datetime | None = None
+    restarting: frozenset[str] = frozenset()
+    """The containers that must start again for the resources they were given."""
 
     def fresh(self, one: ObservedContainer) -> bool:
         """Return whether the container lives in the pod's current sandbox."""

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
 from minik8s_modules.reconcile.pods.desired import TERMINAL
 from minik8s_modules.reconcile.pods.observed import ObservedPod
+from minik8s_modules.reconcile.values.values import Condition
 
 UNADDRESSED = "the pod's address is not known yet"
 CUT_OFF = "the pod's link or address is gone from its node"
@@ -110,3 +112,11 @@ def _condition(kind: str, state: _State, recorded: JsonObject | None, now: str) 
         **({"reason": state.reason} if state.reason else {}),
         **({"message": state.message} if state.message else {}),
     }
+
+
+def with_resizes(found: list[JsonObject], resizes: Iterable[Condition], now: str) -> list[JsonObject]:
+    """Return conditions with those of a resize that is under way; one that is not, has none."""
+    before = {one.get("type"): one for one in found}
+    others = [one for one in found if one.get("type") not in {PENDING, IN_PROGRESS}]
+    states = {one.type: _State("True", one.reason, one.message) for one in resizes}
+    return others + [_condition(kind, state, before.get(kind), now) for kind, state in states.items()]

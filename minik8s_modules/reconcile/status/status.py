@@ -17,7 +17,7 @@ from minik8s_modules.reconcile.pods.containers import exit_code_of
 from minik8s_modules.reconcile.pods.desired import INITIALIZING, TERMINAL
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import CREATING, recorded_status
-from minik8s_modules.reconcile.status.conditions import CUT_OFF, UNADDRESSED, any_started, conditions
+from minik8s_modules.reconcile.status.conditions import CUT_OFF, UNADDRESSED, any_started, conditions, with_resizes
 from minik8s_modules.reconcile.values.resources import qos_class
 from minik8s_modules.reconcile.values.values import Health, PodDecision, Waiting
 
@@ -56,7 +56,9 @@ def pod_status(
         unreached = UNADDRESSED
     status = {
         "phase": phase,
-        "conditions": conditions(pod, seen, phase, inits, apps, rfc3339(now), unreached),
+        "conditions": with_resizes(
+            conditions(pod, seen, phase, inits, apps, rfc3339(now), unreached), decision.resizes, rfc3339(now)
+        ),
         "startTime": before.get("startTime") or rfc3339(now),
         "qosClass": before.get("qosClass") or qos_class(pod),
         "containerStatuses": apps,
@@ -81,6 +83,22 @@ def _addresses(pod: JsonObject, before: JsonObject, place: Place) -> JsonObject:
 
 
 def _container_status(pod: JsonObject, container: JsonObject, seen: ObservedPod, decision: PodDecision) -> JsonObject:
+    return _state_of(pod, container, seen, decision) | _resources(pod, container["name"], decision)
+
+
+def _resources(pod: JsonObject, name: str, decision: PodDecision) -> JsonObject:
+    """Return what the container was given and runs with; in a pod that asks for nothing, nothing is told of it."""
+    known = decision.resources.get(name)
+    if known is None:
+        recorded = recorded_status(pod, name)
+        return {field: recorded[field] for field in ("allocatedResources", "resources") if field in recorded}
+    if qos_class(pod) == "BestEffort":
+        return {}
+    requests = known.allocated.get("requests")
+    return {**({"allocatedResources": requests} if requests else {}), "resources": known.actual}
+
+
+def _state_of(pod: JsonObject, container: JsonObject, seen: ObservedPod, decision: PodDecision) -> JsonObject:
     name = container["name"]
     # a container between create and start, some milliseconds, is nothing to tell
     attempts = [one for one in seen.containers.get(name, ()) if one.started_at is not None or one.over]

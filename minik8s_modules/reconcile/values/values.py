@@ -184,6 +184,10 @@ class PodInputs(NamedTuple):
     """PersistentVolumeClaims that the pod names, by ``<namespace>/<name>``."""
     volumes: Mapping[str, JsonObject] = {}
     """PersistentVolumes that those are bound to, by name."""
+    neighbours: tuple[JsonObject, ...] = ()
+    """All of the node's pods where this one asks for other resources than it was given."""
+    confirmed: Mapping[str, Entry] = {}
+    """Entries the node confirmed to have, of its section ``containers``."""
 
 
 class Sealed(dict[str, dict[str, bytes]]):
@@ -211,6 +215,21 @@ class Waiting(NamedTuple):
 
     reason: str
     message: str = ""
+
+
+class Condition(NamedTuple):
+    """A condition of the pod that is True."""
+
+    type: str
+    reason: str = ""
+    message: str = ""
+
+
+class Resources(NamedTuple):
+    """What a container was given, and what it runs with, each as ``resources`` of its spec."""
+
+    allocated: JsonObject
+    actual: JsonObject
 
 
 class PodDecision(NamedTuple):
@@ -241,6 +260,10 @@ class PodDecision(NamedTuple):
     """The probes and hooks the gateway is to run, as its socket takes them."""
     health: Mapping[str, Health] = {}
     """The live containers that the decision looked at."""
+    resizes: tuple[Condition, ...] = ()
+    """The pod's conditions about a resize that is under way."""
+    resources: Mapping[str, Resources] = {}
+    """What the lasting containers were given and run with; empty where nothing was decided about it."""
 
 
 class Named(NamedTuple):

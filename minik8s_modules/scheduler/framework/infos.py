@@ -16,6 +16,7 @@ import orjson
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.resizes import as_counted
 from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_amounts, pod_requests
 from minik8s_modules.scheduler.framework.terms import Terms, terms_of
 
@@ -108,7 +109,7 @@ class PodInfo:
 
 def _key(pod: JsonObject) -> bytes:
     """Return what is the same for pods that are alike to every plugin in tree."""
-    spec = objects.spec(pod)
+    spec = objects.spec(as_counted(pod))
     told: dict[str, Any] = {name: spec[name] for name in _SPEC if spec.get(name)}
     for listed in ("containers", "initContainers"):
         told[listed] = [{name: one[name] for name in _CONTAINER if name in one} for one in spec.get(listed) or ()]

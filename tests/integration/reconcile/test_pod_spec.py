@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from functools import partial
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core import labels
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 from tests.support.node import command
@@ -108,6 +111,63 @@ def test_names_namespaces_ports_and_limits_reach_the_kernel(cluster: Cluster) ->
     cluster.until(lambda: full in _ask(f"{cluster.node.range}.1", 23461))
     cluster.delete("parts", 0)
     cluster.until(lambda: cluster.gone("parts"))
+
+
+def _resize(cluster: Cluster, name: str, container: str, **amounts: str) -> None:
+    """Have a container's request and limit be ``amounts``."""
+    resources = {"requests": amounts, "limits": amounts}
+    patch = json.dumps({"spec": {"containers": [{"name": container, "resources": resources}]}})
+    cluster.kubectl("patch", "pod", name, "--subresource", "resize", "--patch", patch)
+
+
+def _limits(cluster: Cluster, container: JsonObject) -> tuple[int, int]:
+    """Return the quota and the memory that Docker has given the container."""
+    seen = cluster.node.docker.inspect(container["containerID"].removeprefix("docker://"))
+    assert seen
+    return seen["HostConfig"]["CpuQuota"], seen["HostConfig"]["Memory"]
+
+
+def test_a_pod_is_resized_while_it_runs(cluster: Cluster) -> None:
+    def sized(name: str, **fields: Any) -> dict[str, Any]:
+        return one(name, resources={"limits": {"cpu": "200m", "memory": "32Mi"}}, **fields)
+
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    source = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}
+    containers = [sized("app", resizePolicy=policy), sized("told", env=[{"name": "MINE", "valueFrom": source}])]
+    cluster.create("sized", containers=containers, terminationGracePeriodSeconds=1)
+    cluster.until(lambda: cluster.ready("sized"))
+
+    def status(name: str) -> JsonObject:
+        return next(each for each in cluster.pod("sized")["status"]["containerStatuses"] if each["name"] == name)
+
+    def conditions() -> dict[str, str]:
+        found = cluster.pod("sized")["status"]["conditions"]
+        return {each["type"]: each.get("reason", "") for each in found if each["type"].startswith("PodResize")}
+
+    def runs_with(name: str, **amounts: str) -> bool:
+        given = status(name)
+        return given["resources"] == {"requests": amounts, "limits": amounts} and not conditions()
+
+    before = {name: status(name) for name in ("app", "told")}
+    for name, first in before.items():
+        _resize(cluster, "sized", name, cpu="300m", memory="32Mi")
+        cluster.until(partial(runs_with, name, cpu="300m", memory="32Mi"))
+        assert _limits(cluster, first) == (30000, 32 << 20)
+        assert status(name)["containerID"] == first["containerID"]
+        assert status(name)["allocatedResources"] == {"cpu": "300m", "memory": "32Mi"}
+    # what the node cannot give is told, and changes nothing
+    _resize(cluster, "sized", "told", cpu="9k", memory="32Mi")
+    cluster.until(lambda: conditions() == {"PodResizePending": "Infeasible"})
+    assert status("told")["allocatedResources"]["cpu"] == "300m"
+    _resize(cluster, "sized", "told", cpu="300m", memory="32Mi")
+    cluster.until(lambda: not conditions())
+    # memory is the container's at its next start
+    _resize(cluster, "sized", "app", cpu="300m", memory="48Mi")
+    cluster.until(lambda: runs_with("app", cpu="300m", memory="48Mi") and status("app")["restartCount"] == 1)
+    assert _limits(cluster, status("app")) == (30000, 48 << 20)
+    assert (status("told")["containerID"], status("told")["restartCount"]) == (before["told"]["containerID"], 0)
+    cluster.delete("sized", 0)
+    cluster.until(lambda: cluster.gone("sized"))
 
 
 def _ask(address: str, port: int) -> str:

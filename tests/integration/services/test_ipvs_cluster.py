@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -127,6 +128,18 @@ def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs
     assert before[:3] == ["10000", "100000", str(64 << 20)]
     ipvs.lab.run(NODE, ["systemctl", "daemon-reload"])
     assert ipvs.lab.run(NODE, limits_of).split() == before
+    # a resize is for pod and container, and outlasts the next reload as well
+    more = {"cpu": "200m", "memory": "96Mi"}
+    resources = {"containers": [{"name": "app", "resources": {"requests": more, "limits": more}}]}
+    ipvs.kubectl("patch", "pod", "limited", "--subresource", "resize", "--patch", json.dumps({"spec": resources}))
+    ipvs.until(lambda: ipvs.container("limited").get("resources") == {"requests": more, "limits": more}, 60)
+    scope = f"{slices[0]}/docker-{ipvs.container('limited')['containerID'].removeprefix('docker://')}.scope"
+    for _ in range(2):
+        for path in (slices[0], scope):
+            found_there = ipvs.lab.run(NODE, ["cat", f"{path}/cpu.max", f"{path}/memory.max"]).split()
+            assert found_there == ["20000", "100000", str(96 << 20)], path
+        ipvs.lab.run(NODE, ["systemctl", "daemon-reload"])
+    assert ipvs.container("limited")["restartCount"] == 0
     ipvs.delete("limited")
     ipvs.until(lambda: not ipvs.lab.run(NODE, found), 60)
 

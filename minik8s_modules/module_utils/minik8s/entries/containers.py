@@ -94,7 +94,8 @@ class _RequiredContainer(TypedDict):
     sandbox_attempt: int
     """Attempt of the sandbox that the container runs in. Another one is the error C(SandboxMissing)."""
     state: Literal["running", "kept"]
-    """V(running): C(attempt) exists and was started. V(kept): it is neither started nor removed."""
+    """V(running): C(attempt) exists and was started. V(kept): it is neither started nor removed; one that runs
+    has the limits declared."""
     image: str
     """Name of an image that is on the node; nothing is pulled here."""
 

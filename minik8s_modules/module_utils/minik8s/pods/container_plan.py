@@ -15,7 +15,15 @@ from ..core.faults import KeyFault
 from ..core.section import Due, Facets, Plan, Step
 from ..entries.containers import ContainerEntry
 from .cgroups import Limits
-from .container_spec import LIMIT_FACETS, Mount, declared_facets, observed_facets, secret_label
+from .container_spec import (
+    LIMIT_FACETS,
+    Mount,
+    declared_facets,
+    declared_limits,
+    limit_facets,
+    observed_facets,
+    secret_label,
+)
 from .service_links import forget_links, with_links_of
 
 Inspect = Mapping[str, Any]
@@ -148,6 +156,17 @@ def _plan_present(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry
     elif entry["state"] == "running" or (seen.unattended and state in {"exited", "dead"}):
         # unattended, nobody will answer with the next attempt: one that is kept through its back-off starts again
         _plan_running(plan, steps, key, entry, current, seen, state)
+    elif state == "running":
+        _plan_limits(plan, steps, key, entry, current, seen)
+
+
+def _plan_limits(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: Seen) -> None:
+    """Plan the limits of a container that is left as it is in all else."""
+    before = limit_facets(current["HostConfig"], entry, seen.kernel.get(current["Id"], Limits()))
+    after = declared_limits(entry)
+    if differing := sorted(name for name in after if before[name] != after[name]):
+        plan.differs(key, before, after)
+        steps.append(Step("update", key, ", ".join(differing), (current["Id"], entry)))
 
 
 def _plan_stop(plan: Plan, steps: list[Step], key: str, grace_s: float, current: Inspect, seen: Seen) -> None:
@@ -215,6 +234,8 @@ def _compare(
         for name in ("entrypoint", "cmd", "working_dir", "user"):
             after[name] = before[name]
         after.update({name: text for name, text in before.items() if name.startswith("env ") and name not in after})
+    # given when it is made, by the requests it had then: a resize leaves it, as kubelet does
+    after["oom_score_adj"] = before["oom_score_adj"]
     forget_links(entry, current["Config"], (before, after))
     return before, after
 

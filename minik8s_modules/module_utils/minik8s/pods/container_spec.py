@@ -216,9 +216,7 @@ def declared_facets(
         "stdin": str(entry["stdin"]) + (" once" if entry["stdin_once"] else ""),
         "security": security_text(entry["security"]),
         "oom_score_adj": str(entry["oom_score_adj"]),
-        "cpu_shares": str(entry["cpu_shares"] or DEFAULT_CPU_SHARES),
-        "cpu_quota_us": str(entry["cpu_quota_us"]),
-        "memory_bytes": str(entry["memory_bytes"]),
+        **declared_limits(entry),
         **_env_facets(env, secret_names(entry), told),
         **_mount_facets(mounts),
     }
@@ -248,13 +246,23 @@ def observed_facets(
         "stdin": str(config["OpenStdin"]) + (" once" if config.get("StdinOnce") else ""),
         "security": config["Labels"].get(labels.SECURITY, ""),
         "oom_score_adj": str(host.get("OomScoreAdj") or 0),
-        **_limit_facets(host, entry, kernel),
+        **limit_facets(host, entry, kernel),
         **_env_facets(env, secret, f"{told}:{hashed}"),
         **_mount_facets(_observed_mounts(inspect, {each.target: each for each in mounts})),
     }
 
 
-def _limit_facets(host: Mapping[str, Any], entry: ContainerEntry, kernel: Limits) -> Facets:
+def declared_limits(entry: ContainerEntry) -> Facets:
+    """Return the limits a container must have."""
+    return {
+        "cpu_shares": str(entry["cpu_shares"] or DEFAULT_CPU_SHARES),
+        "cpu_quota_us": str(entry["cpu_quota_us"]),
+        "memory_bytes": str(entry["memory_bytes"]),
+    }
+
+
+def limit_facets(host: Mapping[str, Any], entry: ContainerEntry, kernel: Limits) -> Facets:
+    """Return the limits a container has: those of its cgroup, where the kernel tells them."""
     shares = host["CpuShares"] or DEFAULT_CPU_SHARES
     quota_us = max(0, host["CpuQuota"])
     memory = host["Memory"] if host["Memory"] < NO_MEMORY_LIMIT else 0

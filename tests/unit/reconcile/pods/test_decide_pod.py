@@ -36,6 +36,8 @@ def shown(decision: PodDecision) -> dict[str, Any]:
         "events": [f"{event.type} {event.reason} {event.message}" for event in decision.events],
         "sealed": sorted(decision.sealed),
         "checks": {check["id"]: check for check in decision.checks},
+        "resizes": [" ".join(filter(None, one)) for one in decision.resizes],
+        "resources": {name: one._asdict() for name, one in decision.resources.items()},
         "health": {name: list(health) for name, health in decision.health.items()},
     }
 
