@@ -216,7 +216,7 @@ class ClusterCache:
             if not strays:
                 self._strays.pop(node, None)
         else:
-            self._nodes[node] = changed = known.without_pod(key)
+            self._nodes[node] = changed = known.without_pod(info)
             self._changes.append((changed, (info,), (), False))
 
     def _swap(self, node: str, old: PodInfo, new: PodInfo) -> None:

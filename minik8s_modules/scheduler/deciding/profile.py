@@ -129,6 +129,12 @@ class Workbench:
                 return why
         return None
 
+    def is_local(self, state: CycleState) -> bool:
+        """Return whether ``run_filters`` depends only on the pod's shape, the node and who is nominated to it."""
+        assert self.profile is not None  # noqa: S101 - set when the profile is made
+        asked = (one for one in self.profile.filter if one.name not in state.skipped_filters)
+        return all(getattr(one, "local", False) for one in asked)
+
     def ask(self, plugin: points.FilterPlugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return what one plugin says of a node. Raises PluginFailed."""
         self.running = (plugin.name, "Filter")

@@ -69,9 +69,9 @@ class Shape:
     disks: tuple[JsonObject, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PodInfo:
-    """A pod with its shape."""
+    """A pod with its shape; equal to itself alone."""
 
     pod: JsonObject
     shape: Shape
@@ -204,22 +204,25 @@ class NodeInfo:
 
     def with_newer(self, old: PodInfo, new: PodInfo) -> NodeInfo:
         """Return the node with a pod of the same shape in another's place."""
-        pods = tuple(new if pod is old else pod for pod in self.pods)
-        return replace(self, pods=pods, social=tuple(new if pod is old else pod for pod in self.social))
+        social = _instead(self.social, old, (new,)) if old.shape.terms.social else self.social
+        return replace(self, pods=_instead(self.pods, old, (new,)), social=social)
 
-    def without_pod(self, key: objects.Key) -> NodeInfo:
-        """Return the node without the pod of that name."""
-        gone = next((pod for pod in self.pods if pod.key == key), None)
-        if gone is None:
-            return self
+    def without_pod(self, gone: PodInfo) -> NodeInfo:
+        """Return the node without one of its pods."""
         requested = {name: amount - gone.shape.wanted.get(name, 0) for name, amount in self.requested.items()}
-        rest = tuple(pod for pod in self.pods if pod is not gone)
+        rest = _instead(self.pods, gone, ())
         return NodeInfo(
             self.node, self.name, self.labels, self.allocatable, self.has, requested,
             (self.usual[0] - gone.shape.usual[0], self.usual[1] - gone.shape.usual[1]),
             tuple(port for pod in rest for port in pod.ports) if gone.ports else self.ports,
-            rest, tuple(pod for pod in self.social if pod is not gone), self.images,
+            rest, _instead(self.social, gone, ()) if gone.shape.terms.social else self.social, self.images,
         )  # fmt: skip
+
+
+def _instead(pods: tuple[PodInfo, ...], old: PodInfo, new: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
+    """Return ``pods`` with ``new`` in the place of ``old``."""
+    place = pods.index(old)
+    return (*pods[:place], *new, *pods[place + 1 :])
 
 
 def _images(node: JsonObject) -> dict[str, int]:

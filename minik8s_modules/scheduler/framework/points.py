@@ -288,3 +288,6 @@ class Handle(Protocol):
 
     def try_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, *, come: bool) -> None:
         """Tell all plugins in ``state`` that ``other`` came to ``node``, or left it."""
+
+    def is_local(self, state: CycleState) -> bool:
+        """Return whether ``run_filters`` depends only on the pod's shape, the node and who is nominated to it."""

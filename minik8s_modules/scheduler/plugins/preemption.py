@@ -3,12 +3,14 @@
 On each node that taking pods away could help, all pods of lower priority are thought away; then as many as possible are
 let back in, first those whose PodDisruptionBudget would be broken, then by importance. Of the nodes the one is taken
 whose victims weigh least. Source: pkg/scheduler/framework/preemption and plugins/defaultpreemption. The candidates
-begin at the turn's node instead of a random one, so that a plan tells the victims that there would be.
+begin at the turn's node instead of a random one, so that a plan tells the victims that there would be. What was found
+on a node for one pod holds for those of its shape, as long as the node is the same and no plugin looks further.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -30,6 +32,18 @@ class _Candidate(NamedTuple):
     node: str
     victims: tuple[PodInfo, ...]
     violations: int
+    weight: tuple[int, int, int, int, tuple[int, ...]]
+
+
+_Found = _Candidate | Status
+
+
+@dataclass
+class _Known:
+    """What was found for a shape, by node, while the budgets were these."""
+
+    budgets: Sequence[JsonObject] = ()
+    nodes: dict[str, tuple[NodeInfo, _Found]] = field(default_factory=dict)
 
 
 class DefaultPreemption(InTree):
@@ -47,7 +61,7 @@ class DefaultPreemption(InTree):
         candidates = self._candidates(state, pod, statuses, told)
         if not candidates:
             return Nomination(""), unschedulable(f"preemption: {self._why_not(told)}")
-        best = min(candidates, key=_weight)
+        best = min(candidates, key=lambda one: one.weight)
         return Nomination(best.node, best.victims), None
 
     def _not_eligible(self, pod: PodInfo, statuses: Statuses) -> str:
@@ -73,11 +87,13 @@ class DefaultPreemption(InTree):
         first = snapshot.turn % len(nodes) if nodes else 0
         good: list[_Candidate] = []
         bad: list[_Candidate] = []
+        known = self._known(state, pod)
         for node in (*nodes[first:], *nodes[:first]):
-            if node.pods and min(other.priority for other in node.pods) < pod.priority:
+            was, found = known.get(node.name, (None, _NO_VICTIMS))
+            if was is not node:
                 found = self._on_node(state, pod, node)
-            else:
-                found = _NO_VICTIMS
+                if node.name not in snapshot.nominated:
+                    known[node.name] = (node, found)
             if isinstance(found, Status):
                 told[node.name] = found
                 continue
@@ -85,6 +101,16 @@ class DefaultPreemption(InTree):
             if good and len(good) + len(bad) >= enough:
                 break
         return [*good, *bad]
+
+    def _known(self, state: CycleState, pod: PodInfo) -> dict[str, tuple[NodeInfo, _Found]]:
+        """Return what was found for pods like this one, by node; an empty mapping where more counts than the nodes."""
+        if not self.handle.is_local(state):
+            return {}
+        snapshot = self.handle.snapshot()
+        made = snapshot.memo((self.name, id(self), pod.shape.key), _Known)
+        if made.budgets != snapshot.budgets:
+            made.budgets, made.nodes = snapshot.budgets, {}
+        return made.nodes
 
     @property
     def _percent(self) -> int:
@@ -96,6 +122,8 @@ class DefaultPreemption(InTree):
 
     def _on_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> _Candidate | Status:
         """Return the fewest victims on one node, or why none would do."""
+        if all(other.priority >= pod.priority for other in node.pods):
+            return _NO_VICTIMS
         handle, state = self.handle, state.clone()
         candidates = sorted((other for other in node.pods if other.priority < pod.priority), key=importance)
         gone = {other.key for other in candidates}
@@ -117,7 +145,8 @@ class DefaultPreemption(InTree):
         if not victims:
             return unresolvable(_NOT_HELPFUL)
         broken = sum(one.key in violating for one in victims)
-        return _Candidate(node.name, tuple(sorted(victims, key=importance)), broken)
+        victims.sort(key=importance)
+        return _Candidate(node.name, tuple(victims), broken, _weight(victims, broken))
 
     def _why_not(self, told: Mapping[str, Status]) -> str:
         total = len(self.handle.snapshot().nodes)
@@ -144,13 +173,13 @@ def _started(pod: JsonObject) -> str:
     return str(objects.status(pod).get("startTime") or _LATEST)
 
 
-def _weight(candidate: _Candidate) -> tuple[int, int, int, int, tuple[int, ...]]:
+def _weight(victims: Sequence[PodInfo], violations: int) -> tuple[int, int, int, int, tuple[int, ...]]:
     """Return what the nodes are compared by: the least is taken (preemption.go, pickOneNodeForPreemption)."""
-    highest = candidate.victims[0].priority
-    total = sum(victim.priority + 2**31 for victim in candidate.victims)
-    earliest = min(_started(one.pod) for one in candidate.victims if one.priority == highest)
+    highest = victims[0].priority
+    total = sum(victim.priority + 2**31 for victim in victims)
+    earliest = min(_started(one.pod) for one in victims if one.priority == highest)
     late_first = tuple(-ord(letter) for letter in earliest)
-    return (candidate.violations, highest, total, len(candidate.victims), late_first)
+    return (violations, highest, total, len(victims), late_first)
 
 
 def _is_preempted(pod: JsonObject) -> bool:
