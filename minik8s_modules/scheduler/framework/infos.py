@@ -122,7 +122,46 @@ def _key(pod: JsonObject) -> bytes:
 
 # volumes that hold a pod to no node
 _HARMLESS = frozenset({"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret"})
+# of a pod that has a node
+_UNREAD = frozenset({"managedFields", "generateName", "selfLink", "generation"})
+_ALIKE = frozenset({"annotations", "finalizers", "labels", "ownerReferences"})
+_STATUS = frozenset({"nominatedNodeName", "phase", "startTime"})
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DISKS = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
+
+
+def slim(pod: JsonObject) -> JsonObject:
+    """Return a pod that has a node as it is kept: without what only its node reads, and sharing what others have, too.
+
+    What a decision can depend on stays, so that its shape does; of its conditions only that it is to be disrupted.
+    """
+    spec = objects.spec(pod)
+    told = {name: spec[name] for name in ("nodeName", *_SPEC) if name in spec}
+    for listed in ("containers", "initContainers"):
+        if spec.get(listed):
+            told[listed] = [{name: one[name] for name in ("name", *_CONTAINER) if name in one} for one in spec[listed]]
+    told["volumes"] = [one for one in spec.get("volumes") or () if not _HARMLESS.intersection(one)]
+    meta = {name: value for name, value in objects.metadata(pod).items() if name not in _UNREAD}
+    meta["annotations"] = {key: text for key, text in objects.annotations(pod).items() if key != _APPLIED}
+    status = {name: value for name, value in objects.status(pod).items() if name in _STATUS}
+    disrupted = objects.condition(pod, "DisruptionTarget")
+    status["conditions"] = [disrupted] if disrupted else []
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {name: _shared(value) if name in _ALIKE else value for name, value in meta.items()},
+        "spec": {name: _shared(value) if isinstance(value, (dict, list)) else value for name, value in told.items()},
+        "status": status,
+    }  # fmt: skip
+
+
+def _shared(value: Any) -> Any:
+    """Return an equal value that is the same for all that ask for such."""
+    return _parsed(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+
+@lru_cache(maxsize=_SHAPES)
+def _parsed(text: bytes) -> Any:
+    return orjson.loads(text)
 
 
 @lru_cache(maxsize=_SHAPES)
@@ -199,7 +238,8 @@ class NodeInfo:
             self.node, self.name, self.labels, self.allocatable, self.has, requested,
             (self.usual[0] + shape.usual[0], self.usual[1] + shape.usual[1]),
             (*self.ports, *shape.ports) if shape.ports else self.ports,
-            (*self.pods, pod), (*self.social, pod) if shape.terms.social else self.social, self.images,
+            self.pods + (pod,),  # noqa: RUF005 - one copy instead of two, of what may be thousands
+            (*self.social, pod) if shape.terms.social else self.social, self.images,
         )  # fmt: skip
 
     def with_newer(self, old: PodInfo, new: PodInfo) -> NodeInfo:
@@ -222,7 +262,7 @@ class NodeInfo:
 def _instead(pods: tuple[PodInfo, ...], old: PodInfo, new: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
     """Return ``pods`` with ``new`` in the place of ``old``."""
     place = pods.index(old)
-    return (*pods[:place], *new, *pods[place + 1 :])
+    return pods[:place] + new + pods[place + 1 :]
 
 
 def _images(node: JsonObject) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 A plugin is an object with a ``name`` and the methods of one or more points; which it has, it says by having them. What
 its Filter and Score answer is taken from an earlier pod of the same shape, for as long as the node is the same, where
-it declares ``local = True``: they must then depend on nothing but the pod's shape and that node.
+it declares ``local = True``: they must then depend on nothing but the pod's shape and that node. The pods on nodes are
+kept without what only their nodes read, such as commands, mounts and the statuses of containers.
 """
 
 from __future__ import annotations

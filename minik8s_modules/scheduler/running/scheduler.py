@@ -25,7 +25,7 @@ from minik8s_modules.scheduler.cluster.cache import ClusterCache
 from minik8s_modules.scheduler.deciding.cycle import Decision, decide
 from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.deciding.profile import PluginFailed, PluginHangs, Workbench
-from minik8s_modules.scheduler.framework.infos import PodInfo, is_pending, scheduler_of, takes_room
+from minik8s_modules.scheduler.framework.infos import PodInfo, is_pending, scheduler_of, slim, takes_room
 from minik8s_modules.scheduler.framework.points import Event, Nomination, PreEnqueuePlugin, Wake
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.framework.statuses import Code, Status
@@ -69,7 +69,7 @@ class Scheduler:
         self._binder: Binder | None = None
         for one in self._benches.values():
             one.waits = self._waiting.list
-        self._pods = Informer(client, POD, clock=self._clock, transform=_without_managers)
+        self._pods = Informer(client, POD, clock=self._clock, transform=kept)
         self._nodes = Informer(client, NODE, clock=self._clock, transform=_without_managers)
         self._namespaces = Informer(client, NAMESPACE, clock=self._clock)
         self._sources = Sources(client, self._cache, self._clock)
@@ -318,6 +318,11 @@ class Scheduler:
         queue = self._queue
         if queue is not None:
             queue.move(event, old, new)
+
+
+def kept(pod: JsonObject) -> JsonObject:
+    """Return what the scheduler keeps of a pod."""
+    return slim(pod) if objects.spec(pod).get("nodeName") else _without_managers(pod)
 
 
 def _without_managers(obj: JsonObject) -> JsonObject:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import orjson
+
+from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
-from minik8s_modules.scheduler.framework.infos import PodInfo, amounts
+from minik8s_modules.scheduler.framework.infos import PodInfo, amounts, slim
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from tests.unit.scheduler.worlds import node, placed, pod
 
@@ -112,3 +116,19 @@ def test_after_any_changes_it_equals_a_fresh_snapshot():
         kept = cache.snapshot(0)
         assert used(kept) == used(fresh)
         assert [amounts(info.allocatable) for info in kept.nodes] == [amounts(info.allocatable) for info in fresh.nodes]
+
+
+def test_a_pod_on_a_node_is_kept_without_what_no_decision_depends_on():
+    shown = orjson.loads((Path(__file__).parents[3] / "benchmarks" / "running_pod.json").read_bytes())
+    shown["spec"] |= {
+        "volumes": [*shown["spec"]["volumes"], {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
+    }
+    shown["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
+    less = slim(shown)
+    assert PodInfo.of(less).shape is PodInfo.of(shown).shape
+    assert len(orjson.dumps(less)) < len(orjson.dumps(shown)) / 3
+    assert objects.condition(less, "DisruptionTarget") == {"type": "DisruptionTarget", "status": "True"}
+    assert (
+        slim({**shown, "metadata": {**shown["metadata"], "name": "other"}})["spec"]["tolerations"]
+        is (less["spec"]["tolerations"])
+    )
