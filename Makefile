@@ -44,13 +44,15 @@ reset: $(VENV)/runtime.lock ## Remove every trace of minik8s; packages, and Dock
 .PHONY: test
 test: lint suites ## Lint, then all tests but the long ones: unit, integration (root, Docker), end-to-end, machines, molecule
 
-.PHONY: suites
-suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; the slowest are told at the end
-	@$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster
-	@# a short folder: sockets below it may have 107 characters
+# Tests by several processes, on an installed cluster where some need one. The folder is short: sockets below it may have
+# 107 characters.
+run_suites = @$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster; \
 	folder=$$(mktemp --directory /tmp/t.XXXX); trap 'rm -rf "$$folder"' EXIT; \
-		$(PYTEST) tests --ignore tests/machines/long -m 'not nightly' --numprocesses 4 --dist loadscope --no-loadscope-reorder --basetemp="$$folder" \
-		--max-suite-reruns 6 -rR --durations 30 --junitxml=.cache/junit-all.xml
+	$(PYTEST) tests --ignore tests/machines/long --dist loadscope --no-loadscope-reorder --basetemp="$$folder" -rR --durations 30 $(1)
+
+.PHONY: suites
+suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; where the time went is told at the end
+	$(call run_suites,-m 'not nightly' --numprocesses 4 --max-suite-reruns 6 --junitxml=.cache/junit-all.xml)
 
 .PHONY: ahead
 ahead: $(VENV)/dev.lock ## Fetch and make what tests need once (a lab's image, clients of others), while there is time
@@ -93,7 +95,7 @@ test-machines: $(VENV)/dev.lock ## Tests on clusters of several machines in the 
 
 .PHONY: test-nightly
 test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzing, Helm and stern, waves of pods, IPVS on UML, more installations and upgrades of lab machines, the lab, second runs on several machines, molecule for single roles
-	$(PYTEST) tests --ignore tests/machines/long -m nightly --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations 30
+	$(call run_suites,-m nightly --numprocesses 3 --max-suite-reruns 6 --junitxml=.cache/junit-nightly.xml)
 
 .PHONY: test-long
 test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, volumes on a real NFS server, 20,000 requests against a model of rights, operators of others

@@ -80,6 +80,7 @@ NIGHTLY = [
     "integration/services/test_ipvs_cluster.py::test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed",
     "integration/services/test_ipvs_cluster.py::test_equal_names_in_two_namespaces_and_quick_recreation",
     "integration/services/test_ipvs_cluster.py::test_a_clock_an_hour_wrong_delays_nothing",
+    "e2e/faults/test_slow_pods.py::test_a_slow_pod_delays_no_other",
     "e2e/faults/test_slow_pods.py::test_all_three_at_once_for_a_quarter_of_a_minute",
     *(f"molecule/{path.parent.name}" for path in HERE.glob("molecule/[!d]*/molecule.yml")),  # all but default
 ]
