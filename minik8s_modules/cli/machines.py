@@ -90,14 +90,16 @@ def declare(commands: Subparsers) -> None:
     )  # fmt: skip
     added.set_defaults(offline=True)
     added.add_argument("machine", metavar="[USER@]HOST", help="as for ssh; the user needs sudo, or is root")
-    added.add_argument("--name", default="", metavar="NAME", help="of the node (default: HOST)")
-    added.add_argument("--port", type=int, default=22, metavar="N", help="of its sshd; default: %(default)s")
+    added.add_argument("--name", default="", metavar="NAME", help="name of the node (default: HOST)")
+    added.add_argument(
+        "--port", type=int, default=22, metavar="N", help="port of its SSH daemon (default: %(default)s)"
+    )
     added.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="VARIABLE=VALUE",
-        help="of a role, for this machine (repeatable): ansible-doc -t role -r roles minik8s",
+        help="a role variable for this machine (repeatable); see ansible-doc -t role -r roles minik8s",
     )  # fmt: skip
     added.add_argument(
-        "--accept-host-key", action="store_true", help="trust the key it shows first, if your known_hosts has none"
+        "--accept-host-key", action="store_true", help="trust the host key it shows, if your known_hosts has none"
     )
     _running(added)
     removed = add(
@@ -109,13 +111,17 @@ def declare(commands: Subparsers) -> None:
         minik8s node remove worker3 --force            its machine does not answer (kubectl get podcidrs)""",
     )  # fmt: skip
     removed.set_defaults(offline=True)
-    removed.add_argument("name", metavar="NAME", help="of the node")
+    removed.add_argument("name", metavar="NAME", help="name of the node")
     removed.add_argument(
         "--force", action="store_true",
         help="forget it although its machine does not answer; its pods' addresses stay quarantined",
     )  # fmt: skip
     removed.add_argument(
-        "--timeout", type=int, default=300, metavar="SECONDS", help="for evictions; default: %(default)s"
+        "--timeout",
+        type=int,
+        default=300,
+        metavar="SECONDS",
+        help="how long to wait for evictions (default: %(default)s)",
     )
     _running(removed)
 
@@ -124,10 +130,10 @@ def _running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-i", "--inventory", default="", metavar="PATH", help=f"the cluster's inventory; default: {MACHINES}"
     )
-    parser.add_argument("--private-key", default="", metavar="FILE", help="of your login, as for ssh -i")
-    parser.add_argument("--ask-become-pass", "-K", action="store_true", help="ask for the password of sudo")
-    parser.add_argument("--check", action="store_true", help="say what would be done, and do nothing")
-    parser.add_argument("-v", "--verbose", action="store_true", help="more of what Ansible does")
+    parser.add_argument("--private-key", default="", metavar="FILE", help="private key of your login, as for ssh -i")
+    parser.add_argument("--ask-become-pass", "-K", action="store_true", help="ask for the sudo password")
+    parser.add_argument("--check", action="store_true", help="only say what would be done")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show more of what Ansible does")
 
 
 def add_machine(_client: ApiClient, options: argparse.Namespace) -> int:

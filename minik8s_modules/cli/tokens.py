@@ -49,7 +49,7 @@ def declare(commands: Subparsers) -> None:
     made.add_argument(
         "--ttl", default="1h", metavar="TIME", help="lifetime, such as 30m or 1h30m; 0 for no end; default: %(default)s"
     )
-    made.add_argument("--description", default="", metavar="TEXT", help="for people")
+    made.add_argument("--description", default="", metavar="TEXT", help="a note for people")
     made.add_argument("--print-join-command", action="store_true", help="print the whole command of the machine")
     listed = add(inner, "list", listing, "print the tokens, without their secrets", usage="token list [options]")
     listed.add_argument("--no-headers", action="store_true", help="no header row, for scripts")

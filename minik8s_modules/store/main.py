@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_epoch(adjust)
     restore = _verb(verbs, "restore", _restore, "make a data directory for etcd from the snapshot FILE", RESTORE)
     restore.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="the directory to make")
-    restore.add_argument("--owner", default="", metavar="USER", help="who shall own DIR: etcd's user")
+    restore.add_argument("--owner", default="", metavar="USER", help="owner of DIR: etcd's user")
     restore.add_argument("--adjusted", action="store_true", help="FILE comes from `snapshot adjust`")
     _add_epoch(restore)
     for field, default in Member._field_defaults.items():
