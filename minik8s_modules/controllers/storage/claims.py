@@ -126,7 +126,9 @@ def _bound(claim: JsonObject, volume: JsonObject | None) -> list[Step]:
         what = "its PersistentVolume" if objects.spec(claim).get("volumeName") else "reference to PersistentVolume"
         return _lost(claim, "ClaimLost", _LOST.format(what))
     held = claims.holder(volume)
-    if held is not None and held.uid != objects.uid(claim):
+    # whoever writes a claim can write that it is bound: what no claim of its namespace may have stays out of reach
+    elsewhere = not matching.in_reach(volume, claim) if held is None else held.uid != objects.uid(claim)
+    if elsewhere:
         told = "Two claims are bound to the same volume, this one is bound incorrectly"
         return _lost(claim, "ClaimMisbound", told)
     return _bind(claim, volume)
