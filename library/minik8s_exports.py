@@ -121,8 +121,9 @@ def main() -> None:
     spec = {"path": PATH, "clients": {**TEXTS, "required": True}, "options": {**TEXTS, "default": OPTIONS}}
     exports_option = {"type": "list", "elements": "dict", "required": True, "options": spec}
     module = AnsibleModule({"exports": exports_option}, supports_check_mode=True)
+    exports: list[Export] = []
     try:
-        exports = [export_of(each) for each in module.params["exports"]]
+        exports += [export_of(each) for each in module.params["exports"]]
     except KeyFault as fault:
         module.fail_json(msg=str(fault))
     seen, text = observe(exports), render(exports)

@@ -1,8 +1,8 @@
 """What a pod's volume stands on: the source it names itself, or that of the PersistentVolume bound to its claim. Pure.
 
 A claim that is not bound holds the pod's containers; words are the kubelet's (``desired_state_of_world_populator.go``).
-Kubernetes mounts an NFS volume on every node again; so does a node here, once for each pod, and the kernel shares what
-they mount. A volume on a node's own disk is the folder itself.
+A node mounts an NFS volume once for each pod, as Kubernetes does, and the kernel shares what they mount. A volume on a
+node's own disk is the folder itself.
 """
 
 from __future__ import annotations

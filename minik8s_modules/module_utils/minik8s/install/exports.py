@@ -92,7 +92,7 @@ def render(exports: Sequence[Export]) -> str:
 
 def pairs_of(text: str) -> frozenset[Pair]:
     """Return (folder, client) of each line of an exports file or of the kernel's table."""
-    found = set()
+    found: set[Pair] = set()
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         found.update((words[0], each.partition("(")[0]) for each in words[1:])
