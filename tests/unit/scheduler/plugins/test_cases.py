@@ -1,0 +1,68 @@
+"""Every file of tests/cases/judge_nodes is what one plugin says of nodes; the file's name is the sentence.
+
+Most facts are those of the plugins' own tests in kube-scheduler 1.32, others follow from their source.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.scheduler.deciding.cycle import Judged, explain
+from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.framework.storage import Storage
+from minik8s_modules.scheduler.profiles.building import bench
+from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings
+from tests.unit.scheduler.worlds import claim, node, placed, pod, storage_class, volume
+
+CASES = sorted((Path(__file__).parents[3] / "cases" / "judge_nodes").glob("*.yml"))
+
+
+def test_there_are_cases():
+    assert len(CASES) > 100
+
+
+def alone(plugin: str, arguments: Any) -> ProfileSettings:
+    enabled = tuple(Enabled(name, 1) for name in ("PrioritySort", plugin, "DefaultBinder"))
+    plugins = {"multiPoint": PluginSet(enabled, frozenset({"*"}))}
+    return ProfileSettings(plugins=plugins, arguments={plugin: arguments or {}})
+
+
+def of_node(name: str, told: JsonObject) -> JsonObject:
+    made = node(name, **told)
+    made["status"]["allocatable"] |= told.get("more", {})
+    made["status"]["images"] = [{"names": [image], "sizeBytes": size} for image, size in told.get("images", {}).items()]
+    return made
+
+
+def of_pod(number: int, told: JsonObject) -> JsonObject:
+    made = placed(number, told)
+    made["spec"]["volumes"] = told.get("volumes", [])
+    return made
+
+
+def said(judged: Judged) -> str | int | None:
+    if judged.status is not None:
+        return judged.status.message
+    return next(iter(judged.scores.values()))[0] if judged.scores else None
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_judge_nodes(path: Path):
+    case = yaml.safe_load(path.read_text())
+    storage = Storage.of(
+        [claim(name, **told) for name, told in case.get("claims", {}).items()],
+        [volume(name, **told) for name, told in case.get("volumes", {}).items()],
+        [storage_class(name, **told) for name, told in case.get("classes", {}).items()],
+    )
+    nodes = [of_node(name, told or {}) for name, told in case["nodes"].items()]
+    pods = [of_pod(number, told) for number, told in enumerate(case.get("pods", []))]
+    new = pod("new", **case.get("pod", {}))
+    new["metadata"]["labels"] = case.get("labels", {})
+    snapshot = Snapshot.of(nodes, pods, namespaces=case.get("namespaces"), storage=storage)
+    judged = explain(new, snapshot, bench(alone(case["plugin"], case.get("args"))))
+    assert {one.node: said(one) for one in judged} == case["expect"]
