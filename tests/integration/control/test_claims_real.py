@@ -10,6 +10,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kinds import (
     EVENT,
+    NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -152,3 +153,21 @@ def test_the_originals_manifests_are_bound_as_they_were(cluster: Cluster, daemon
     api.delete(PERSISTENT_VOLUME_CLAIM, "one", space)
     until(lambda: phase(api, f"{space}-pv") == "Available", PATIENCE_S)
     assert "claimRef" not in objects.spec(api.get(PERSISTENT_VOLUME, f"{space}-pv"))
+
+
+def test_a_volume_is_made_on_the_node_of_the_first_pod(cluster: Cluster, daemon: Daemon, scheduler: Daemon):
+    api, space = cluster.admin, cluster.namespace()
+    node = cluster.node()
+    api.patch(NODE, node, "", {"metadata": {"labels": {"kubernetes.io/hostname": node}}})
+    made = {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain"}
+    api.create(STORAGE_CLASS, {"metadata": {"name": space}, "volumeBindingMode": "WaitForFirstConsumer", **made})
+    api.create(PERSISTENT_VOLUME_CLAIM, claim(space, "data", storageClassName=space))
+    until(lambda: "WaitForFirstConsumer" in told(api, space, "data"), PATIENCE_S)
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    api.create(POD, pod("user", space, nodeSelector={"test": node}, volumes=volumes))
+    until(lambda: objects.spec(api.get(POD, "user", space)).get("nodeName") == node, PATIENCE_S)
+    bound = api.get(PERSISTENT_VOLUME_CLAIM, "data", space)
+    assert objects.status(bound)["phase"] == "Bound"
+    found = api.get(PERSISTENT_VOLUME, objects.spec(bound)["volumeName"])
+    terms = objects.spec(found)["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert terms[0]["matchExpressions"][0]["values"] == [node]
