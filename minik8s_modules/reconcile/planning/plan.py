@@ -202,7 +202,7 @@ class Planner:
             future = Future(found, given, seen, self._named(found, seen, cluster))
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
-            answer = joined(names, answers, [*found.messages, *awaiting(seen)], found.order)
+            answer = joined(names, answers, [*found.messages, *cluster.foretold, *awaiting(seen)], found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})
 

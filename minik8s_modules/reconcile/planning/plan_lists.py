@@ -23,12 +23,14 @@ from minik8s_modules.api.kinds import (
     SERVICE,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import Clock
+from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Reader
 from minik8s_modules.reconcile.housekeeping.static_pods import as_static
+from minik8s_modules.reconcile.loop.plan_subjects import Note
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
+from minik8s_modules.reconcile.planning.foretold_autoscalers import autoscaler_notes
 from minik8s_modules.reconcile.planning.plan import Planner
 from minik8s_modules.reconcile.planning.simulated_rollouts import workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
@@ -69,7 +71,15 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
     scene = scene_of(api) if question.operations else None
     found = Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
-    return found._replace(storage=storage((each.object for each in question.operations), api))
+    return found._replace(
+        storage=storage((each.object for each in question.operations), api), foretold=_foretold(question, found, api)
+    )
+
+
+def _foretold(question: Question, cluster: Cluster, api: Any) -> tuple[Note, ...]:
+    """Return what the autoscalers of a question would do; raises as the API does."""
+    applied = [each.object for each in question.operations if not is_gone(each)]
+    return autoscaler_notes(applied, cluster.pods, api, SystemClock())
 
 
 def _written(api: Reader, question: Question) -> dict[str, JsonObject]:

@@ -25,6 +25,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.loop.ingress_feed import Overlay, SecretOf, Slices
+from minik8s_modules.reconcile.loop.plan_subjects import Note
 from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, service_ports
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age
@@ -56,6 +57,7 @@ class Cluster(NamedTuple):
         certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
         endpoints: those that people write, by ``<namespace>/<name>``, where a Service without a selector changes.
         scene: what the scheduler looks at besides, where something changes.
+        foretold: what autoscalers would do.
         storage: claims, volumes and classes, where such change.
     """
 
@@ -71,6 +73,7 @@ class Cluster(NamedTuple):
     certificates: frozenset[str] = frozenset()
     endpoints: Mapping[str, JsonObject] = {}
     scene: Scene | None = None
+    foretold: tuple[Note, ...] = ()
     storage: tuple[JsonObject, ...] = ()
 
 

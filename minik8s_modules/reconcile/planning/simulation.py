@@ -20,6 +20,7 @@ from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.planning.foretold_autoscalers import is_autoscaler
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
 from minik8s_modules.reconcile.planning.simulated_storage import storage_kind, storage_notes
 from minik8s_modules.reconcile.pods.desired import decide_pod
@@ -144,6 +145,8 @@ def hypothesis(
             network[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Namespace" and is_gone(operation):
             order += _take_namespace(objects.name(obj), known, changed, messages)
+        elif is_autoscaler(obj) and not is_gone(operation):
+            continue  # the cluster as it was read tells of it
         elif workload_kind(obj) is None and storage_kind(obj) is None:
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
             messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
