@@ -33,6 +33,7 @@ TOGETHER = {
         *(f"e2e/{module}.py" for module in ("test_streams_have_no_rights", "test_hardening_controls")),
         *(f"e2e/operators/test_{name}.py" for name in ("cert_manager_pods", "metrics_server", "prometheus_operator")),
     ],
+    "built": [f"e2e/operators/test_{name}.py" for name in ("gateway_api", "controller_runtime")],
     "services": ["integration/services"],
     "ansible": ["integration/ansible"],
     "lab": ["integration/lab"],

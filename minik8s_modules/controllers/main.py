@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -84,7 +85,7 @@ def controllers(
     ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
     get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``.
     """
-    recorder, readings = context.recorder, Readings(client, context.clock)
+    recorder, readings, kept = context.recorder, Readings(client, context.clock), partial(extended, client)
     return [
         ReplicaSetController(context),
         ReplicaSetController(context, REPLICATION_CONTROLLER),
@@ -120,9 +121,9 @@ def controllers(
             client,
             copies=[context.informers.metadata_of(kind) for kind in watched_kinds()],
             informers=context.informers,
-            extensions=lambda: extended(client),
+            extensions=kept,
         ),
-        GarbageCollector(context),
+        GarbageCollector(context, kept),
     ]
 
 

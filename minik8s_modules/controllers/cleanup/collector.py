@@ -2,6 +2,9 @@
 
     informers of every kind ─▶ graph ─uids to look at─▶ queue ─▶ worker: states of the owners, decide, patch and delete
 
+What extension API servers keep is collected, too. Their uids are their own words: one that names somebody else's object
+counts for nothing; and an owner is gone only when who keeps it says so.
+
 An owner that the graph lacks is asked for by name before it counts as gone: copies of different kinds are at different
 revisions. One that nobody saw go is asked for twice, a second apart: of several API servers one may be behind another.
 Every write names the uid and resourceVersion that was decided on, so one that comes too late is refused.
@@ -15,9 +18,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.controllers.cleanup.extensions import Extended, is_sound
 from minik8s_modules.controllers.cleanup.garbage import Item, OwnerState, decide_garbage, is_waiting
 from minik8s_modules.controllers.cleanup.garbage_graph import Graph
 from minik8s_modules.controllers.core.steps import Delete, Patch, Step
@@ -32,24 +37,37 @@ _WORKERS = 4
 # owners known to be gone; uids never come back (garbagecollector.go keeps 500)
 _ABSENT_KEPT = 5_000
 _DOUBT_S = 1.0
+# how soon a new extension's objects are looked at
+_LOOK_S = 10.0
+_VERBS = frozenset({"watch", "delete", "patch"})
 _NAME = "garbage"
 _Place = tuple[str, str, Key]  # uid, prefix of the kind in the store, name
 
 
 def collected_kinds() -> tuple[Kind, ...]:
     """Return the kinds that may own or be owned: all that are stored, watched and deleted, but Events."""
-    verbs = {"watch", "delete", "patch"}
     return tuple(
         kind
         for kind in KINDS.all()
-        if kind.stored and kind.storage is None and verbs <= {*kind.verbs} and kind.kind != "Event"
+        if kind.stored and kind.storage is None and {*kind.verbs} >= _VERBS and kind.kind != "Event"
     )
 
 
-class GarbageCollector:
-    """Deletes what its owners leave behind; built last of all controllers, so that it shares their copies."""
+def _kind_of(reference: JsonObject) -> tuple[str, str]:
+    """Return apiVersion and kind of an owner reference."""
+    return str(reference.get("apiVersion")), str(reference.get("kind"))
 
-    def __init__(self, context: Context) -> None:
+
+class GarbageCollector:
+    """Deletes what its owners leave behind; built last of all controllers, so that it shares their copies.
+
+    ``extensions`` tells what extension API servers keep.
+    """
+
+    def __init__(self, context: Context, extensions: Callable[[], Extended] | None = None) -> None:
+        self._extensions = extensions
+        self._extended: dict[tuple[str, str], Kind] = {}
+        self._followed: dict[str, Kind] = {}
         self._context = context
         self._client = context.client
         self._graph = Graph()
@@ -103,8 +121,45 @@ class GarbageCollector:
             self._context.informers.forget(kind)
 
     def _begin(self) -> None:
-        if wait_synced(self._informers.values(), self._stop):
-            self._workers.start()
+        if not wait_synced(self._informers.values(), self._stop):
+            return
+        self._workers.start()
+        while self._extensions is not None and not self._stop.is_set():
+            try:
+                self._look(self._extensions())
+            except (TemporaryError, StatusError) as error:
+                log.warning("what extensions keep is not known yet: %s", error)
+            except Exception:  # the loop's edge
+                log.exception("what extensions keep could not be read")
+            self._stop.wait(_LOOK_S)
+
+    def _look(self, extended: Extended) -> None:
+        """Follow the objects of extensions; who is away keeps what it has, and who is gone has nothing here."""
+        found = {(kind.api_version, kind.kind): kind for kind in extended.kinds if {*kind.verbs} >= _VERBS}
+        kept = {name: kind for name, kind in self._extended.items() if kind.api_version in extended.unknown}
+        new = found.keys() - self._extended.keys()
+        self._extended = {**kept, **found}
+        served = {kind.prefix: kind for kind in reversed(self._extended.values())}  # of versions, the first
+        for prefix, kind in [*self._followed.items()]:
+            if prefix not in served:
+                del self._followed[prefix]
+                self._context.informers.forget(kind)
+        for prefix, kind in served.items():
+            if prefix not in self._followed:
+                self._followed[prefix] = kind
+                self._context.informers.metadata_of(kind).add_handler(self._foreign(kind))
+        for item in self._graph.all() if new else []:  # whose owners could not be looked for before
+            if any(_kind_of(each) in new for each in objects.owner_references(item.obj)):
+                self._queue.add(item.uid)
+
+    def _foreign(self, kind: Kind) -> Callable[[JsonObject | None, JsonObject | None], None]:
+        handle = self._handler(kind)
+
+        def counts(obj: JsonObject | None) -> bool:
+            known = self._graph.get(objects.uid(obj)) if obj is not None and is_sound(obj) else None
+            return obj is not None and is_sound(obj) and (known is None or known.kind.prefix == kind.prefix)
+
+        return lambda old, new: handle(old if counts(old) else None, new if counts(new) else None)
 
     def _handler(self, kind: Kind) -> Callable[[JsonObject | None, JsonObject | None], None]:
         def handler(old: JsonObject | None, new: JsonObject | None) -> None:
@@ -114,9 +169,8 @@ class GarbageCollector:
         return handler
 
     def _state(self, item: Item, reference: JsonObject) -> OwnerState:
-        kind = self._context.informers.custom.registry.by_api_version(
-            str(reference.get("apiVersion")), str(reference.get("kind"))
-        )
+        named = _kind_of(reference)
+        kind = self._context.informers.custom.registry.by_api_version(*named) or self._extended.get(named)
         if kind is None or not kind.stored:
             return OwnerState.UNKNOWN
         if kind.namespaced and not item.kind.namespaced:
@@ -142,7 +196,9 @@ class GarbageCollector:
                 return True
         try:
             found = self._client.get(kind, key.name, key.namespace)
-        except NotFound:
+        except NotFound as error:
+            if kind.prefix in self._followed and error.details.get("name") != key.name:
+                raise  # nobody answers for this kind any more, which says nothing of its objects
             found = {}
         with self._lock:
             if objects.uid(found) == uid:

@@ -1,4 +1,4 @@
-"""What extension API servers keep in namespaces, by what they say themselves: their objects go with a namespace, too.
+"""What extension API servers keep, by what they say themselves: their objects go with a namespace or an owner, too.
 
 The API server's discovery tells it, from memory and checked, so no extension is waited for. One that is not available
 may keep something, so the namespace waits for it, and its condition says so, as in Kubernetes
@@ -24,14 +24,14 @@ ODD = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class Extended(NamedTuple):
-    """The kinds of extensions whose objects live in namespaces; and of whom nobody knows, by group and version, why."""
+    """The kinds of extensions whose objects may be deleted; and of whom nobody knows, by group and version, why."""
 
     kinds: tuple[Kind, ...]
     unknown: Mapping[str, str]
 
 
 def extended(client: ApiClient) -> Extended:
-    """Return what extensions keep in namespaces."""
+    """Return what extensions keep."""
     declared = [each for each in client.list(API_SERVICE).items if objects.spec(each).get("service")]
     offered = _offered(client) if declared else {}
     kinds: list[Kind] = []
@@ -59,11 +59,12 @@ def _offered(client: ApiClient) -> dict[tuple[str, str], JsonObject]:
 
 
 def kinds_in(discovered: JsonObject, group: str, version: str) -> Iterator[Kind]:
-    """Yield the kinds of an APIVersionDiscovery whose objects live in namespaces and may be deleted."""
+    """Yield the kinds of an APIVersionDiscovery whose objects may be deleted."""
     for each in discovered["resources"]:
         verbs = tuple(map(str, each["verbs"]))
-        if each["scope"] == "Namespaced" and {"list", "delete"} <= {*verbs}:
-            yield Kind(group, version, str(each["responseKind"]["kind"]), str(each["resource"]), "", verbs=verbs)
+        if {"list", "delete"} <= {*verbs}:
+            kind, plural = str(each["responseKind"]["kind"]), str(each["resource"])
+            yield Kind(group, version, kind, plural, "", namespaced=each["scope"] == "Namespaced", verbs=verbs)
 
 
 def checked(items: list[JsonObject]) -> list[JsonObject]:
@@ -74,3 +75,20 @@ def checked(items: list[JsonObject]) -> list[JsonObject]:
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("what it lists are not objects with metadata")
     return items
+
+
+def is_sound(obj: JsonObject) -> bool:
+    """Return whether what an extension says of an object can be read by who collects garbage."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or not all(isinstance(meta.get(field), str) for field in ("name", "uid")):
+        return False
+    texts = (meta.get(field) or "" for field in ("namespace", "resourceVersion", "deletionTimestamp"))
+    owners, finalizers = meta.get("ownerReferences") or [], meta.get("finalizers") or []
+    return (
+        all(isinstance(each, str) for each in texts)
+        and bool(meta["uid"])
+        and isinstance(finalizers, list)
+        and all(isinstance(each, str) for each in finalizers)
+        and isinstance(owners, list)
+        and all(isinstance(each, dict) and isinstance(each.get("uid"), str) for each in owners)
+    )

@@ -40,6 +40,11 @@ class Graph:
         with self._lock:
             return self._items.get(uid)
 
+    def all(self) -> list[Item]:
+        """Return all objects."""
+        with self._lock:
+            return [*self._items.values()]
+
     def dependents(self, uid: str) -> list[Item]:
         """Return the objects that name ``uid`` as an owner."""
         with self._lock:

@@ -237,7 +237,7 @@ class NamespaceController(Shell[Key]):
         """Return what extensions keep in a namespace, and of whom nobody knows it, with the reason."""
         extended = self._extensions() if self._extensions is not None else Extended((), {})
         content, unknown = {}, {**extended.unknown}
-        for kind in extended.kinds:
+        for kind in (each for each in extended.kinds if each.namespaced):
             try:
                 content[kind] = checked(self._custom_content(kind, namespace))
             except (StatusError, TemporaryError, *ODD) as error:
