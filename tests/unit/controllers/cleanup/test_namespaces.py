@@ -222,10 +222,13 @@ def test_what_extensions_keep_goes_with_a_namespace_one_by_one_where_it_must(api
     api.create(FLUNDER, {"metadata": {"name": "one", "namespace": "shop"}})
     api.create(FLUNDER, {"metadata": {"name": "two", "namespace": "shop"}})
     a_namespace_with_content(api)
-    controller = NamespaceController(api, extensions=lambda: Extended((FLUNDER,), {}))
+    fischer = Kind("wardle.example.com", "v1", "Fischer", "fischers", "", namespaced=False)
+    api.create(fischer, {"metadata": {"name": "stays"}})
+    controller = NamespaceController(api, extensions=lambda: Extended((fischer, FLUNDER), {}))
     controller.sync(Key("", "shop"))
     assert not exists(api, NAMESPACE, "shop")
     assert not api.list(FLUNDER).items
+    assert len(api.list(fischer).items) == 1
 
 
 def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
@@ -246,13 +249,14 @@ def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
     assert not exists(api, NAMESPACE, "shop")
 
 
-def test_only_what_lives_in_namespaces_and_may_be_deleted_is_looked_for():
+def test_only_what_may_be_deleted_is_looked_for():
     found = discovered(
         {"resource": "flunders", "scope": "Namespaced", "verbs": ["list", "delete"]},
         {"resource": "fischers", "scope": "Cluster", "verbs": ["list", "delete"]},
         {"resource": "usages", "scope": "Namespaced", "verbs": ["list"]},
     )
-    assert [kind.plural for kind in kinds_in(found, "wardle.example.com", "v1")] == ["flunders"]
+    kinds = [(kind.plural, kind.namespaced) for kind in kinds_in(found, "wardle.example.com", "v1")]
+    assert kinds == [("flunders", True), ("fischers", False)]
 
 
 def discovered(*resources: dict[str, Any], freshness: str = "Current") -> dict[str, Any]:
