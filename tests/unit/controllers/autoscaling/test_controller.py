@@ -9,6 +9,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.controllers.autoscaling.controller import TICK_S, AutoscalerController
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
@@ -187,3 +188,24 @@ def test_many_autoscalers_read_the_metrics_once_a_tick(shop: Shop):
     assert all(shop.reason("ScalingActive", f"h{number}") == "FailedGetResourceMetric" for number in range(50))
     asked = sum("metrics.k8s.io" in each for each in shop.server.asked)
     assert asked <= shop.clock.monotonic() / TICK_S
+
+
+def test_a_controller_that_dies_between_scaling_and_telling_is_followed_by_one_that_scales_no_further(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    shop.workload(2, "90m", "60m")
+    shop.autoscaler()
+    shop.begin()
+
+    def died(*_: object, **__: object) -> None:
+        raise TemporaryError("it is dead")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(shop.api, "update", died)
+        shop.until(lambda: shop.replicas() == 3)
+    assert "desiredReplicas" not in shop.status(), "nothing was told"
+    shop.begin()
+    shop.until(lambda: shop.status().get("currentReplicas") == 3)
+    for _ in range(20):
+        shop.tick()
+        assert shop.replicas() == 3, "the third pod does not run yet: the two that do ask for three, as before"

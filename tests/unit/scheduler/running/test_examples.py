@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
-from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET
+from minik8s_modules.api.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
@@ -152,3 +153,19 @@ def test_a_group_that_has_no_room_frees_its_places_for_others(api: FakeApi, begi
     api.create(POD, pod("other", containers=[{"name": "c", "resources": {"requests": {"cpu": "2"}}}], priority=5))
     until(lambda: node_of(api, "other") == "a")
     assert not any(node_of(api, f"m{number}") for number in range(3))
+
+
+def test_the_sticky_nodes_rights_are_those_it_needs():
+    found = list(yaml.safe_load_all((PACKAGES / "sticky-node" / "rights.yaml").read_text()))
+    roles = {one["metadata"]["name"]: one["rules"] for one in found if one["kind"] == "ClusterRole"}
+    verbs = {
+        one["subjects"][0]["name"]: {verb for rule in roles[one["roleRef"]["name"]] for verb in rule["verbs"]}
+        for one in found if one["kind"] == "ClusterRoleBinding"
+    }  # fmt: skip
+    assert verbs == {"system:kube-scheduler": {"get", "patch"}, "system:minik8s:reconciler": {"get"}}
+    named = {
+        (rule["apiGroups"][0], resource) for rules in roles.values() for rule in rules for resource in rule["resources"]
+    }
+    assert named == {
+        (kind.group, kind.plural) for kind in (CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET)
+    }
