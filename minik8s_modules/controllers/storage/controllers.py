@@ -86,11 +86,13 @@ class ClaimController(WorkloadController):
         return steps
 
     def failed(self, owner: Owner, failures: Sequence[Failure]) -> None:
-        """Give back what could not be written; then as ever."""
+        """Give back what could not be written, and have those look again to whom it was not free; then as ever."""
         for failure in failures:
             if isinstance(failure.step, Patch) and failure.step.kind == PERSISTENT_VOLUME:
                 with self._lock:
                     self._given.pop(objects.name(failure.step.obj), None)
+                for each in self.own.by_index(_WAITING, claims.class_of(failure.step.obj)):
+                    self.loop.add(objects.key(each))
         super().failed(owner, failures)
 
     def _around(self, claim: JsonObject, named: str) -> Around:
