@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.operators.conftest import built, running
+from tests.integration.control.conftest import Cluster
 from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.extension import NAME, Extension, front_proxy
@@ -97,3 +98,39 @@ def test_its_own_admission_refuses(wardle: ApiServerProcess):
         return "this name may not be used" in done.stderr
 
     until(refused)
+
+
+def test_its_objects_have_owners_and_own(wardle: ApiServerProcess, tmp_path: Path):
+    """With the real controllers: what the sample keeps goes with its owner, and what it owns goes with it."""
+    cluster = Cluster(tmp_path, wardle)
+    controllers = cluster.daemon("controllers").start()
+
+    def make(kind: str, name: str, owner: str = "") -> None:
+        """Make an object, owned by another (KIND/NAME)."""
+        versions = {"configmap": ("v1", "ConfigMap"), "flunder": ("wardle.example.com/v1alpha1", "Flunder")}
+        api_version, cased = versions[kind]
+        metadata: dict[str, object] = {"name": name}
+        if owner:
+            whose, called = owner.split("/")
+            uid = wardle.kubectl("get", whose, called, "-o", "jsonpath={.metadata.uid}").stdout
+            of_version, of_kind = versions[whose]
+            metadata["ownerReferences"] = [{"apiVersion": of_version, "kind": of_kind, "name": called, "uid": uid}]
+        stdin = json.dumps({"apiVersion": api_version, "kind": cased, "metadata": metadata})
+        until(lambda: wardle.kubectl("create", "-f", "-", stdin=stdin, check=False).stdout)
+
+    def there(kind: str, name: str) -> bool:
+        return bool(wardle.kubectl("get", kind, name, "--ignore-not-found").stdout)
+
+    try:
+        make("flunder", "tree")
+        make("configmap", "leaf", "flunder/tree")
+        make("configmap", "root")
+        make("flunder", "shoot", "configmap/root")
+        wardle.kubectl("delete", "configmap", "root")
+        until(lambda: not there("flunder", "shoot"))
+        assert there("configmap", "leaf")
+        wardle.kubectl("delete", "flunder", "tree")
+        until(lambda: not there("configmap", "leaf"))
+    finally:
+        controllers.stop()
+        cluster.admin.close()
