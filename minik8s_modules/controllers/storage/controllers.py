@@ -197,7 +197,11 @@ class VolumeController(WorkloadController):
 
 
 def _of_claim(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    """Return the volumes that a claim names; when it comes or goes, its own key for those that name it."""
+    """Return the volumes that a claim names, and its own key for those that name it when it comes, goes or has chosen.
+
+    A claim may hold a second volume, by a write whose answer was lost: what it has not chosen is to be free again.
+    """
     about = new if new is not None else old or {}
-    named = {Key("", name) for side in (old, new) if side is not None for name in _volume(side)}
-    return named if old is not None and new is not None else named | {objects.key(about)}
+    before, after = ({*_volume(side)} if side is not None else None for side in (old, new))
+    named = {Key("", name) for name in (before or set()) | (after or set())}
+    return named if before == after else named | {objects.key(about)}
