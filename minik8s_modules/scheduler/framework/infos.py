@@ -135,7 +135,7 @@ def slim(pod: JsonObject) -> JsonObject:
 
     What a decision can depend on stays, so that its shape does; of its conditions only that it is to be disrupted.
     """
-    spec = objects.spec(pod)
+    spec = objects.spec(as_counted(pod))  # the statuses of containers, which say that, are left out
     told = {name: spec[name] for name in ("nodeName", *_SPEC) if name in spec}
     for listed in ("containers", "initContainers"):
         if spec.get(listed):

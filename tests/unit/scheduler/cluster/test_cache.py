@@ -132,3 +132,13 @@ def test_a_pod_on_a_node_is_kept_without_what_no_decision_depends_on():
         slim({**shown, "metadata": {**shown["metadata"], "name": "other"}})["spec"]["tolerations"]
         is (less["spec"]["tolerations"])
     )
+
+
+def test_a_pod_that_is_being_resized_keeps_what_it_counts_for():
+    mine = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    resized = pod("p", nodeName="a", containers=[mine])
+    given = {"name": "c", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}
+    in_progress = {"type": "PodResizeInProgress", "status": "True"}
+    resized["status"] = {"phase": "Running", "conditions": [in_progress], "containerStatuses": [given]}
+    assert PodInfo.of(resized).requests.milli_cpu == 3000
+    assert PodInfo.of(slim(resized)).shape is PodInfo.of(resized).shape
