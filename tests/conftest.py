@@ -47,7 +47,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # Also what something quicker shows: of machines/resilience, a Docker that dies (e2e/faults has one, under load), a
 # control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts),
 # and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
-# of rules by the section alone, and of Services on pods by nftables.
+# of rules by the section alone, and of Services on pods by nftables; of slow pods, how late the others are.
 # A second run of site.yml on several machines and of `node add`: .ci/run has the first on this machine, with the same
 # roles. Machines that come and go while one of the control plane is dead: membership has the coming and going, and
 # test_control_planes what else a dead one must not stop.
