@@ -62,12 +62,15 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def api_service(cluster: Installed) -> JsonObject:
-    return dict(json.loads(cluster.kubectl("get", "apiservice", API_SERVICE, "-o", "json").stdout))
+    """The APIService; {} while it is made again."""
+    told = cluster.kubectl("get", "apiservice", API_SERVICE, "-o", "json", "--ignore-not-found").stdout
+    return dict(json.loads(told or "{}"))
 
 
 def available(cluster: Installed) -> tuple[str, str]:
-    found: Any = next(each for each in api_service(cluster)["status"]["conditions"] if each["type"] == "Available")
-    return found["status"], found["reason"]
+    conditions: list[Any] = (api_service(cluster).get("status") or {}).get("conditions") or []
+    found = next((each for each in conditions if each["type"] == "Available"), {})
+    return found.get("status", ""), found.get("reason", "")
 
 
 def top(cluster: Installed) -> bool:
