@@ -44,6 +44,7 @@ from minik8s_modules.controllers.nodes.silent_nodes import SilentNodeController
 from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionController
 from minik8s_modules.controllers.nodes.taints import TaintController
 from minik8s_modules.controllers.policy.disruption import DisruptionController
+from minik8s_modules.controllers.policy.extension_quotas import ExtensionQuotaController
 from minik8s_modules.controllers.policy.quotas import QuotaController
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
@@ -114,6 +115,7 @@ def controllers(
         ClaimController(context),
         VolumeController(context),
         QuotaController(context),
+        ExtensionQuotaController(context, kept),
         AutoscalerController(context, client, readings, figures or AutoscalerFigures(Registry())),
         OriginalAutoscalerController(context, client, readings),
         # these two last: they share the copies that the others have asked for

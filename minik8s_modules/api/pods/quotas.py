@@ -172,6 +172,13 @@ def counted_kinds(quota: JsonObject, kinds: Iterable[Kind]) -> list[Kind]:
     return [kind for kind in kinds if kind.namespaced and _names(kind, hard)]
 
 
+def of_others(quota: JsonObject, kinds: Iterable[Kind]) -> set[str]:
+    """Return the counts of objects in other groups than those of ``kinds``: what an extension keeps, or nobody."""
+    known = {f"count/{kind.resource}" for kind in kinds}
+    named = (name for name in spec(quota).get("hard") or {} if name.startswith("count/") and "." in name)
+    return {*named} - known
+
+
 def _names(kind: Kind, hard: set[str]) -> bool:
     if f"count/{kind.resource}" in hard or (not kind.group and kind.plural in _NAMED & hard):
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from minik8s_modules.api import objects
@@ -36,9 +37,24 @@ class BehindError(TemporaryError):
     """A list does not show the quota's revision yet."""
 
 
-def decide_quota(quota: JsonObject, found: Sequence[tuple[Kind, JsonObject]], now: datetime) -> list[Step]:
-    """Return the steps to the status that the objects ``found`` in the quota's namespace make."""
-    status = {"hard": objects.spec(quota).get("hard") or {}, "used": quotas.total(quota, found, now)}
+def decide_quota(
+    quota: JsonObject,
+    found: Sequence[tuple[Kind, JsonObject]],
+    now: datetime,
+    others: AbstractSet[str] = frozenset(),
+) -> list[Step]:
+    """Return the steps to the status that the objects ``found`` in the quota's namespace make.
+
+    Args:
+        quota: the quota.
+        found: with the kind of each.
+        now: the time.
+        others: counts that somebody else keeps (extension_quotas.py): they stay as they are, missing where they are.
+    """
+    counted = {name: amount for name, amount in quotas.total(quota, found, now).items() if name not in others}
+    before = objects.status(quota).get("used") or {}
+    kept = {name: amount for name, amount in before.items() if name in others}
+    status = {"hard": objects.spec(quota).get("hard") or {}, "used": {**counted, **kept}}
     steps: list[Step] = []
     if {field: objects.status(quota).get(field) for field in status} != status:
         steps.append(WriteStatus(RESOURCE_QUOTA, quota, {**objects.status(quota), **status}))
@@ -68,7 +84,7 @@ class QuotaController(Looping):
             kind: (context.informers.of if kind in _WHOLE else context.informers.metadata_of)(kind, BY_NAMESPACE)
             for kind in self._kinds
         }
-        self._quotas = self._loop.watch(RESOURCE_QUOTA, _to_count, BY_NAMESPACE)
+        self._quotas = self._loop.watch(RESOURCE_QUOTA, to_count, BY_NAMESPACE)
         self._copies[RESOURCE_QUOTA] = self._quotas
         for kind, informer in self._copies.items():
             informer.add_handler(functools.partial(self._changed, kind))
@@ -100,13 +116,13 @@ class QuotaController(Looping):
             quota = self._client.get(RESOURCE_QUOTA, key.name, key.namespace)
         except NotFound:
             return
-        revision = int(objects.resource_version(quota))
+        revision, kinds = int(objects.resource_version(quota)), [*self._kinds]
         found = [
             (kind, obj)
-            for kind in quotas.counted_kinds(quota, [*self._kinds])
+            for kind in quotas.counted_kinds(quota, kinds)
             for obj in self._objects(kind, key.namespace, revision)
         ]
-        for step in decide_quota(quota, found, self._context.clock.now()):
+        for step in decide_quota(quota, found, self._context.clock.now(), quotas.of_others(quota, kinds)):
             if isinstance(step, WriteStatus):
                 self._client.update(step.kind, {**step.obj, "status": step.status}, subresource="status")
             elif isinstance(step, Again):
@@ -129,7 +145,7 @@ class QuotaController(Looping):
                 self._loop.add_after(objects.key(quota), _TOGETHER_S)
 
 
-def _to_count(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+def to_count(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
     """Return the quota's key if it is new, or limits something else than before; charges change only its status."""
     if new is None:
         return []
