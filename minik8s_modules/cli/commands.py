@@ -169,13 +169,15 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("--one-line", action="store_true", help="the causes alone, as `get --why` prints them")
     parser = add(
         commands, "trace", trace, "print the way of a request: name, ingress, service, endpoints",
-        usage="trace [options] HOST[/PATH]",
+        usage="trace [options] HOST[/PATH] | TYPE/NAME",
         examples="""
         minik8s trace shop.example.test/web      where a host and path lead to
         minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
-        minik8s trace web.default                the same from the name of a service""",
+        minik8s trace web.default                the same from the name of a service
+        minik8s trace apiservice/v1.example.com  how the API server reaches an extension""",
     )  # fmt: skip
-    parser.add_argument("place", metavar="HOST[/PATH]", help="as in a URL; a scheme, port and query are left out")
+    told = "as in a URL, a scheme, port and query are left out; or an APIService, or a configuration of webhooks"
+    parser.add_argument("place", metavar="HOST[/PATH]", help=told)
     parser.add_argument(
         "--from-namespace",
         default="default",

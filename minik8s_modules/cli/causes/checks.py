@@ -102,7 +102,7 @@ class Verdict(NamedTuple):
 def judge(obj: JsonObject, around: Around) -> Verdict:
     """Return what is known of an object."""
     kind = kind_of(obj)
-    known = CHECKS.get(kind) if kind is not None else custom.custom_faults
+    known = CHECKS.get(kind) if kind is not None else custom.extended_faults
     faults = tuple(islice(_faults(obj, known, around), None if kind in _SEVERAL else 1))
     notes = [] if faults or kind is None else list(_not_acted_on(kind, obj))
     # an object of which nothing is acted on is of no use; of others a part is
@@ -112,7 +112,7 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
         told = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
         return Verdict(faults, told, certain=False)
     if kind is None or (known is None and kind not in DATA):
-        return Verdict(faults, f"not known: nothing checks a {obj.get('kind')}", certain=False)
+        return Verdict(faults, "" if faults else custom.not_checked(obj, around), certain=False)
     return Verdict(faults, ", but ".join([FINE, *(fault.cause for _, fault in notes)]), certain=True)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import API_SERVICE, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes.faults import Fault, kubectl, resource
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, why
+from minik8s_modules.cli.causes.pods import pod_cause
+from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.cli.causes.webhooks import webhook_faults
 
 _TELLING = ("Ready", "Available", "Synced", "Reconciled")
 """Conditions by which operators tell whether an object is as it should be."""
+_WITHOUT_ENDPOINTS = ("EndpointsNotFound", "MissingEndpoints")
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # OpenSSL's reason, in what the API server tells of the connection
 
 
 def definition_faults(definition: JsonObject, around: Around) -> Iterator[Fault]:
@@ -27,7 +32,7 @@ def definition_faults(definition: JsonObject, around: Around) -> Iterator[Fault]
     yield from webhook_faults(definition, around)
 
 
-def api_service_faults(api_service: JsonObject, _around: Around) -> Iterator[Fault]:
+def api_service_faults(api_service: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why an extension's group is not answered."""
     found = objects.condition(api_service, "Available") or {}
     service = objects.spec(api_service).get("service")
@@ -35,15 +40,68 @@ def api_service_faults(api_service: JsonObject, _around: Around) -> Iterator[Fau
         return
     space, name, reason = service.get("namespace", ""), service.get("name", ""), found.get("reason", "")
     told = f"{reason}: {found.get('message', '')}" if reason else "nobody has looked at it yet"
+    if reason in _WITHOUT_ENDPOINTS and (cause := _leads_nowhere(around, space, name)):
+        told = f"{told}: {cause}"
+    if reason == "FailedDiscoveryCheck" and _UNTRUSTED in told:
+        told = f"{told}; spec.caBundle must hold the authority that signed a certificate for {name}.{space}.svc"
+    yield Fault(f"requests for its group get 503: {told}", _look(api_service, reason, told))
+
+
+def _leads_nowhere(around: Around, namespace: str, name: str) -> str:
+    service = around.get(SERVICE, name, namespace)
+    return leads_nowhere(service, behind(around, service), lambda pod: pod_cause(pod, around)) if service else ""
+
+
+def _look(api_service: JsonObject, reason: str, told: str) -> str:
+    """Return the command to run next."""
+    service = objects.spec(api_service)["service"]
+    space, name = service.get("namespace", ""), service.get("name", "")
+    if reason == "FailedDiscoveryCheck" and _UNTRUSTED not in told:
+        return f"minik8s trace {resource(api_service)}"
     look = {
         "ServiceNotFound": kubectl(space, "get", "services"),
         "ServicePortError": kubectl(space, "get", f"service/{name}"),
-        "EndpointsNotFound": f"minik8s why service/{name} -n {space}",
-        "MissingEndpoints": f"minik8s why service/{name} -n {space}",
+        "FailedDiscoveryCheck": kubectl("", "edit", resource(api_service)),
+        **dict.fromkeys(_WITHOUT_ENDPOINTS, f"minik8s why service/{name} -n {space}"),
     }
-    yield Fault(
-        f"requests for its group get 503: {told}", look.get(reason, kubectl("", "describe", resource(api_service)))
-    )
+    return look.get(reason, kubectl("", "describe", resource(api_service)))
+
+
+def extension_of(obj: JsonObject, around: Around) -> JsonObject | None:
+    """Return the APIService of the extension that keeps an object, None where no extension does, or nobody may say."""
+    group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+    found = around.aside().get(API_SERVICE, f"{version}.{group}")
+    return found if found is not None and objects.spec(found).get("service") else None
+
+
+def unavailable(around: Around) -> list[tuple[JsonObject, Fault]]:
+    """Return the APIServices whose extensions are not available, each with why."""
+    found = around.aside().all(API_SERVICE)
+    return [(each, fault) for each in found for fault in api_service_faults(each, around.aside())]
+
+
+def extended_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield what an object of a kind that is not built in says is wrong, and that its extension is away."""
+    yield from custom_faults(obj, around)
+    extension = extension_of(obj, around)
+    for fault in api_service_faults(extension, around.aside()) if extension is not None else ():
+        yield Fault(f"{_kept_by(obj, extension)}: {fault.cause}", why(API_SERVICE, objects.name(extension)))
+
+
+def not_checked(obj: JsonObject, around: Around) -> str:
+    """Return what to say of an object that is of a kind for which there is no check."""
+    extension = extension_of(obj, around)
+    unknown = f"not known: nothing checks a {obj.get('kind')}"
+    if extension is None:
+        return unknown
+    found = objects.condition(extension, "Available") or {}
+    return f"{unknown}: {_kept_by(obj, extension)}, which is available ({found.get('message', '')})"
+
+
+def _kept_by(obj: JsonObject, extension: JsonObject) -> str:
+    service = objects.spec(extension)["service"]
+    through = f"Service {service.get('namespace')}/{service.get('name')}"
+    return f"APIService {objects.name(extension)} answers {obj.get('apiVersion')} through {through}"
 
 
 def custom_faults(obj: JsonObject, _around: Around) -> Iterator[Fault]:

@@ -43,6 +43,13 @@ class Around:
         self._single: dict[tuple[Kind, str, str], JsonObject | None] = {}
         self._lists: dict[tuple[Kind, str, str, str], list[JsonObject]] = {}
         self._by_key: dict[Kind, Mapping[objects.Key, JsonObject]] = {}
+        self._aside: Around | None = None
+
+    def aside(self) -> Around:
+        """Return reads for what is told besides: that they are refused leaves nothing unchecked."""
+        if self._aside is None:
+            self._aside = Around(self.client, self._scope, self.now)
+        return self._aside
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject | None:
         """Return the object, None where there is none or it may not be read (see ``lacks``)."""

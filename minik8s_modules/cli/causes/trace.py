@@ -1,11 +1,13 @@
-"""``trace HOST/PATH``: the way of a request as objects declare it: name → ingress → service → endpoints."""
+"""``trace HOST/PATH``: the way of a request as objects declare it: name → ingress → service → endpoints.
+
+``trace TYPE/NAME`` shows that of what the API server calls itself (calls.py).
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE
@@ -19,6 +21,7 @@ from minik8s_modules.api.network.ingress_routes import (
     port_of,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
@@ -27,20 +30,18 @@ from minik8s_modules.client.api import ApiClient
 _WIDTH = 11
 
 
-class Line(NamedTuple):
-    """One station of the way; ``broken``: it ends here."""
-
-    station: str
-    text: str
-    broken: bool = False
-
-
 def trace(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the way; returns 1 where it leads nowhere."""
     place = str(options.place).split("://", 1)[-1]
     authority, slash, rest = place.partition("/")
     host, path = authority.partition(":")[0], slash + rest or "/"
-    lines = list(way(client, host, path.partition("?")[0], options.from_namespace))
+    kind = CALLED.get(authority.lower())
+    name = rest.rstrip("/")
+    lines = list(
+        called(client, kind, name)
+        if kind is not None and name and place == options.place
+        else way(client, host, path.partition("?")[0], options.from_namespace)
+    )
     before = ""
     for line in lines:
         shown = "" if line.station == before else line.station

@@ -16,6 +16,8 @@ from minik8s_modules.cli import kubectl, output, translating
 from minik8s_modules.cli.causes.autoscalers import decisions
 from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
 from minik8s_modules.cli.causes.control_plane import Server, asked
+from minik8s_modules.cli.causes.custom import unavailable
+from minik8s_modules.cli.causes.faults import resource
 from minik8s_modules.cli.causes.membership import lock_faults
 from minik8s_modules.cli.causes.placing import placing
 from minik8s_modules.cli.causes.pods import pod_cause
@@ -48,6 +50,8 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     sys.stderr.write(said)
     _warn(server)
     around = Around(client, scope_of(found), server.now)
+    if not complete:
+        _warn_of_extensions(around)
     judged = [(obj, judge(obj, around)) for obj in found]
     shown = [(obj, verdict) for obj, verdict in judged if verdict.faults or not options.faults]
     if shown:
@@ -67,6 +71,13 @@ def _warn(server: Server) -> None:
         output.warn(f"{server.silence.cause}; what follows may be old. Next: {server.silence.next}")
     for remark in (*server.remarks, *lock_faults()):
         output.warn(f"{remark.cause}. Next: {remark.next}")
+
+
+def _warn_of_extensions(around: Around) -> None:
+    """Say which groups could not be read, whatever was asked about."""
+    for extension, fault in unavailable(around):
+        who = f"{resource(extension)} ({objects.dig(extension, 'spec', 'group')})"
+        output.warn(f"nothing of {who} can be read: {fault.cause}. Next: {fault.next}")
 
 
 def _replay(shown: Sequence[tuple[JsonObject, Verdict]], around: Around) -> None:

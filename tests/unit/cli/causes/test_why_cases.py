@@ -123,7 +123,7 @@ def running(name: str) -> JsonObject:
 def test_our_own_commands_that_it_leads_on_to_are_known():
     leads = {case(path)["next"] for path in CASES}
     own = [lead.split()[1:] for lead in leads if lead.startswith("minik8s ")]
-    assert {parse(words).command.__name__ for words in own} == {"why", "drift"}
+    assert {parse(words).command.__name__ for words in own} == {"why", "drift", "trace"}
 
 
 def test_thirty_faults_are_told():
