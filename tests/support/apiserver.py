@@ -217,3 +217,23 @@ def own_server(folder: Path, **overrides: Any) -> Iterator[ApiServerProcess]:
     finally:
         api.stop()
         etcd.stop()
+
+
+def beside(
+    first: ApiServerProcess, folder: Path, endpoints: list[str], address: str, **overrides: Any
+) -> ApiServerProcess:
+    """Return one more server of the cluster of ``first``, with its keys; etcd is at ``endpoints``."""
+    serving, signing = first.authority.issue(folder.name, "apiserver"), first.authority.ca.with_name("sa.key")
+    more = ApiServerProcess(
+        folder,
+        endpoints[0],
+        advertise_address=address,
+        etcd={"endpoints": endpoints},
+        tls={"cert": str(serving.cert), "key": str(serving.key), "client_ca": str(first.authority.ca)},
+        service_accounts={"signing_key": str(signing)},
+        encryption={"key_ring": str(first.key_ring)},
+        **overrides,
+    )
+    more.authority, more.admin = first.authority, first.admin
+    more.kubeconfig = write_kubeconfig(folder.with_suffix(".kubeconfig"), more.url, first.authority.ca, first.admin)
+    return more

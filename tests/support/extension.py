@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -33,17 +34,22 @@ PATH = f"/apis/{GROUP}/{VERSION}"
 
 
 class Extension:
-    """See the top of this file; ``mode`` spoils what it lists: ``hang``, ``garbage``, ``lie``, ``huge``, ``odd``."""
+    """See the top of this file; ``mode`` spoils what it lists: ``hang``, ``garbage``, ``lie``, ``huge``, ``odd``.
 
-    def __init__(self, folder: Path, front_proxy: Path, mode: str = "") -> None:
+    Its certificate is for ``name``; ``prefix`` is a command that runs it elsewhere, as in the network of a pod.
+    """
+
+    def __init__(
+        self, folder: Path, front_proxy: Path, mode: str = "", *, name: str = NAME, prefix: Sequence[str] = ()
+    ) -> None:
         self.folder = folder / "extension"
         self.authority = Authority(self.folder, "extension-ca")
-        certificate = self.authority.issue("extension", "extension", names=(NAME,))
+        certificate = self.authority.issue("extension", "extension", names=(name,))
         self.ca_bundle = base64.b64encode(self.authority.ca.read_bytes()).decode()
         self.port = free_port()
         self._log = self.folder / "asked.jsonl"
         self._argv = [
-            sys.executable, "-m", "tests.support.extension", str(self.port), str(certificate.cert),
+            *prefix, sys.executable, "-m", "tests.support.extension", str(self.port), str(certificate.cert),
             str(certificate.key), str(front_proxy), str(self._log), mode,
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None

@@ -107,7 +107,7 @@ class Keeping:
         return [known[key]._replace(remote=other) if key in known else Offer(other) for key, other in remotes.items()]
 
     def look(self) -> bool:
-        """Put the server's own APIServices right, ask the others; returns whether all of those are available."""
+        """Put the server's own APIServices right, ask the others; return whether those are available and said to be."""
         if self._backend.kinds.complete:
             self._keep_own()
         items = self._backend.cache.list(API_SERVICE.prefix).items
@@ -120,7 +120,8 @@ class Keeping:
         if self._is_first():
             for item in items:
                 self._tell(item, self._found(item.object, found))
-        return all(each.status == "True" for each in found.values())
+        # what another server wrote may be older than what was found here, and that server gone
+        return all(each.available and found[each.name].status == "True" for each in remotes)
 
     # --- the server's own ---------------------------------------------------------------------------
 

@@ -24,9 +24,8 @@ from minik8s_modules.client.kubeconfig import Access
 from minik8s_modules.runtime.leader import LeaderElector, Token
 from minik8s_modules.store.connection import Connections
 from minik8s_modules.store.stubs import rpc
-from tests.support.apiserver import ApiServerProcess
+from tests.support.apiserver import ApiServerProcess, beside
 from tests.support.etcd import EtcdServer
-from tests.support.pki import write_kubeconfig
 from tests.support.waiting import until
 
 WRITERS, WRITES = 3, 40
@@ -88,24 +87,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
 def _servers(folder: Path, endpoints: list[str]) -> list[ApiServerProcess]:
     """Return two servers of one cluster: the second asks another member first."""
     first = ApiServerProcess(folder / "a", endpoints[0], advertise_address=ADDRESSES[0], etcd={"endpoints": endpoints})
-    return [first, _beside(first, folder / "b", [*endpoints[1:], endpoints[0]], ADDRESSES[1])]
-
-
-def _beside(first: ApiServerProcess, folder: Path, endpoints: list[str], address: str) -> ApiServerProcess:
-    """Return one more server of the cluster of ``first``, with its keys."""
-    serving, signing = first.authority.issue(folder.name, "apiserver"), first.authority.ca.with_name("sa.key")
-    more = ApiServerProcess(
-        folder,
-        endpoints[0],
-        advertise_address=address,
-        etcd={"endpoints": endpoints},
-        tls={"cert": str(serving.cert), "key": str(serving.key), "client_ca": str(first.authority.ca)},
-        service_accounts={"signing_key": str(signing)},
-        encryption={"key_ring": str(first.key_ring)},
-    )
-    more.authority, more.admin = first.authority, first.admin
-    more.kubeconfig = write_kubeconfig(folder.with_suffix(".kubeconfig"), more.url, first.authority.ca, first.admin)
-    return more
+    return [first, beside(first, folder / "b", [*endpoints[1:], endpoints[0]], ADDRESSES[1])]
 
 
 class Seen:
@@ -351,7 +333,7 @@ def test_a_custom_kind_that_is_established_is_served_by_every_server(several: Se
 
 def test_a_third_server_is_waited_for_as_well(several: Several, tmp_path: Path):
     endpoints = [member.endpoint for member in several.members]
-    third = _beside(several.servers[0], tmp_path / "c", endpoints[::-1], "192.0.2.3").start()
+    third = beside(several.servers[0], tmp_path / "c", endpoints[::-1], "192.0.2.3").start()
     try:
         clients = [several.client(0), several.client(1), ApiClient.of(several.access(0)._replace(server=third.url))]
         for number in range(3):

@@ -28,6 +28,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.gateway.leases import STREAM_ENDPOINT
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
+from tests.support.extension import front_proxy
 from tests.support.node import SOCKET, TestNode
 from tests.support.pki import Authority, write_kubeconfig
 from tests.support.waiting import nap
@@ -50,8 +51,14 @@ class Streaming:
         self.authority = authority
         caller = authority.issue("caller", "system:minik8s:apiserver")
         client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(authority.ca)}
+        proxies, proxy = front_proxy(folder)
+        self.front_proxy = proxies.ca
         self.server = ApiServerProcess(
-            folder / "api", self.etcd.endpoint, reconciler_client=client, kubelet_port=KUBELET_PORT
+            folder / "api",
+            self.etcd.endpoint,
+            reconciler_client=client,
+            kubelet_port=KUBELET_PORT,
+            front_proxy={"cert": str(proxy.cert), "key": str(proxy.key), "ca": str(proxies.ca)},
         ).start()
         self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
         self.port = free_port()

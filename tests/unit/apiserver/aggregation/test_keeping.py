@@ -12,7 +12,7 @@ import pytest
 
 from minik8s_modules.api.access import api_services
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import API_SERVICE
+from minik8s_modules.api.kinds import API_SERVICE, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.aggregation import keeping as keepings
 from minik8s_modules.apiserver.aggregation.directory import Directory
@@ -20,9 +20,11 @@ from minik8s_modules.apiserver.aggregation.keeping import Keeping
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.store.cached import CachedObject, CacheEvent
 from tests.support.waiting import until
+
+OPTIONS = Options(dry_run=False, validation="Strict", warnings=[])
 
 
 class Silent:
@@ -55,7 +57,7 @@ def keeping(backend: Backend, silent: Silent) -> Keeping:
 
 
 def make(backend: Backend, obj: JsonObject) -> None:
-    writing.create(backend, Target(API_SERVICE), obj, Options(dry_run=False, validation="Strict", warnings=[]))
+    writing.create(backend, Target(API_SERVICE), obj, OPTIONS)
     until(lambda: backend.cache.get(API_SERVICE.key("", obj["metadata"]["name"])))
 
 
@@ -102,6 +104,41 @@ def test_discovery_does_not_wait_for_an_extension(
     silent.release()
     looking.join(60)
     assert not looking.is_alive()
+
+
+class Answering:
+    """Extensions that offer what they should."""
+
+    def fetch(self, *_: Any) -> Future[tuple[int, bytes]]:
+        """Return an answer."""
+        listed = {"kind": "APIResourceList", "groupVersion": "g.example.com/v1", "resources": []}
+        answer: Future[tuple[int, bytes]] = Future()
+        answer.set_result((200, orjson.dumps(listed)))
+        return answer
+
+
+def test_a_server_looks_on_until_the_condition_is_what_it_found(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Keeping, "_missing", lambda *_: None)  # its Service and endpoints are all there
+    keeping = Keeping(backend, Directory(backend.cache), Answering(), "192.0.2.2")  # type: ignore[arg-type]
+    lease = Target(LEASE, "kube-system", "apiserver-192.0.2.1")
+    writing.create(backend, lease, {"metadata": {"name": lease.name, "namespace": lease.namespace}}, OPTIONS)
+    until(lambda: backend.cache.get(LEASE.key(lease.namespace, lease.name)))
+    service = {"namespace": "wardle", "name": "api"}
+    spec = {"group": "g.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+    make(backend, {"metadata": {"name": "v1.g.example.com"}, "spec": {**spec, "service": service}})
+
+    def available() -> bool:
+        return [each.available for each in Directory(backend.cache).remotes.values()] == [True]
+
+    assert not keeping.look()
+    assert not available()  # another server writes that
+    deleting.delete(backend, lease, {}, OPTIONS)
+    until(lambda: not backend.cache.get(LEASE.key(lease.namespace, lease.name)))
+    keeping.look()
+    until(available)
+    assert keeping.look()
 
 
 def event(before: JsonObject | None, now: JsonObject) -> CacheEvent:

@@ -78,6 +78,22 @@ def test_what_is_too_much_is_refused_at_once(data: bytes, code: int):
     assert isinstance(refused.value, RequestEntityTooLarge) == (code == 413)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/api/v1/namespaces/default/services/web/proxy/upload",
+        b"/api/v1/namespaces/default/pods/web:8080/proxy/",
+        b"/apis/wardle.example.com/v1alpha1/namespaces/default/flunders",
+    ],
+)
+@pytest.mark.parametrize(
+    "length", [b"Content-Length: 5242880\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n500000\r\n"]
+)
+def test_what_is_passed_on_is_no_longer_than_what_is_kept(path: bytes, length: bytes):
+    with pytest.raises(RequestEntityTooLarge, match="limit is 3145728"):
+        taken(b"POST %s HTTP/1.1\r\nHost: x\r\n%s" % (path, length), 1000)
+
+
 def test_what_comes_after_a_request_is_kept():
     reader = Reader()
     reader.feed(HEAD + b"\r\nearly")
