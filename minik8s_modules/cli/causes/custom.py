@@ -84,7 +84,9 @@ def extended_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield what an object of a kind that is not built in says is wrong, and that its extension is away."""
     yield from custom_faults(obj, around)
     extension = extension_of(obj, around)
-    for fault in api_service_faults(extension, around.aside()) if extension is not None else ():
+    if extension is None:
+        return
+    for fault in api_service_faults(extension, around.aside()):
         yield Fault(f"{_kept_by(obj, extension)}: {fault.cause}", why(API_SERVICE, objects.name(extension)))
 
 
