@@ -100,8 +100,8 @@ def test_its_own_admission_refuses(wardle: ApiServerProcess):
     until(refused)
 
 
-def test_its_objects_have_owners_and_own(wardle: ApiServerProcess, tmp_path: Path):
-    """With the real controllers: what the sample keeps goes with its owner, and what it owns goes with it."""
+def test_its_objects_have_owners_and_own_and_are_counted(wardle: ApiServerProcess, tmp_path: Path):
+    """With the real controllers: what the sample keeps goes with its owner, what it owns with it; quotas count it."""
     cluster = Cluster(tmp_path, wardle)
     controllers = cluster.daemon("controllers").start()
 
@@ -121,16 +121,23 @@ def test_its_objects_have_owners_and_own(wardle: ApiServerProcess, tmp_path: Pat
     def there(kind: str, name: str) -> bool:
         return bool(wardle.kubectl("get", kind, name, "--ignore-not-found").stdout)
 
+    def counted() -> str:
+        used = "jsonpath={.status.used.count/flunders\\.wardle\\.example\\.com}"
+        return wardle.kubectl("get", "quota", "few", "-o", used).stdout
+
     try:
+        wardle.kubectl("create", "quota", "few", "--hard=count/flunders.wardle.example.com=1")
         make("flunder", "tree")
         make("configmap", "leaf", "flunder/tree")
         make("configmap", "root")
         make("flunder", "shoot", "configmap/root")
+        until(lambda: counted() == "2")  # which the quota does not refuse: the sample has no quotas
         wardle.kubectl("delete", "configmap", "root")
         until(lambda: not there("flunder", "shoot"))
         assert there("configmap", "leaf")
         wardle.kubectl("delete", "flunder", "tree")
         until(lambda: not there("configmap", "leaf"))
+        until(lambda: counted() == "0")
     finally:
         controllers.stop()
         cluster.admin.close()
