@@ -69,7 +69,7 @@ def api_service(cluster: Installed) -> JsonObject:
 
 def available(cluster: Installed) -> tuple[str, str]:
     conditions: list[Any] = (api_service(cluster).get("status") or {}).get("conditions") or []
-    found = next((each for each in conditions if each["type"] == "Available"), {})
+    found: JsonObject = next((each for each in conditions if each["type"] == "Available"), {})
     return found.get("status", ""), found.get("reason", "")
 
 
