@@ -211,9 +211,11 @@ def _mountless(context: Context, containers: Mapping[str, list[Inspect]]) -> fro
     """Return the containers that cannot start again, because something they mount is no longer there."""
     everyone = [one for group in containers.values() for one in group]
     found = set(sub_paths.lost(context.run_dir, everyone))
+    ours = os.path.join(context.state_dir, "pods") + os.sep  # a hostPath may lie in a folder of the same name
     for each in everyone:
         sources = [mount["Source"] for mount in each.get("Mounts") or [] if mount["Type"] == "bind"]
-        if not all(nfs.is_mounted(one) if is_mount_point(one) else os.path.exists(one) for one in sources):
+        mounted = {one for one in sources if one.startswith(ours) and is_mount_point(one)}
+        if not all(nfs.is_mounted(one) if one in mounted else os.path.exists(one) for one in sources):
             found.add(each["Id"])
     return frozenset(found)
 
