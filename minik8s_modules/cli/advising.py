@@ -138,9 +138,13 @@ def workload_of(pod: JsonObject, api: Reader, known: dict[str, JsonObject | None
     """Return what makes a pod in the end; ``known`` keeps what was read, by UID."""
     space, child = objects.namespace(pod), pod
     kind, name = "Pod", objects.name(pod)
+    passed: set[str] = set()
     while (owner := objects.controller_of(child)) is not None and owner.get("kind") != NODE.kind:  # a static pod's
-        kind, name = str(owner["kind"]), str(owner["name"])
         uid = str(owner.get("uid"))
+        if uid in passed:  # whoever writes owners may have them own one another
+            break
+        passed.add(uid)
+        kind, name = str(owner["kind"]), str(owner["name"])
         if uid not in known:
             known[uid] = _read(owner, space, api)
         above = known[uid]

@@ -114,6 +114,13 @@ def test_a_metric_of_a_pod_that_is_not_listed_is_left_out():
     assert seen.window == ("", "")
 
 
+def test_what_owns_itself_is_looked_at_once():
+    sets = [pod("a", ownerReferences=owned("ReplicaSet", "b")), pod("b", ownerReferences=owned("ReplicaSet", "a"))]
+    api: Any = Api(sets=sets)
+    found = workload_of(pod("p", ownerReferences=owned("ReplicaSet", "a")), api, {})
+    assert (found.kind, found.name) == ("ReplicaSet", "b")
+
+
 def test_pods_belong_to_what_makes_them_in_the_end():
     known: dict[str, Any] = {}
     api: Any = Api(sets=[pod("web-1", ownerReferences=owned("Deployment", "web")), pod("bare")])
