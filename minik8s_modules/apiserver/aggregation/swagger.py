@@ -93,7 +93,9 @@ def merged(own: bytes, parts: Iterable[Part]) -> bytes:
     paths, definitions = document["paths"], document["definitions"]
     for part in parts:
         names = dict(_renamed(part.definitions, definitions))
-        definitions.update({names.get(name, name): _named(each, names) for name, each in part.definitions.items()})
+        # what is there stays word for word: the same text would refer to what is the extension's own from now on
+        new = {name: each for name, each in part.definitions.items() if name in names or name not in definitions}
+        definitions.update({names.get(name, name): _named(each, names) for name, each in new.items()})
         paths.update({path: _named(each, names) for path, each in part.paths.items()})
     return orjson.dumps(document)
 

@@ -64,6 +64,13 @@ def test_what_differs_gets_a_name_of_its_own() -> None:
     assert told["paths"]["/api/v1/pods"] == {"get": {}}
 
 
+def test_a_definition_of_the_servers_refers_to_the_servers_whatever_an_extension_repeats() -> None:
+    own = {**OWN, "definitions": {"Pod": {"items": reference("Spec")}, "Spec": {"type": "object"}}}
+    part = Part({"/x": reference("Pod")}, {"Pod": {"items": reference("Spec")}, "Spec": {"type": "null"}})
+    told = orjson.loads(merged(orjson.dumps(own), [part]))
+    assert told["definitions"] == {**own["definitions"], "Spec_v2": {"type": "null"}}
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"swagger": "3.0"}', b'{"swagger": "2.0"}', b'{"swagger":"2.0","paths":[],"definitions":{}}']
 )
