@@ -22,6 +22,8 @@ def validate_resize(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the resources of the old pod may not become those of the new one."""
     if is_mirror(old):
         return [cause.forbidden("", "static pods cannot be resized")]
+    if _unsized(new) != _unsized(old):  # a client's is kept out before; a webhook's is not
+        return [cause.forbidden("spec", "only cpu and memory resources are mutable")]
     causes = []
     if qos_class(new) != qos_class(old):
         causes.append(cause.invalid("spec", qos_class(new), "Pod QOS Class may not change as a result of resizing"))
@@ -37,6 +39,15 @@ def validate_resize(new: JsonObject, old: JsonObject) -> list[Cause]:
         else:
             causes += _change(at, after, wanted, there)
     return causes
+
+
+def _unsized(pod: JsonObject) -> JsonObject:
+    """Return the spec without what a resize may change."""
+    declared = dict(spec(pod))
+    for field in ("containers", "initContainers"):
+        if declared.get(field):
+            declared[field] = [{**one, "resources": None, "resizePolicy": None} for one in declared[field]]
+    return declared
 
 
 def _change(at: str, container: JsonObject, wanted: JsonObject, there: JsonObject) -> list[Cause]:
