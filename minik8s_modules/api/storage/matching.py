@@ -61,11 +61,14 @@ def best_volume(
     Args:
         claim: the claim.
         volumes: those there are; ones that other claims hold are passed over.
-        node: where the volume must be had; None asks for no place.
+        node: where a volume that is not kept for the claim must be had; None asks for no place.
         delayed: take only a volume that is kept free for the claim: for others a pod has to have a node first.
     """
     found = suitable(claim, volumes, delayed=delayed and node is None)
-    return next((each for each in found if node is None or reaches_node(each, node)), None)
+    # what is kept for the claim is its volume wherever it is: a pod that wants another place has to look again
+    return next(
+        (one for one in found if node is None or claims.is_held_by(one, claim) or reaches_node(one, node)), None
+    )
 
 
 def suitable(claim: JsonObject, volumes: Iterable[JsonObject], *, delayed: bool = False) -> list[JsonObject]:

@@ -32,10 +32,10 @@ class Provisioner(Protocol):
     """Makes volumes of the classes that name it."""
 
     def place(self, name: str, storage_class: JsonObject, node: JsonObject | None) -> JsonObject:
-        """Return the fields of the spec that say where the volume ``name`` stands.
+        """Return the fields of the spec that say where a volume stands.
 
         Args:
-            name: of the volume.
+            name: what no other volume's place is called.
             storage_class: the class, with its parameters.
             node: the node that the scheduler wants it for, None where it said nothing.
 
@@ -45,12 +45,12 @@ class Provisioner(Protocol):
 
 
 class HostPath:
-    """A folder on one machine: that of the first pod that wants the volume, or the class's parameter ``node``."""
+    """A folder on one machine: the class's parameter ``node``, else that of the first pod that wants the volume."""
 
     def place(self, name: str, storage_class: JsonObject, node: JsonObject | None) -> JsonObject:
         """Return a folder of the volume's own, and the node that has it. Raises CannotProvision."""
         parameters = storage_class.get("parameters") or {}
-        host = objects.labels(node or {}).get(_HOSTNAME) or parameters.get("node")
+        host = parameters.get("node") or objects.labels(node or {}).get(_HOSTNAME)  # users write a claim's node
         if not host:
             raise CannotProvision(_NO_NODE)
         if storage_class.get("mountOptions"):
@@ -76,7 +76,8 @@ def provision(
     provisioner, name = str(storage_class["provisioner"]), _name(claim, namesake)
     try:
         _refuse(claim)
-        place = PROVISIONERS[provisioner].place(name, storage_class, node)
+        # a name of the original may come again, in another namespace; what the volume of before held is not for all
+        place = PROVISIONERS[provisioner].place(_own_name(claim), storage_class, node)
     except CannotProvision as why:
         told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
         return [Tell(claim, "Warning", "ProvisioningFailed", told)]
@@ -118,6 +119,10 @@ def _name(claim: JsonObject, namesake: JsonObject | None) -> str:
     original = objects.annotations(claim).get(dialect.ANNOTATION) == dialect.ORIGINAL
     if original and (namesake is None or claims.is_held_by(namesake, claim)):
         return original_name(claim)
+    return _own_name(claim)
+
+
+def _own_name(claim: JsonObject) -> str:
     return f"pvc-{objects.uid(claim)}"
 
 
