@@ -80,10 +80,21 @@ def _any(claim: JsonObject, around: Around) -> list[Step]:
     if volume is not None:
         return _bind(claim, volume)
     if delayed:
-        return [*_pending(claim), *_waits_for_consumer(claim, around.pods)]
+        return [*_chosen_anew(claim, around), *_pending(claim), *_waits_for_consumer(claim, around.pods)]
     if claims.class_of(claim):
         return [*_pending(claim), *_wants_one_made(claim, around)]
     return [*_pending(claim), Tell(claim, "Normal", "FailedBinding", _NO_CLASS)]
+
+
+def _chosen_anew(claim: JsonObject, around: Around) -> list[Step]:
+    """Return what has the scheduler choose another node for one that is gone (``rescheduleProvisioning``).
+
+    Other provisioners do so themselves.
+    """
+    provisioner = (around.storage_class or {}).get("provisioner")
+    if claims.SELECTED_NODE not in objects.annotations(claim) or provisioner not in provisioning.PROVISIONERS:
+        return []
+    return [Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": {claims.SELECTED_NODE: None}}})]
 
 
 def _waits_for_consumer(claim: JsonObject, pods: Sequence[JsonObject]) -> list[Step]:

@@ -21,6 +21,7 @@ _NO_SOURCE = (
     "it does not say what it stands on (nfs, hostPath, local), and no StorageClass of its class's name with a "
     "provisioner of minik8s does: no claim can have it"
 )
+_NO_DATA_DELETED = "its provisioner deletes no data: remove its folder and the volume, or give it the policy Retain"
 _UNLIMITED = "its size is not enforced: pods may write more than that"
 _OVER = frozenset({"Released", "Failed"})
 
@@ -95,6 +96,8 @@ def _without_claim(volume: JsonObject) -> list[Step]:
 
 
 def _deleted(volume: JsonObject) -> list[Step]:
+    if provisioning.is_ours(volume):
+        return _failed(volume, "VolumeFailedDelete", _NO_DATA_DELETED)
     if claims.PROVISIONED_BY in objects.annotations(volume):
         return []  # whoever made it deletes it
     return _failed(volume, "VolumeFailedDelete", _NO_DELETER.format(objects.name(volume)))

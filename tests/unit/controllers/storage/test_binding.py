@@ -126,6 +126,10 @@ def test_claims_get_volumes(path: Path):
         found = world.get(PERSISTENT_VOLUME, Key("", name))
         assert found is not None
         assert objects.spec(found).items() >= spec.items()
+    for name, marks in case.told.get("marks", {}).items():
+        claimed = world.get(PERSISTENT_VOLUME_CLAIM, Key(SPACE, name))
+        assert claimed is not None
+        assert objects.annotations(claimed) == marks
     told = [f"{each.type} {each.reason}: {each.message}" for each in world.told]
     assert list(dict.fromkeys(told)) == case.told.get("told", [])
     for kind, _ in DECIDERS:
