@@ -75,9 +75,14 @@ def answer(streams: Streams, backend: Backend, target: Target, request: Request,
         raise MethodNotAllowed(NODE, request.method.lower())
     if log is not None and request.method == "GET":
         pod = _pod_of(backend, name.name, log["namespace"], log["pod"])
-        arguments = MultiDict([*request.args.items(multi=True), ("container", log["container"])])
+        arguments = log_arguments(log["container"], request.args)
         return answers.log(streams, backend, pod, arguments, request, holder)
     return PATHS[path](backend, streams.gateways, node)
+
+
+def log_arguments(container: str, given: MultiDict[str, str]) -> MultiDict[str, str]:
+    """Return what a log is asked for with: the path names the container, whatever the query does."""
+    return MultiDict([("container", container), *(each for each in given.items(multi=True) if each[0] != "container")])
 
 
 def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from werkzeug.datastructures import MultiDict
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.target import parse, proxy_prefix, rights, verb_of
@@ -12,6 +13,7 @@ from minik8s_modules.apiserver.nodes.node_paths import (
     cadvisor_lines,
     configuration,
     kubelet_lines,
+    log_arguments,
     resource_lines,
     summary,
 )
@@ -102,3 +104,8 @@ def test_a_kubelets_configuration_is_what_holds_here() -> None:
     assert configuration({}, {"cluster_dns": ["192.0.2.53"], "dns": {"listen": "169.254.20.10"}})["clusterDNS"] == [
         "192.0.2.53"
     ]
+
+
+def test_a_log_is_that_of_the_container_in_the_path() -> None:
+    given = MultiDict([("container", "b"), ("tailLines", "1")])
+    assert [*log_arguments("a", given).items(multi=True)] == [("container", "a"), ("tailLines", "1")]
