@@ -88,7 +88,7 @@ def _without_claim(volume: JsonObject) -> list[Step]:
     if objects.status(volume).get("phase") not in _OVER:
         return _in_phase(volume, "Released")
     if objects.annotations(volume).get(dialect.ANNOTATION) == dialect.ORIGINAL:
-        return _freed(volume)
+        return _freed(volume, _its_namespace(volume))
     policy = objects.spec(volume).get("persistentVolumeReclaimPolicy")
     if policy == "Recycle":
         return _failed(volume, "VolumeFailedRecycle", _NO_RECYCLER)
@@ -116,9 +116,15 @@ def _superfluous(volume: JsonObject) -> list[Step]:
     return _freed(volume)
 
 
-def _freed(volume: JsonObject) -> list[Step]:
+def _its_namespace(volume: JsonObject) -> JsonObject:
+    """Return the annotation that keeps what a claim has left in the volume within the claim's namespace."""
+    held = claims.holder(volume)
+    return {claims.ORIGINAL_NAMESPACE: held.key.namespace, **objects.annotations(volume)} if held is not None else {}
+
+
+def _freed(volume: JsonObject, marks: JsonObject | None = None) -> list[Step]:
     """Let go of the claim; a reference that a person wrote stays, and with it the claim's name."""
     if claims.BOUND_BY_CONTROLLER not in objects.annotations(volume):
         return [Patch(PERSISTENT_VOLUME, volume, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}})]
-    body = {"metadata": {"annotations": {claims.BOUND_BY_CONTROLLER: None}}, "spec": {"claimRef": None}}
-    return [Patch(PERSISTENT_VOLUME, volume, body)]
+    meta = {"annotations": {**(marks or {}), claims.BOUND_BY_CONTROLLER: None}}
+    return [Patch(PERSISTENT_VOLUME, volume, {"metadata": meta, "spec": {"claimRef": None}})]
