@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.storage.claims import is_bound
 from minik8s_modules.reconcile.storage.claims import claim_name
 from minik8s_modules.reconcile.storage.projections import projected_sources
 
@@ -145,13 +146,16 @@ class ReferencedObjects:
             threading.Thread(target=self._tell_synced, args=(cache,), daemon=True).start()
 
     def _with_volumes(self, wanted: frozenset[Reference]) -> frozenset[Reference]:
-        """Return ``wanted`` and the volumes of the claims in it that are known by now."""
+        """Return ``wanted`` and the volumes of the claims in it that are bound, as far as is known by now.
+
+        A claim may name any volume; a node's own reconciler may read only those that are held, and would wait for ever.
+        """
         with self._lock:
             claims = [one for one in wanted if one.kind == PERSISTENT_VOLUME_CLAIM.kind]
             caches = [(one, cache) for one in claims if (cache := self._caches.get(self._scope(one))) is not None]
         # outside the lock: a cache calls ``_changed`` under its own
         known = (cache.get(one.namespace, one.name) for one, cache in caches)
-        named = {str(objects.spec(claim).get("volumeName") or "") for claim in known if claim is not None} - {""}
+        named = {str(objects.spec(claim)["volumeName"]) for claim in known if claim is not None and is_bound(claim)}
         return wanted | {Reference(PERSISTENT_VOLUME.kind, "", name) for name in named}
 
     def _tell_synced(self, cache: Cache) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Kind
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.loop.references import ReferencedObjects
@@ -23,7 +23,8 @@ def test_a_pod_is_decided_once_its_claims_volume_is_known():
         until(lambda: known.ready(UID))
         assert known.of(UID, "PersistentVolumeClaim") == {}
         before = len(told)
-        api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, "spec": {"volumeName": "pv-1"}})
+        bound = {"spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}}
+        api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, **bound})
         until(lambda: len(told) > before)
         assert told[-1] == {UID}
         known.follow(POD)  # as the loop does with every pod it is told of
@@ -31,5 +32,25 @@ def test_a_pod_is_decided_once_its_claims_volume_is_known():
         assert [*known.of(UID, "PersistentVolumeClaim")] == ["default/shop"]
         known.forget(UID)
         assert known.of(UID, "PersistentVolume") == {}
+    finally:
+        known.stop()
+
+
+def test_a_volume_that_a_claim_only_names_is_not_waited_for():
+    api = FakeApi()
+    api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Pending"}})
+    asked: list[str] = []
+
+    def make(kind: Kind, space: str, _name: str) -> Informer:
+        asked.append(kind.kind)
+        return Informer(api, kind, space)
+
+    known = ReferencedObjects(make, lambda _: None)
+    try:
+        known.follow(POD)
+        until(lambda: "default/shop" in known.of(UID, "PersistentVolumeClaim"))
+        known.follow(POD)
+        assert PERSISTENT_VOLUME.kind not in asked
+        assert known.ready(UID)
     finally:
         known.stop()
