@@ -92,7 +92,8 @@ def _service(service: JsonObject, _now: datetime) -> Amounts:
 def _claim(claim: JsonObject, _now: datetime) -> Amounts:
     storage = quantities.parse(((spec(claim).get("resources") or {}).get("requests") or {}).get("storage", "0"))
     found = {"persistentvolumeclaims": Decimal(1), "requests.storage": storage}
-    of_class = spec(claim).get("storageClassName") or objects.annotations(claim).get(_CLASS_ANNOTATION)
+    # in the order of ``storage.claims.class_of``, by which claims are bound
+    of_class = objects.annotations(claim).get(_CLASS_ANNOTATION) or spec(claim).get("storageClassName")
     if of_class:
         found |= {f"{of_class}.{_STORAGE_CLASS}/{name}": amount for name, amount in found.items()}
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minik8s_modules.api import cause, quantities, syntax
+from minik8s_modules.api import cause, objects, quantities, syntax
 from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, dig, spec, status
@@ -105,6 +105,9 @@ validate_claim = check.of_spec(
 
 def validate_claim_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old claim may not become the new one: it can be bound, and asked for more when it is."""
+    marked, marked_before = (objects.annotations(side).get(claims.OLD_CLASS) for side in (new, old))
+    if marked != marked_before:  # it would go before the class by which the claim was bound
+        return [cause.immutable(f"metadata.annotations[{claims.OLD_CLASS}]", marked)]
     after, before = dict(spec(new)), dict(spec(old))
     wanted, had = ((side.pop("resources", None) or {}).get("requests", {}).get("storage") for side in (after, before))
     if not before.get("volumeName"):

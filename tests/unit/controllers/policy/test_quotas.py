@@ -47,6 +47,8 @@ def kind_of(obj: dict[str, Any]) -> Kind:
 def made(told: dict[str, Any]) -> dict[str, Any]:
     kind = told.get("kind", "Pod")
     meta: dict[str, Any] = {"name": told["name"], "namespace": told.get("namespace", SPACE)}
+    if "annotations" in told:
+        meta["annotations"] = told["annotations"]
     if "deleted" in told:
         meta["deletionTimestamp"] = rfc3339(NOW - timedelta(seconds=told["deleted"]))
         meta["deletionGracePeriodSeconds"] = 30
