@@ -35,7 +35,7 @@ def launch(
 ) -> subprocess.Popen[bytes]:
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+        parent.chmod(parent.stat().st_mode | 0o055)  # it may be /tmp, which stays everybody's
     environment = {**os.environ, "MINIK8S_RUN_DIR": str(tmp_path), "LEAK": "from-supervisor"}
     argv = [str(LAUNCH), "test-daemon", user, "2", "group", *options, f"OUT={tmp_path}/out", *program]
     process = subprocess.Popen(argv, env=environment, process_group=0)
