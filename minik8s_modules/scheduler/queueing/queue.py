@@ -206,6 +206,13 @@ class SchedulingQueue:
             if entry is not None and entry.place in {"waiting", "backoff"}:
                 self._activate(entry)
 
+    def retry(self, key: Key) -> None:
+        """Try a pod that waits after its back-off."""
+        with self._changed:
+            entry = self._waiting.get(key)
+            if entry is not None:
+                self._requeue(entry)
+
     def flush(self) -> None:
         """Try the pods again that have waited for five minutes."""
         with self._changed:

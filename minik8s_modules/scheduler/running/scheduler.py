@@ -225,6 +225,8 @@ class Scheduler:
             waiting = self._waiting.get(victim.pod)
             if waiting is not None:
                 waiting.reject("DefaultPreemption", "preempted")
+            elif self._cache.is_assumed(victim):
+                queue.retry(pod.key)  # it is being bound, or giving its place up: what it comes to is seen then
             else:
                 self._effects.preempt(victim, pod, found.node)
 

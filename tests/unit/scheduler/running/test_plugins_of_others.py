@@ -337,3 +337,27 @@ def test_a_refusal_at_permit_and_who_hears_of_a_binding(api: FakeApi, begin: Cal
     until(lambda: node_of(api, "good") == "a")
     until(lambda: bound == ["good a"])
     until(told(api, "not you"))
+
+
+def test_a_pod_whose_binding_is_under_way_is_not_deleted_to_make_room(api: FakeApi, begin: Callable[..., Scheduler]):
+    released, asked = threading.Event(), threading.Event()
+
+    class Holds(Mine):
+        def pre_bind(self, _state: Any, info: PodInfo, _node: Any) -> Status | None:
+            if of(info) != "low":
+                return None
+            asked.set()
+            released.wait(60)
+            return unschedulable("it gives its place up")
+
+    api.create(NODE, node("a", cpu="2"))
+    begin(Holds)
+    requests = [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]
+    api.create(POD, pod("low", containers=requests, schedulerName="default-scheduler"))
+    assert asked.wait(60)
+    api.create(POD, pod("high", containers=requests, schedulerName="plain", priority=5))
+    until(lambda: (api.get(POD, "high", "default").get("status") or {}).get("nominatedNodeName") == "a")
+    released.set()
+    until(lambda: node_of(api, "high") == "a")
+    assert node_of(api, "low") == ""
+    assert not any(reason == "Preempted" for reason, _message in events(api))
