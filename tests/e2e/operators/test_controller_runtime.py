@@ -102,20 +102,20 @@ def test_an_operator_with_a_kind_of_its_own(cluster: Cluster, tmp_path: Path):
     server.kubectl("create", "-f", "-", stdin=json.dumps(CHAOS_PODS))
     server.kubectl("wait", "--for=condition=Established", "crd/chaospods.chaosapps.metamagical.io")
 
-    def made() -> str:
-        """The pod's uid."""
-        found = [one for one in cluster.admin.list(POD, space).items if one["metadata"]["name"] == "storm"]
-        return str(found[0]["metadata"]["uid"]) if found else ""
+    def made() -> JsonObject:
+        """The pod's metadata, {} while there is none: the operator may replace it at once."""
+        found = [one["metadata"] for one in cluster.admin.list(POD, space).items]
+        return next((one for one in found if one["name"] == "storm"), {})
 
     with running(built("runtime-crd"), tmp_path, server.kubeconfig) as log:
         server.kubectl("create", "-f", "-", stdin=json.dumps(chaos(space)))
         first = until(made)
-        owner = cluster.admin.get(POD, "storm", space)["metadata"]["ownerReferences"][0]
+        owner = first["ownerReferences"][0]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("ChaosPod", "storm", True)
         until(lambda: "nextStop" in server.kubectl("get", "chaospod", "storm", "-n", space, "-o", "json").stdout)
         columns = server.kubectl("get", "chaospods", "-n", space).stdout.split("\n")[0].split()
         assert columns == ["NAME", "NEXT", "STOP", "LAST", "RUN"]
-        until(lambda: made() not in (first, ""))
+        until(lambda: made().get("uid", first["uid"]) != first["uid"])
         server.kubectl("delete", "chaospod", "storm", "-n", space)
         until(lambda: not made())
         assert "unable to update" not in log.read_text()
@@ -170,4 +170,6 @@ def test_an_operator_on_built_in_kinds_with_webhooks(cluster: Cluster, tmp_path:
         until(lambda: [one["metadata"]["labels"].get("hello") for one in sets()] == ["world"])
         pods = until(lambda: [one for one in cluster.admin.list(POD, space).items if "web" in one["metadata"]["name"]])
         assert {one["metadata"]["annotations"][MARK] for one in pods} == {"foo"}
-        assert "Reconciler error" not in log.read_text()
+        # the controllers here write the same ReplicaSet: one of two is told so, and tries again
+        errors = [line for line in log.read_text().splitlines() if "Reconciler error" in line]
+        assert all("the object has been modified" in line for line in errors), errors
