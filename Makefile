@@ -70,7 +70,7 @@ lint: $(VENV)/dev.lock ## Format, rules, types, layers, prose, YAML, playbooks
 	$(BIN)/yamllint --strict .
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/python -m tests.support.prose
-	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m tests.support.ansible_lint --offline
+	ANSIBLE_CONFIG=ansible.cfg PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m tests.support.repository.ansible_lint --offline
 
 .PHONY: docs
 docs: $(VENV)/dev.lock ## Build the documentation site into .cache/site; a broken link fails
@@ -113,7 +113,7 @@ operators: $(VENV)/dev.lock ## Build operators of others from Go's module proxy,
 
 .PHONY: skips
 skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that tests/SKIPS.md does not list
-	$(BIN)/python -m tests.support.skips .cache/junit-all.xml
+	$(BIN)/python -m tests.support.repository.skips .cache/junit-all.xml
 
 .PHONY: molecule
 molecule: $(VENV)/dev.lock ## Scenarios of tests/molecule for most roles, on lab machines (`make test` runs `default`); SCENARIO=etcd: one

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.support.docs_site import add_generated
+from tests.support.repository.docs_site import add_generated
 
 project = "minik8s"
 extensions = ["myst_parser"]

@@ -2,7 +2,7 @@
 
 Also says which tests one process runs in a row when processes share them (`make test`), which of these groups begin
 first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``). Where
-the time of such a run went is told at its end (``support/group_times.py``).
+the time of such a run went is told at its end (``support/repository/group_times.py``).
 """
 
 import fcntl
@@ -16,7 +16,7 @@ import pytest
 import xdist.remote
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.group_times import GroupTimes
+from tests.support.repository.group_times import GroupTimes
 
 pytest_plugins = ["tests.support.second_try"]
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # integration/naming for a resolv.conf that is given back, tests/cis for rights of users and files.
 NIGHTLY = [
     "integration/apiserver/test_fuzz.py",
-    "integration/apiserver/test_sample_apiserver.py",
+    "integration/apiserver/extensions/test_sample_apiserver.py",
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_waves.py",

@@ -52,14 +52,14 @@ from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
+from minik8s_modules.store.at_rest.encryption import EncryptedStore
+from minik8s_modules.store.at_rest.keyring import KeyRing
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.compaction import Compactor
-from minik8s_modules.store.connection import Tls
-from minik8s_modules.store.encryption import EncryptedStore
 from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.etcd import EtcdStore
 from minik8s_modules.store.interface import Store
-from minik8s_modules.store.keyring import KeyRing
+from minik8s_modules.store.wire.connection import Tls
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers
-from minik8s_modules.cli.translating import scan
+from minik8s_modules.cli.original.translating import scan
 
 BASH = r"""# bash completion of minik8s; load with: source <(minik8s completion bash)
 _minik8s() {

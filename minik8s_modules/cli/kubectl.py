@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import translating
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.original import translating
 from minik8s_modules.client.bearer import in_cluster
 from minik8s_modules.client.kubeconfig import ADMIN_KUBECONFIG, is_chosen
 
@@ -124,7 +124,7 @@ def _rewritten(path: str, *, recursive: bool, dialect: str) -> str:
 
     What can be read only once (standard input, a pipe) is read here, and by kubectl from memory in any case.
     """
-    from minik8s_modules.cli import manifests  # noqa: PLC0415 - only commands with files pay for kinds and schemas
+    from minik8s_modules.cli.original import manifests  # noqa: PLC0415 - only commands with files pay for kinds and schemas
 
     stdin = path == "-"
     text = _read_once(sys.stdin.buffer) if stdin else None

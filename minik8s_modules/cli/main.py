@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli import kubectl, output, translating
+from minik8s_modules.cli import kubectl, output
+from minik8s_modules.cli.original import translating
 
 if TYPE_CHECKING:
     import argparse

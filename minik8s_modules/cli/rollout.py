@@ -16,9 +16,10 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import kubectl, translating
+from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.causes.pods import status_cause
 from minik8s_modules.cli.connection import client_for
+from minik8s_modules.cli.original import translating
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.cli.rollout_picture import picture
 from minik8s_modules.client.api import ApiClient

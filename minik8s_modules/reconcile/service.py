@@ -17,22 +17,22 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
+from minik8s_modules.reconcile.events.ingress_events import NameTeller
+from minik8s_modules.reconcile.events.pass_events import PassTeller
+from minik8s_modules.reconcile.events.services_events import ServiceTeller
+from minik8s_modules.reconcile.feeds.copies import Copies, pod_selector
+from minik8s_modules.reconcile.feeds.ingress_feed import NamesFeed
+from minik8s_modules.reconcile.feeds.references import ReferencedObjects
+from minik8s_modules.reconcile.feeds.services_feed import ServiceFeed
+from minik8s_modules.reconcile.feeds.tokens import TokenBook
 from minik8s_modules.reconcile.housekeeping.housekeeper import Housekeeper
 from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors
 from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policies
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static
-from minik8s_modules.reconcile.loop.copies import Copies, pod_selector
 from minik8s_modules.reconcile.loop.drift_events import DriftTeller, concerned
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
-from minik8s_modules.reconcile.loop.ingress_events import NameTeller
-from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.loop.loop import Reconciler
-from minik8s_modules.reconcile.loop.pass_events import PassTeller
-from minik8s_modules.reconcile.loop.references import ReferencedObjects
-from minik8s_modules.reconcile.loop.services_events import ServiceTeller
-from minik8s_modules.reconcile.loop.services_feed import ServiceFeed
 from minik8s_modules.reconcile.loop.shard import Objects, Shard
-from minik8s_modules.reconcile.loop.tokens import TokenBook
 from minik8s_modules.reconcile.network.networks import machines
 from minik8s_modules.reconcile.nodes.household import Household
 from minik8s_modules.reconcile.nodes.registration import Registrar

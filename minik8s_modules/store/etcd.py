@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minik8s_modules.store.connection import CALL_TIMEOUT_S, Connections, Tls
 from minik8s_modules.store.errors import (
     Compacted,
     FutureRevision,
@@ -19,9 +18,10 @@ from minik8s_modules.store.errors import (
     check_expected,
 )
 from minik8s_modules.store.etcd_watch import EtcdWatch
-from minik8s_modules.store.http2 import CallFailed
 from minik8s_modules.store.interface import Entry, Page, Put
 from minik8s_modules.store.stubs import rpc
+from minik8s_modules.store.wire.connection import CALL_TIMEOUT_S, Connections, Tls
+from minik8s_modules.store.wire.http2 import CallFailed
 
 # how etcd words what is told apart only by text (api/v3rpc/rpctypes/error.go)
 COMPACTED = "required revision has been compacted"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from minik8s_modules.base import config
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.store import secrets_command, snapshots, tools
-from minik8s_modules.store.connection import Tls
+from minik8s_modules.store import snapshots, tools
+from minik8s_modules.store.at_rest import secrets_command
 from minik8s_modules.store.snapshots import Adjusted
 from minik8s_modules.store.tools import Member
+from minik8s_modules.store.wire.connection import Tls
 
 CONFIGURATION = Path("/etc/minik8s/apiserver.yml")
 RESTORE = """\

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import grpc
 
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.stubs import etcdrpc
+from minik8s_modules.store.wire.connection import Tls
 
 sys.modules["etcd3.etcdrpc"] = etcdrpc
 

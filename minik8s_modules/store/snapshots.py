@@ -33,10 +33,10 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.store import bolt, tools
-from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.errors import StoreError, StoreUnavailable
 from minik8s_modules.store.interface import Store
 from minik8s_modules.store.tools import Member, Snapshot, ToolError
+from minik8s_modules.store.wire.connection import Tls
 
 BUMP = 1_000_000_000
 ETCD_USER = "minik8s-etcd"  # roles/etcd

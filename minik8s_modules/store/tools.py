@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.store import maintenance
-from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.errors import StoreError, StoreUnavailable
 from minik8s_modules.store.etcd import EtcdStore
+from minik8s_modules.store.wire.connection import Tls
 
 START_TIMEOUT_S = 120.0  # reading back a database of some gigabytes takes a while
 STOP_TIMEOUT_S = 60.0

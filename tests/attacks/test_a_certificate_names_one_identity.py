@@ -33,7 +33,7 @@ from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
 from minik8s_modules.streams.listener import StreamFiles, StreamServer
 from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.pki import Authority, Certificate, subject_of, write_kubeconfig
-from tests.support.signer import Signer
+from tests.support.servers.signer import Signer
 from tests.support.waiting import until
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

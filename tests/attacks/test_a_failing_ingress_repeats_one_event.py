@@ -15,7 +15,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.names import nginx
-from minik8s_modules.reconcile.loop.ingress_events import NameTeller
+from minik8s_modules.reconcile.events.ingress_events import NameTeller
 from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.runtime.events import EventRecorder
 from tests.integration.apiserver.conftest import Namespace

@@ -19,7 +19,7 @@ from tests.attacks.rights import Rights, rule
 from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.pki import Authority, Certificate
-from tests.support.reconciler import Reconciler
+from tests.support.servers.reconciler import Reconciler
 
 PLANS = rule("create", "plans", group="minik8s.io")
 SECTIONS = ("network", "containers", "volumes", "services")

@@ -17,7 +17,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.discovery import kind_at
 from minik8s_modules.controllers.autoscaling.targets import Targets
 from tests.integration.apiserver.conftest import Namespace
-from tests.integration.apiserver.test_custom_kinds import DEFINITIONS
+from tests.integration.apiserver.extensions.test_custom_kinds import DEFINITIONS
 from tests.support.waiting import until
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.install.confinement import launcher_options
 from minik8s_modules.module_utils.minik8s.install.daemons import Daemon, render
-from tests.support.declared_daemons import ROLES, declared
+from tests.support.repository.declared_daemons import ROLES, declared
 from tests.support.waiting import until
 
 LAUNCH = ROLES / "service_manager" / "files" / "launch"

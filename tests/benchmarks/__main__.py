@@ -27,36 +27,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.benchmarks import (
-    apiserver,
-    applying,
-    asking,
-    autoscaling,
-    claims,
-    controllers,
-    custom_kinds,
-    executor,
-    expressions,
-    failover,
-    hundred_nodes,
-    idle,
-    joining,
-    lifecycle,
-    naming,
-    overlay,
-    peer,
-    pods,
-    probes,
-    remote_start,
-    scheduling,
-    service_reach,
-    services,
-    store,
-    streams,
-)
+from tests.benchmarks import idle, peer
+from tests.benchmarks.deciding import autoscaling, claims, controllers, scheduling
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
+from tests.benchmarks.network import naming, overlay, service_reach, services
+from tests.benchmarks.nodes import applying, executor, hundred_nodes, joining, lifecycle, pods, probes, remote_start
 from tests.benchmarks.report import Row, compare, comparison, document, measured, read
+from tests.benchmarks.server import apiserver, asking, custom_kinds, expressions, failover, store, streams
 from tests.support.node import TestNode
 
 REPOSITORY = Path(__file__).resolve().parents[2]

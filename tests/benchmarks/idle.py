@@ -21,8 +21,8 @@ from typing import NamedTuple
 import psutil
 
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.pods import Bench, installed
-from tests.support.installed import NODE_CODE, part_of
+from tests.benchmarks.nodes.pods import Bench, installed
+from tests.support.clusters.installed import NODE_CODE, part_of
 
 BAR_CPU_PERCENT, BAR_PSS_MB = 3.0, 300.0
 PODS, WINDOW_S, SETTLE_S, SAMPLE_S, PSS_EVERY_S = 10, 120.0, 40.0, 1.0, 10.0

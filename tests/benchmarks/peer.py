@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.benchmarks.applying import objects
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.machine import REPOSITORY
+from tests.benchmarks.nodes.applying import objects
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.kubectl import kubectl_path

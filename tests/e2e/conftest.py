@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.installed import KUBECONFIG, Installed
+from tests.support.clusters.installed import KUBECONFIG, Installed
 
 
 @pytest.fixture(scope="session")

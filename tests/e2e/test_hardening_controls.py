@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cis.__main__ import main
-from tests.support.installed import Installed
+from tests.support.clusters.installed import Installed
 
 
 def test_no_control_fails_without_an_explanation(cluster: Installed, capsys: pytest.CaptureFixture[str]):

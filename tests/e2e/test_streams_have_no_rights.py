@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installed import Installed
+from tests.support.clusters.installed import Installed
 
 USER = "minik8s-streams"
 AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--init-groups"]

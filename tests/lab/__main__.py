@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tests.lab import image, kernels, selftest
+from tests.lab import selftest
 from tests.lab.errors import LabError, LabUsage
 from tests.lab.lab import Lab
+from tests.lab.parts import image, kernels
 from tests.lab.places import DEFAULT_LAB
 from tests.lab.records import KINDS, NodeSpec
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.lab import network, shaping
 from tests.lab.host import ip_batch
-from tests.lab.kernels import Kernel
 from tests.lab.network import NETNS
+from tests.lab.parts.kernels import Kernel
 from tests.lab.places import FILES
 from tests.lab.records import GATEWAY_NUMBER, LabRecord, Names, NodeRecord, node_folder
 

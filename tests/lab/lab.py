@@ -20,10 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from tests.lab import access, cache, groups, image, kernels, modules, network, records, shaping, wires
+from tests.lab import access, groups, network, records, shaping, wires
 from tests.lab.errors import LabNodeFailed, LabUnsupported, LabUsage
 from tests.lab.host import Host, drop_lock
 from tests.lab.machines import Machine, Remains
+from tests.lab.parts import cache, image, kernels, modules
 from tests.lab.places import DEFAULT_LAB, Places, check_lab_name
 from tests.lab.records import Kind, LabRecord, Names, NodeRecord, NodeSpec
 from tests.lab.remote import Remote

@@ -18,8 +18,8 @@ from pathlib import Path
 from tests.lab import boots, groups, processes, records, supervisor
 from tests.lab.errors import LabNodeFailed
 from tests.lab.host import Host
-from tests.lab.kernels import Kernel
 from tests.lab.network import NETNS
+from tests.lab.parts.kernels import Kernel
 from tests.lab.places import Places
 from tests.lab.records import LabRecord, Names, NodeRecord
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import standing
-from tests.support.labcluster import LabCluster
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import LabCluster
 
 # pressure is over soon after a full disk was freed, not after Kubernetes' five minutes
 HOUSEKEEPING = {"eviction_hard": {"nodefs.available": "5%"}, "eviction_transition_s": 5, "reserved": {}}

@@ -13,9 +13,9 @@ import pytest
 
 from tests.lab.errors import LabError
 from tests.machines.membership.members import Members
-from tests.support import standing
-from tests.support.labcluster import CommandFailed, LabCluster, is_true, recap
-from tests.support.wholeness import assert_whole
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import CommandFailed, LabCluster, is_true, recap
+from tests.support.clusters.wholeness import assert_whole
 
 WORKER, SPARE = "worker1", "spare1"
 # a Lease runs out after 12 s; the rest is etcd's election, ssh, a first pass, and a machine that is busy with others

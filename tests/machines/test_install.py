@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support.labcluster import CommandFailed, LabCluster, recap
+from tests.support.clusters.labcluster import CommandFailed, LabCluster, recap
 
 IMAGE = "minik8s/busybox:1"
 # a user with sudo, whom the key of the lab lets in (one that is locked, not even with a key)

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support.labcluster import CommandFailed, LabCluster
+from tests.support.clusters.labcluster import CommandFailed, LabCluster
 
 NODE, PEER = "control1", "spare1"
 NODE_PORT, BOTH_PORT, STICKY_PORT, NEAR_PORT = 30080, 30081, 30082, 30083

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support.labcluster import LabCluster
+from tests.support.clusters.labcluster import LabCluster
 
 HERE, THERE = "control1", "worker1"
 IMAGE = "minik8s/busybox:1"

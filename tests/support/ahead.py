@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.lab import image, kernels
 from tests.lab.host import Host
+from tests.lab.parts import image, kernels
 from tests.lab.places import Places
-from tests.support import cni_plugins
 from tests.support.clients import kubectl_sid, prometheus, python_clients
+from tests.support.docker import cni_plugins
 from tests.support.kubectl import kubectl_path
 
 REPOSITORY = Path(__file__).resolve().parents[2]

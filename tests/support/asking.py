@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tests.support.labcluster import LabCluster
+from tests.support.clusters.labcluster import LabCluster
 
 UNIT = "asking-the-api"
 LOG = f"/run/{UNIT}.log"

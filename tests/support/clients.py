@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.debian import unpack
+from tests.support.docker.debian import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "clients"

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.support.debian import unpack
+from tests.support.docker.debian import unpack
 
 INSTALLED = Path("/usr/local/bin/kubectl-1.32")
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl-1.32"

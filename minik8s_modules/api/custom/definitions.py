@@ -1,6 +1,6 @@
 """CustomResourceDefinitions: their defaults, and whether one may be stored, in apiextensions-apiserver's words.
 
-Whether its converter is described well says ``validation/webhooks.py``, as of every webhook.
+Whether its converter is described well says ``validation/extensions/webhooks.py``, as of every webhook.
 
 Source: ``pkg/apis/apiextensions/v1/defaults.go`` and ``pkg/apis/apiextensions/validation/validation.go`` of v0.32.
 """

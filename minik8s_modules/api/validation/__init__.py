@@ -18,7 +18,8 @@ from minik8s_modules.api.kind import Warn, nobody
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage
-from minik8s_modules.api.validation import ephemeral, meta, mirrors, resizes
+from minik8s_modules.api.validation import meta
+from minik8s_modules.api.validation.pods import ephemeral, mirrors, resizes
 from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]

@@ -9,8 +9,8 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.network.ingress_routes import CLASS_ANNOTATION
 from minik8s_modules.api.objects import JsonObject, dig, spec
 from minik8s_modules.api.validation import check
-from minik8s_modules.api.validation.containers import PROTOCOLS
 from minik8s_modules.api.validation.meta import label_selector
+from minik8s_modules.api.validation.pods.containers import PROTOCOLS
 
 
 def validate_new_ingress(ingress: JsonObject) -> list[Cause]:

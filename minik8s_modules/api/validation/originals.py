@@ -8,7 +8,7 @@ from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.validation import check
-from minik8s_modules.api.validation.pods import validate_pod
+from minik8s_modules.api.validation.pods.pods import validate_pod
 
 _METRIC_TYPES = {"cpu": ("Utilization", "averageUtilization"), "memory": ("AverageValue", "averageValue")}
 _NAME, _PORT = check.mandatory(check.subdomain), check.mandatory(check.port_number)

@@ -12,8 +12,8 @@ from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.validation import check, shared
-from minik8s_modules.api.validation.containers import validate_resources
 from minik8s_modules.api.validation.meta import label_selector, validate_labels
+from minik8s_modules.api.validation.pods.containers import validate_resources
 
 # --- PodDisruptionBudget --------------------------------------------------------------------------
 

@@ -11,23 +11,20 @@ from minik8s_modules.api.custom import definitions
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
-    admission_policies,
-    api_services,
     autoscalers,
     jobs,
-    mirrors,
     networking,
     originals,
     others,
-    pods,
     policies,
     quotas,
     rbac,
     services,
     storage,
-    webhooks,
     workloads,
 )
+from minik8s_modules.api.validation.extensions import admission_policies, api_services, webhooks
+from minik8s_modules.api.validation.pods import mirrors, pods
 
 
 def _definition(definition: JsonObject) -> list[Cause]:

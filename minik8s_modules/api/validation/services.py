@@ -12,8 +12,8 @@ from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.api.validation import check
-from minik8s_modules.api.validation.containers import PROTOCOLS
 from minik8s_modules.api.validation.meta import validate_labels
+from minik8s_modules.api.validation.pods.containers import PROTOCOLS
 
 _SERVED = ("TCP", "UDP")
 _POLICIES = ("Cluster", "Local")

@@ -10,7 +10,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, labels
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.meta import label_selector, validate_labels
-from minik8s_modules.api.validation.pods import validate_pod
+from minik8s_modules.api.validation.pods.pods import validate_pod
 
 _PERCENT = re.compile("[0-9]+%")
 _PERCENT_MESSAGE = (

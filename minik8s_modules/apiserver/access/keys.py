@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from minik8s_modules.store import keyring
+from minik8s_modules.store.at_rest import keyring
 
 
 def signing_key() -> bytes:

@@ -12,7 +12,7 @@ from minik8s_modules.base.errors import ConfigurationError
 # a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;
 # they start only when they are needed
 DEFAULT_THREADS = 128
-# what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/loop/tokens.py).
+# what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/feeds/tokens.py).
 # Amazon's service has this limit for all its clusters, so programs that use tokens are known to live with it
 LONGEST_S = 24 * 3600
 LONGEST_WISH_S = 1 << 32

@@ -1,6 +1,6 @@
 """What of a plan's answer its asker is shown: the rows about objects that he may ``get``, and the number of the others.
 
-Reconcilers say of every row what it shows something of, as fields (``about``, reconcile/loop/plan_subjects.py). A row
+Reconcilers say of every row what it shows something of, as fields (``about``, reconcile/feeds/plan_subjects.py). A row
 is shown when its asker may read all of that; one that does not say is for those who may read everything. Pure, but for
 asking.
 """

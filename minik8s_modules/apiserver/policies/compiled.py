@@ -11,7 +11,7 @@ from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.selectors import LabelSelector, from_label_selector
-from minik8s_modules.api.validation.expressions import PolicyNames
+from minik8s_modules.api.validation.extensions.expressions import PolicyNames
 from minik8s_modules.apiserver.webhooks.conditions import Condition, conditions_of
 from minik8s_modules.apiserver.webhooks.reviews import Asked
 from minik8s_modules.apiserver.webhooks.rules import equivalents, exempt, fits

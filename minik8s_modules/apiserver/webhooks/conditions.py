@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation.expressions import condition_program
+from minik8s_modules.api.validation.extensions.expressions import condition_program
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.authorization import Asker
 from minik8s_modules.apiserver.authorization.identity import ALL_AUTHENTICATED, User, account_groups, account_name

@@ -12,7 +12,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import HORIZONTAL_POD_AUTOSCALER, NAMESPACE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.cli import kubectl, output, translating
+from minik8s_modules.cli import kubectl, output
 from minik8s_modules.cli.causes.autoscalers import decisions
 from minik8s_modules.cli.causes.checks import Verdict, judge, scope_of
 from minik8s_modules.cli.causes.control_plane import Server, asked
@@ -25,6 +25,7 @@ from minik8s_modules.cli.causes.service_endpoints import absentees, behind
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.cli.connection import client_for
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.original import translating
 from minik8s_modules.client.api import ApiClient
 
 _APART = frozenset({"-", "-h", "--help"})

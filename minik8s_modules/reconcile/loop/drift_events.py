@@ -10,8 +10,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.drift_policies import DRIFT
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.reconcile.events.pod_events import Recorder
 from minik8s_modules.reconcile.loop.drifts import SHARED, Difference
-from minik8s_modules.reconcile.loop.pod_events import Recorder
 
 HEALED, FOUND = "DriftHealed", "DriftFound"
 """Reasons of Events: it was put right, it was not."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.reconcile.events.pod_events import Teller
 from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState
-from minik8s_modules.reconcile.loop.pod_events import Teller
 from minik8s_modules.reconcile.pods.observed import observation
 
 _CHANGES, _CHANGED = frozenset({"update", "pause"}), frozenset({"sandboxes", "containers"})

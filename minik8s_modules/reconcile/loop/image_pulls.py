@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.events.pod_events import Teller
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
-from minik8s_modules.reconcile.loop.pod_events import Teller
 from minik8s_modules.reconcile.storage.pull_secrets import Credential, pull_key
 
 

@@ -17,14 +17,14 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.reconcile.events.pod_events import Teller
+from minik8s_modules.reconcile.feeds.address_claims import Claimer
 from minik8s_modules.reconcile.loop import requests as requesting
-from minik8s_modules.reconcile.loop.address_claims import Claimer
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.changed_pods import ChangedPods
 from minik8s_modules.reconcile.loop.gateway_events import Hearing
 from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
-from minik8s_modules.reconcile.loop.pod_events import Teller
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.loop.shard import Shard, inputs_of, observation_asked, read_of
 from minik8s_modules.reconcile.pods.desired import address_comes_first, decide_pod

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import is_asked
+from minik8s_modules.reconcile.feeds.references import ReferencedObjects
+from minik8s_modules.reconcile.feeds.tokens import TokenBook
 from minik8s_modules.reconcile.loop.drift_events import DriftTeller
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
-from minik8s_modules.reconcile.loop.references import ReferencedObjects
-from minik8s_modules.reconcile.loop.tokens import TokenBook
 from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.service_links import Links, no_links

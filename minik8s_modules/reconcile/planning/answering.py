@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
-from minik8s_modules.reconcile.loop.ingress_feed import NamesFeed
-from minik8s_modules.reconcile.loop.services_feed import ServiceFeed
+from minik8s_modules.reconcile.feeds.ingress_feed import NamesFeed
+from minik8s_modules.reconcile.feeds.services_feed import ServiceFeed
 from minik8s_modules.reconcile.planning.plan import Checks, Planner, Present
 from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
 from minik8s_modules.reconcile.planning.simulated_services import Cluster

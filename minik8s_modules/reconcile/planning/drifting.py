@@ -10,10 +10,10 @@ from collections.abc import Mapping, Set
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.feeds.plan_subjects import Subjects, rows
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holds
 from minik8s_modules.reconcile.loop.drifts import drifted
-from minik8s_modules.reconcile.loop.plan_subjects import Subjects, rows
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.planning.plan_requests import Answer, readable, troubles
 from minik8s_modules.reconcile.values.items import Outcome

@@ -22,7 +22,7 @@ from minik8s_modules.controllers.autoscaling.damping import History
 from minik8s_modules.controllers.autoscaling.proposals import Measured, Unread
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.controllers.autoscaling.targets import WORKLOADS, kind_of, scale_in
-from minik8s_modules.reconcile.loop.plan_subjects import Note, of
+from minik8s_modules.reconcile.feeds.plan_subjects import Note, of
 
 _ELSEWHERE = Unread("metrics of this type are read by the controllers alone")
 

@@ -22,12 +22,12 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import is_asked
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
+from minik8s_modules.reconcile.feeds.plan_subjects import About, Hosts, Note, Subjects, of_pod
+from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.loop import section_changes
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import retained_volumes
-from minik8s_modules.reconcile.loop.plan_subjects import About, Hosts, Note, Subjects, of_pod
-from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.planning.drifting import drift_of
 from minik8s_modules.reconcile.planning.plan_requests import (

@@ -26,8 +26,8 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Reader
+from minik8s_modules.reconcile.feeds.plan_subjects import Note
 from minik8s_modules.reconcile.housekeeping.static_pods import as_static
-from minik8s_modules.reconcile.loop.plan_subjects import Note
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.foretold_autoscalers import autoscaler_notes

@@ -10,8 +10,8 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, INGRESS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.names.ingress_entries import ANY
+from minik8s_modules.reconcile.feeds.plan_subjects import Note, Subjects, of_node, of_pod, rows
 from minik8s_modules.reconcile.loop import section_changes
-from minik8s_modules.reconcile.loop.plan_subjects import Note, Subjects, of_node, of_pod, rows
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis

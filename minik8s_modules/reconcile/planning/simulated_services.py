@@ -24,8 +24,8 @@ from minik8s_modules.controllers.network.endpointslices import (
     decide_slices,
     is_mirrored,
 )
-from minik8s_modules.reconcile.loop.ingress_feed import Overlay, SecretOf, Slices
-from minik8s_modules.reconcile.loop.plan_subjects import Note
+from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
+from minik8s_modules.reconcile.feeds.plan_subjects import Note
 from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, service_ports
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age

@@ -16,7 +16,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
-from minik8s_modules.reconcile.loop.plan_subjects import Note, of
+from minik8s_modules.reconcile.feeds.plan_subjects import Note, of
 
 STORAGE_KINDS = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
 

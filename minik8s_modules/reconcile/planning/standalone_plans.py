@@ -18,7 +18,7 @@ from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME, PERSI
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.client.interface import Getter
-from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis
 

@@ -29,7 +29,7 @@ from minik8s_modules.streams.requests import CERTIFICATE, SIGNED
 from tests.integration.streams.conftest import PARSER, Streaming
 from tests.support.node import SOCKET
 from tests.support.pki import Authority, Certificate
-from tests.support.signed import now, signature_headers
+from tests.support.servers.signed import now, signature_headers
 
 API_SERVER = "system:minik8s:apiserver"
 OPEN: list[socket.socket] = []

@@ -20,7 +20,7 @@ from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.streams.conftest import Streaming
-from tests.support.signed import signature_headers
+from tests.support.servers.signed import signature_headers
 
 MIRROR = "kubernetes.io/config.mirror"
 SECRET = "only-the-victim-knows"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
-from tests.support.installed import Installed
+from tests.support.clusters.installed import Installed
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import POD
-from tests.support.installed import IMAGE, Installed
+from tests.support.clusters.installed import IMAGE, Installed
 
 APP: dict[str, Any] = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}
 MOUNTING = {**APP, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}

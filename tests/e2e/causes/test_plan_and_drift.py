@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.installed import IMAGE, KUBECONFIG, KUBECTL, Installed
+from tests.support.clusters.installed import IMAGE, KUBECONFIG, KUBECTL, Installed
 
 FILE = f"""
 apiVersion: v1

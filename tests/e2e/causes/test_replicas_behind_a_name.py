@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from minik8s_modules.api.kinds import NAMESPACE
-from tests.support.installed import Installed, is_here
+from tests.support.clusters.installed import Installed, is_here
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "web.yml"
 

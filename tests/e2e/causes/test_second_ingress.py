@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.kinds import INGRESS, NAMESPACE, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from tests.support.installed import Installed
+from tests.support.clusters.installed import Installed
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.apiserver import ApiServerProcess, own_server
-from tests.support.installed import Installed
+from tests.support.clusters.installed import Installed
 
 
 class Running(NamedTuple):

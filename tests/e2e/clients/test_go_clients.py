@@ -13,8 +13,8 @@ import pytest
 
 from tests.e2e.clients.conftest import Running
 from tests.support.apiserver import ApiServerProcess
+from tests.support.clusters.installed import KUBECONFIG
 from tests.support.gotools import tool
-from tests.support.installed import KUBECONFIG
 
 CHARTS = Path(__file__).parent / "charts"
 CHART = CHARTS / "hello"

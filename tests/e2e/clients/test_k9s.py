@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients.conftest import Running
+from tests.support.clusters.installed import KUBECONFIG
 from tests.support.gotools import tool_path
-from tests.support.installed import KUBECONFIG
 
 pytestmark = pytest.mark.skipif(
     not tool_path("k9s").exists() or shutil.which("tmux") is None,

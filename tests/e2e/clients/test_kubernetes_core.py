@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.e2e.clients.conftest import Running
 from tests.support.apiserver import ApiServerProcess
 from tests.support.clients import python_clients
-from tests.support.installed import KUBECONFIG
+from tests.support.clusters.installed import KUBECONFIG
 
 PLAYBOOKS = Path(__file__).parent / "ansible"
 

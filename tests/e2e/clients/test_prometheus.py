@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.apiserver import ApiServerProcess
-from tests.support.prometheus import Prometheus
+from tests.support.servers.prometheus import Prometheus
 
 ORIGINALS = Path(__file__).resolve().parents[3] / "tests" / "cases" / "original_prometheus"
 ROLES = ("node", "pod", "service", "endpoints", "endpointslice", "ingress")

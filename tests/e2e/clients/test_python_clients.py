@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.clients.conftest import Running
 from tests.support.apiserver import ApiServerProcess
 from tests.support.clients import python_clients
-from tests.support.installed import KUBECONFIG
+from tests.support.clusters.installed import KUBECONFIG
 
 PROGRAMS = Path(__file__).parent / "programs"
 

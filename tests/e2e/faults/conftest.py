@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
-from tests.support.installed import Installed
-from tests.support.orphans import added, descriptors, leaking, lost, picture, settled
+from tests.support.clusters.installed import Installed
+from tests.support.clusters.orphans import added, descriptors, leaking, lost, picture, settled
 
 SETTLES_S = 15.0  # what ends by itself after the last pod has gone: sandboxes' devices, written files
 

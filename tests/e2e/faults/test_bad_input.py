@@ -15,7 +15,7 @@ import pytest
 from minik8s_modules.api.kinds import CONFIG_MAP, POD
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.client.transport import tls_context
-from tests.support.installed import IMAGE, KUBECONFIG, Installed
+from tests.support.clusters.installed import IMAGE, KUBECONFIG, Installed
 
 LOOKUP = "{{ lookup('pipe','id') }}"
 STATEMENT = "{% for x in [1] %}{{ x }}{% endfor %}{# gone #}"

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, POD, POD_ADDRESS, SECRET
-from tests.support.installed import IMAGE, RUN, STATE, Installed
+from tests.support.clusters.installed import IMAGE, RUN, STATE, Installed
 
 LOGS = Path("/var/log")
 TMPFS = RUN / "secrets"

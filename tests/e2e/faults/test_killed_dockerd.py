@@ -17,10 +17,10 @@ from minik8s_modules.module_utils.minik8s.core import labels
 from tests.integration.reconcile import conftest as whole_path
 from tests.integration.reconcile.conftest import Cluster
 from tests.support import node as support
-from tests.support.churn import Churn
-from tests.support.docker_watch import DockerWatch
-from tests.support.dockerd import Dockerd, private_dockerd
-from tests.support.installed import is_ready
+from tests.support.clusters.installed import is_ready
+from tests.support.docker.docker_watch import DockerWatch
+from tests.support.docker.dockerd import Dockerd, private_dockerd
+from tests.support.load.churn import Churn
 
 CONVERGES_S = 120.0
 SEED = time.time_ns()

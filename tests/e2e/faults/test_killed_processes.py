@@ -9,9 +9,9 @@ import time
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support.churn import Churn
-from tests.support.docker_watch import DockerWatch
-from tests.support.installed import Installed, is_ready
+from tests.support.clusters.installed import Installed, is_ready
+from tests.support.docker.docker_watch import DockerWatch
+from tests.support.load.churn import Churn
 
 PARTS = (
     "apiserver",

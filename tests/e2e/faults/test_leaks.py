@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minik8s_modules.api.kinds import POD
-from tests.support.installed import Installed, is_ready
-from tests.support.orphans import descriptors
+from tests.support.clusters.installed import Installed, is_ready
+from tests.support.clusters.orphans import descriptors
 
 PODS = 8
 MOST = 3  # a connection that is just being made anew

@@ -14,8 +14,8 @@ import yaml
 
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
-from tests.support.docker_watch import DockerWatch
-from tests.support.installed import STATE, STORE, Installed
+from tests.support.clusters.installed import STATE, STORE, Installed
+from tests.support.docker.docker_watch import DockerWatch
 from tests.support.node import SECTIONS
 
 ETCD = Path("/etc/minik8s/etcd.yml")

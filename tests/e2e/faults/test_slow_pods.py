@@ -14,8 +14,8 @@ from collections.abc import Callable
 import pytest
 
 from minik8s_modules.api.kinds import POD
-from tests.support.installed import IMAGE, Installed, is_ready
-from tests.support.slow_registry import Registry, slow_registry
+from tests.support.clusters.installed import IMAGE, Installed, is_ready
+from tests.support.docker.slow_registry import Registry, slow_registry
 
 MOST_DELAY_S = 0.5
 HELD_UP_S = 5.0  # whoever waits for one of the slow ones waits longer

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minik8s_modules.api.kinds import POD
-from tests.support.docker_watch import DockerWatch, Seen
-from tests.support.installed import STATE, Installed
+from tests.support.clusters.installed import STATE, Installed
+from tests.support.docker.docker_watch import DockerWatch, Seen
 
 QUIET_S = 3.0
 LINE = re.compile(r"(\S+) INFO \S+: item (\S+): (minik8s_\w+) changed (\S+)")

@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from tests.support.docker_watch import DockerWatch
-from tests.support.installed import RUN, Installed
+from tests.support.clusters.installed import RUN, Installed
+from tests.support.docker.docker_watch import DockerWatch
 
 LONG_AGO_S = 600
 ATTENDED = RUN / "attended"

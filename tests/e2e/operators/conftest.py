@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clusters.installed import KUBECONFIG
 from tests.support.gotools import tool, tool_path
-from tests.support.installed import KUBECONFIG
 
 BUILDS = bool(os.environ.get("MINIK8S_BUILD_OPERATORS"))
 CHECKED = frozenset({"gateway-cel-standard", "gateway-cel-experimental", "runtime-crd", "runtime-builtins"})

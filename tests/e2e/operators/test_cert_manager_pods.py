@@ -16,8 +16,8 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from tests.e2e.operators.cert_manager import UNTRUSTED, VALUES, VERSION, authority, chart, kind, probe
 from tests.e2e.operators.conftest import built, helm
-from tests.support.installed import IMAGE, Installed
-from tests.support.program_image import program_image
+from tests.support.clusters.installed import IMAGE, Installed
+from tests.support.docker.program_image import program_image
 
 PROGRAMS = ("controller", "webhook", "cainjector")
 HOST = "shop.test"

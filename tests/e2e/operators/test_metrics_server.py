@@ -12,9 +12,9 @@ import yaml
 
 from minik8s_modules.api.objects import JsonObject
 from tests.e2e.operators.conftest import built
+from tests.support.clusters.installed import Installed
+from tests.support.docker.program_image import program_image
 from tests.support.gotools import TOOLS, module_path
-from tests.support.installed import Installed
-from tests.support.program_image import program_image
 
 TOOL = TOOLS["metrics-server"]
 IMAGE = "gcr.io/k8s-staging-metrics-server/metrics-server:master"

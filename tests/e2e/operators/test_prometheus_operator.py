@@ -16,9 +16,9 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from tests.e2e.operators.conftest import built
 from tests.support.clients import prometheus
+from tests.support.clusters.installed import IMAGE, Installed
+from tests.support.docker.program_image import program_image
 from tests.support.gotools import MONITORING, TOGETHER, module_path
-from tests.support.installed import IMAGE, Installed
-from tests.support.program_image import program_image
 
 VERSION = TOGETHER[MONITORING]
 BUNDLE = "bundle.yaml"

@@ -10,7 +10,7 @@ import yaml
 
 from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, NAMESPACE, POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject, condition, name
-from tests.support.installed import Installed
+from tests.support.clusters.installed import Installed
 
 # two samples, ten seconds apart, and a decision, on a machine three times slower than one's own
 PATIENCE_S = 180

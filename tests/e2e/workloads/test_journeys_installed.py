@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from minik8s_modules.api.kinds import NAMESPACE
-from tests.support import journeys
-from tests.support.installed import Installed
+from tests.support.clusters import journeys
+from tests.support.clusters.installed import Installed
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.support.apiserver import Answer, ApiServerProcess
 from tests.support.etcd import EtcdServer
 from tests.support.pki import Authority
-from tests.support.reconciler import Reconciler
+from tests.support.servers.reconciler import Reconciler
 
 DIFF = {"containers": {"before": {"k": None}, "after": {"k": {"is": "x"}}}}
 ANSWER = {"nodes": {"n1": {"diff": DIFF, "steps": []}}, "messages": [{"text": "told", "about": []}]}

@@ -22,8 +22,8 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.kubeconfig import Access
 from minik8s_modules.runtime.leader import LeaderElector, Token
-from minik8s_modules.store.connection import Connections
 from minik8s_modules.store.stubs import rpc
+from minik8s_modules.store.wire.connection import Connections
 from tests.support.apiserver import ApiServerProcess, beside
 from tests.support.etcd import EtcdServer
 from tests.support.waiting import until

@@ -20,7 +20,7 @@ from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST as CSR
 from minik8s_modules.client.api import ApiClient
 from tests.integration.control.conftest import Cluster
 from tests.support.pki import Certificate
-from tests.support.signer import Signer, pem_of
+from tests.support.servers.signer import Signer, pem_of
 from tests.support.waiting import until
 
 

@@ -13,7 +13,7 @@ from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.gateway.inventory import NodeAddress
 from minik8s_modules.gateway.main import Gateway
 from tests.integration.gateway.conftest import Containers, Peer
-from tests.support.dockerd import Dockerd, private_dockerd
+from tests.support.docker.dockerd import Dockerd, private_dockerd
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.etcd import EtcdStore
+from minik8s_modules.store.wire.connection import Tls
 from tests.integration.installation.test_authorities_module import run
 from tests.support.etcd import EtcdServer
 from tests.support.pki import Authority

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import kernels, leftovers, selftest
+from tests.lab import leftovers, selftest
 from tests.lab.lab import Lab
+from tests.lab.parts import kernels
 from tests.lab.places import PROJECT
 from tests.lab.records import Kind
 

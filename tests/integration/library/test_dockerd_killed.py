@@ -10,7 +10,7 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from tests.support import node as support
-from tests.support.dockerd import Dockerd, private_dockerd
+from tests.support.docker.dockerd import Dockerd, private_dockerd
 from tests.support.node import TestNode, command
 
 

@@ -25,8 +25,8 @@ from minik8s_modules.store.errors import StaleWrite
 from minik8s_modules.store.etcd import EtcdStore
 from tests.integration.reconcile import conftest as whole_path
 from tests.integration.services import conftest as services
-from tests.support import coredns
 from tests.support.etcd import free_port
+from tests.support.servers import coredns
 
 OUTSIDE, OUTSIDE_ADDRESS = "www.outside.test", "192.0.2.77"
 """All that the world outside the cluster has; the rest has no name there."""

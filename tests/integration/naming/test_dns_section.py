@@ -11,9 +11,9 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
 from minik8s_modules.module_utils.minik8s.names.dns import Dns
-from tests.support import coredns
-from tests.support.coredns import ask
 from tests.support.etcd import free_port
+from tests.support.servers import coredns
+from tests.support.servers.coredns import ask
 from tests.support.waiting import until
 
 WEB = {

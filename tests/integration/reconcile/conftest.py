@@ -41,9 +41,9 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient, Warn
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.support.apiserver import ApiServerProcess
+from tests.support.docker.pause import pause_image
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.node import SOCKET, TestNode
-from tests.support.pause import pause_image
 from tests.support.pki import Authority, write_kubeconfig
 from tests.support.waiting import nap
 

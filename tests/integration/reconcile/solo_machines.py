@@ -20,9 +20,9 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import ROOT, Cluster, Daemon
 from tests.support.apiserver import ApiServerProcess
+from tests.support.docker.pause import pause_image
 from tests.support.etcd import free_port
 from tests.support.node import SOCKET, TestNode
-from tests.support.pause import pause_image
 from tests.support.pki import write_kubeconfig
 
 NODE_FILE = """\

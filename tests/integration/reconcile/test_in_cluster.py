@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT
 from tests.integration.reconcile.conftest import Cluster
-from tests.support.python_image import python_image
+from tests.support.docker.python_image import python_image
 
 # answers every ConfigMap that has a name and no answer; the token is read each time, as client libraries do
 OPERATOR = """

@@ -20,7 +20,7 @@ import yaml
 from minik8s_modules.api.kinds import SECRET, SERVICE_ACCOUNT
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from tests.integration.reconcile.conftest import IMAGE, Cluster
-from tests.support import debian
+from tests.support.docker import debian
 from tests.support.etcd import free_port
 from tests.support.node import SOCKET, command
 

@@ -14,8 +14,8 @@ from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from tests.integration.reconcile.conftest import Cluster
+from tests.support.docker.slow_registry import Registry, digest, slow_registry
 from tests.support.node import SOCKET, command
-from tests.support.slow_registry import Registry, digest, slow_registry
 
 LONG = ["sleep", "3600"]
 

@@ -10,7 +10,7 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, JOB, NAMESPACE, POD, STATEFUL_SET
 from tests.integration.reconcile.conftest import IMAGE, Cluster
-from tests.support import journeys
+from tests.support.clusters import journeys
 
 PATIENCE_S = 90.0
 

@@ -14,8 +14,8 @@ from tests.integration.reconcile.conftest import IMAGE
 from tests.integration.services.conftest import Cluster
 from tests.lab.lab import Lab
 from tests.support.apiserver import ApiServerProcess
+from tests.support.docker.pause import pause_image
 from tests.support.node import SOCKET
-from tests.support.pause import pause_image
 
 NODE = "node1"
 # every container, virtual server, address and rule that a cluster leaves on its machine

@@ -16,7 +16,7 @@ from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.cli import drifting
 from tests.integration.services.conftest import SICK, Cluster, answers, fetch
 from tests.support.node import command
-from tests.support.services_machine import ask_one
+from tests.support.servers.services_machine import ask_one
 
 # Answers each datagram with the pod's name. The image has no program for UDP: this machine's Python is mounted.
 UDP_SERVER = """

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import pytest
 
-from minik8s_modules.store import keyring
-from minik8s_modules.store.connection import Tls
-from minik8s_modules.store.encryption import EncryptedStore
+from minik8s_modules.store.at_rest import keyring
+from minik8s_modules.store.at_rest.encryption import EncryptedStore
 from minik8s_modules.store.etcd import EtcdStore
 from minik8s_modules.store.interface import Store
 from minik8s_modules.store.memory import MemoryStore
+from minik8s_modules.store.wire.connection import Tls
 from tests.support.etcd import EtcdServer
 from tests.support.pki import Authority
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 
 
 @pytest.fixture(scope="session")

@@ -12,12 +12,12 @@ import pytest
 
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.store.cache import WatchCache
-from minik8s_modules.store.connection import Tls
 from minik8s_modules.store.errors import Compacted, KeyExists, StoreUnavailable
 from minik8s_modules.store.etcd import EtcdStore
+from minik8s_modules.store.wire.connection import Tls
 from tests.support.etcd import EtcdServer, free_port
 from tests.support.pki import Authority
-from tests.support.proxy import Proxy
+from tests.support.servers.proxy import Proxy
 from tests.support.watching import Events, Recorder, stored
 
 PODS = "/registry/core/pods/"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support import standing
 from tests.support.asking import Told, asking
-from tests.support.labcluster import CommandFailed, LabCluster, Play, is_true, recap
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import CommandFailed, LabCluster, Play, is_true, recap
 
 WORKER, FIRST, SECOND, THIRD = "worker1", "control1", "spare1", "spare2"
 CA = "/etc/minik8s/pki/ca.crt"

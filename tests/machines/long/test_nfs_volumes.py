@@ -15,7 +15,7 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from tests.machines.test_ipvs_whole import IMAGE, MEMORY_MIB, QUICK, lend
-from tests.support.labcluster import LabCluster
+from tests.support.clusters.labcluster import LabCluster
 
 SERVER, OTHER = "control1", "worker1"
 EXPORT = "/srv/minik8s"

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import standing, weave_standin
-from tests.support.labcluster import LabCluster
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import LabCluster
+from tests.support.docker import weave_standin
 
 CONTROL, WORKER = MACHINES = ("control1", "worker1")
 PORT, SERVICE_PORT, NODE_PORT = 1024, 800, 30080

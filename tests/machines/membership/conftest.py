@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.machines.membership.members import Members
-from tests.support.labcluster import LabCluster
+from tests.support.clusters.labcluster import LabCluster
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support import standing
-from tests.support.labcluster import REPOSITORY, CommandFailed, LabCluster, Play, recap
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import REPOSITORY, CommandFailed, LabCluster, Play, recap
 
 WEB, CLIENT, HOME = "web", "client", "worker1"
 FOLDERS = (

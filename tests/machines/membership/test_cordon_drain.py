@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.machines.membership.members import Members
-from tests.support import standing
-from tests.support.standing import NAMESPACE
+from tests.support.clusters import standing
+from tests.support.clusters.standing import NAMESPACE
 
 APP = "app=moved"
 

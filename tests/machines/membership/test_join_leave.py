@@ -6,9 +6,9 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from tests.machines.membership.members import WEB, Members
-from tests.support import standing
-from tests.support.labcluster import CommandFailed
-from tests.support.standing import NAMESPACE
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import CommandFailed
+from tests.support.clusters.standing import NAMESPACE
 
 SPARE = "spare1"
 SLEEP = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]

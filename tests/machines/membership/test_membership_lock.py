@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.machines.membership.members import Members
-from tests.support.labcluster import REPOSITORY
+from tests.support.clusters.labcluster import REPOSITORY
 
 SCENARIO = REPOSITORY / "tests" / "molecule" / "membership_lock"
 

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from tests.machines.membership.members import HOME, Members
-from tests.support import standing
-from tests.support.labcluster import REPOSITORY
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import REPOSITORY
 
 NAME, UNIT = "spare1", "minik8s-alone"
 FILE = (REPOSITORY / "examples" / "node.yml").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.machines.membership.members import WEB, Members
-from tests.support import standing
-from tests.support.labcluster import CommandFailed
-from tests.support.standing import NAMESPACE
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import CommandFailed
+from tests.support.clusters.standing import NAMESPACE
 
 
 def cordoned(members: Members) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import standing
-from tests.support.labcluster import LabCluster
-from tests.support.wholeness import assert_whole
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.wholeness import assert_whole
 
 
 @pytest.fixture(scope="package")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.errors import LabError
-from tests.support import backdoor, standing
-from tests.support.labcluster import LabCluster
-from tests.support.wholeness import assert_whole, containers, look
+from tests.support.clusters import backdoor, standing
+from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.wholeness import assert_whole, containers, look
 
 HERE, THERE = "worker1", "worker2"
 CHANGED_S = 240.0

@@ -16,8 +16,8 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from tests.lab.errors import LabError
-from tests.support import standing
-from tests.support.labcluster import LabCluster
+from tests.support.clusters import standing
+from tests.support.clusters.labcluster import LabCluster
 
 PORT, SERVICE_PORT, NODE_PORT = 1024, 800, 30080
 MTU, HEADERS = 1450, 28

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 
 from minik8s_modules.api.objects import JsonObject
-from tests.support import backdoor, standing
-from tests.support.labcluster import LabCluster
-from tests.support.wholeness import assert_whole
+from tests.support.clusters import backdoor, standing
+from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.wholeness import assert_whole
 
 HERE, THERE = "worker1", "worker2"
 CUT_S = 60.0

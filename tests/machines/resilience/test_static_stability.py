@@ -18,9 +18,9 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from tests.lab.errors import LabError
-from tests.support import backdoor, standing
-from tests.support.labcluster import LabCluster
-from tests.support.wholeness import Container, assert_whole, containers, look
+from tests.support.clusters import backdoor, standing
+from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.wholeness import Container, assert_whole, containers, look
 
 SERVING_S = float(os.environ.get("MINIK8S_SERVING_S", "300"))
 BACK_S = 60.0  # of the issue: a rebooted worker has everything back so long after its SSH is up

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.manifests import in_kubernetes_terms, read_manifests
+from minik8s_modules.cli.original.manifests import in_kubernetes_terms, read_manifests
 
 POD = "kind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: a, command: [sleep, '9']}\n"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.translating import as_get, own_connection, translated, verb_of
+from minik8s_modules.cli.original.translating import as_get, own_connection, translated, verb_of
 
 THERE = {"job/gpujob", "job.batch/pi", "job/both", "job.batch/both", "horizontalpodautoscaler/old"}
 

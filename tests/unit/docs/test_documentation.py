@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import docs_site
+from tests.support.repository import docs_site
 
 REPOSITORY = Path(__file__).parents[3]
 TOP = [REPOSITORY / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]

@@ -21,7 +21,7 @@ from minik8s_modules.gateway.probing.running import Outcome, run_once
 from minik8s_modules.gateway.streams.reaching import Door
 from minik8s_modules.streams.answers import read_answers
 from minik8s_modules.streams.passing import Channel, pair
-from tests.support.pause import http_check
+from tests.support.docker.pause import http_check
 from tests.support.pki import Authority
 
 HERE = Door("/nowhere.sock", None)

@@ -19,7 +19,7 @@ from minik8s_modules.gateway.probing.wire import (
     request_of,
     table_of,
 )
-from tests.support.pause import http_check
+from tests.support.docker.pause import http_check
 
 
 def action(**changes: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import skips
-from tests.support.skips import Skip
+from tests.support.repository import skips
+from tests.support.repository.skips import Skip
 
 TABLE = """\
 # Tests

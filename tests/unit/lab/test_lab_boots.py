@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.lab import access, boots, groups, kernels, modules, network, shaping
+from tests.lab import access, boots, groups, network, shaping
 from tests.lab.errors import LabError, LabUnsupported, LabUsage
+from tests.lab.parts import kernels, modules
 from tests.lab.records import LabRecord, NodeRecord
 
 LAB = LabRecord("lab", "192.168.77.0/24")

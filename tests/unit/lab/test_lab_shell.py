@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.lab import __main__ as command_line
-from tests.lab import cache, kernels, processes
+from tests.lab import processes
 from tests.lab.errors import LabUsage
 from tests.lab.host import Host, HostCommandFailed, drop_lock
+from tests.lab.parts import cache, kernels
 from tests.lab.places import Places
 from tests.lab.records import NodeSpec
 

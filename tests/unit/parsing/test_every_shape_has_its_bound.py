@@ -36,7 +36,7 @@ from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.memory import MemoryStore
-from tests.support.cpu import fast_seconds
+from tests.support.load.cpu import fast_seconds
 from tests.unit.api import samples
 
 COUNT = int(os.environ.get("MINIK8S_FUZZ_SHAPES", "25"))

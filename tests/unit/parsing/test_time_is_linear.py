@@ -27,7 +27,7 @@ from minik8s_modules.api.schema import structural
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.apiserver.http import bodies
 from minik8s_modules.apiserver.protobuf import decode as protobuf
-from tests.support.cpu import fast_seconds
+from tests.support.load.cpu import fast_seconds
 
 COUNT = int(os.environ.get("MINIK8S_FUZZ_TEXTS", "100"))
 SHARE_S = 0.5

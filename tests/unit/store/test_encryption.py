@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.store.at_rest.encryption import EncryptedStore
+from minik8s_modules.store.at_rest.keyring import MARK, KeyRing, dump, key_of, new_key, parse
 from minik8s_modules.store.cache import WatchCache
-from minik8s_modules.store.encryption import EncryptedStore
 from minik8s_modules.store.errors import Undecryptable
-from minik8s_modules.store.keyring import MARK, KeyRing, dump, key_of, new_key, parse
 from minik8s_modules.store.main import main
 from minik8s_modules.store.memory import MemoryStore
 

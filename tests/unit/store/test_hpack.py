@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.store import hpack
+from minik8s_modules.store.wire import hpack
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from tests.support.group_times import GroupTimes, ticks
+from tests.support.repository.group_times import GroupTimes, ticks
 
 
 def report(nodeid: str, begun: float, ended: float, **more: Any) -> Any:

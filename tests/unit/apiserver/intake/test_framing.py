@@ -7,7 +7,7 @@ import pytest
 from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge, StatusError
 from minik8s_modules.apiserver.http.bodies import MAX_BODY_BYTES
 from minik8s_modules.apiserver.intake.framing import MAX_CHUNKS, MAX_HEAD_BYTES, Reader, Whole
-from tests.attacks.test_requests_are_framed_one_way import AMBIGUOUS
+from tests.attacks.requests.test_requests_are_framed_one_way import AMBIGUOUS
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -25,7 +25,7 @@ from minik8s_modules.controllers.autoscaling.damping import History, Recommendat
 from minik8s_modules.controllers.autoscaling.proposals import Measured, Unread
 from minik8s_modules.controllers.autoscaling.readings import Use, use_in
 from minik8s_modules.controllers.autoscaling.replica_counts import Sample
-from tests.support.autoscaling import SPACE, pods_of
+from tests.support.servers.autoscaling import SPACE, pods_of
 from tests.support.workloads import NOW
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_autoscaler").glob("*.yml"))

@@ -15,7 +15,7 @@ from minik8s_modules.controllers.autoscaling.controller import TICK_S, Autoscale
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.runtime.controller import Context
-from tests.support.autoscaled import SPACE, Server, Shop
+from tests.support.servers.autoscaled import SPACE, Server, Shop
 from tests.support.waiting import until
 
 

@@ -10,7 +10,7 @@ import pytest
 from minik8s_modules.api.kinds import LEGACY_AUTOSCALER, POD, REPLICA_SET
 from minik8s_modules.controllers.autoscaling.original_controller import OriginalAutoscalerController
 from minik8s_modules.controllers.autoscaling.readings import Readings
-from tests.support.autoscaled import SPACE, Shop
+from tests.support.servers.autoscaled import SPACE, Shop
 from tests.support.waiting import until
 
 POLICY = {"type": "Pods", "value": 1, "periodSeconds": 30}

@@ -19,7 +19,7 @@ from minik8s_modules.controllers.autoscaling.replica_counts import (
     by_value,
     by_value_per_pod,
 )
-from tests.support.autoscaling import pods_of, samples_of
+from tests.support.servers.autoscaling import pods_of, samples_of
 from tests.support.workloads import NOW
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "count_replicas").glob("*.yml"))

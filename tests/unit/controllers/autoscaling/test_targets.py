@@ -9,7 +9,7 @@ from urllib3.response import HTTPResponse
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.controllers.autoscaling.autoscalers import Scale
 from minik8s_modules.controllers.autoscaling.targets import Targets
-from tests.support.autoscaled import answer
+from tests.support.servers.autoscaled import answer
 
 SCALE = {"metadata": {"name": "a"}, "spec": {"replicas": 2}, "status": {"replicas": 1, "selector": "app=a"}}
 

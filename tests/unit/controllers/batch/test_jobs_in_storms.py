@@ -18,7 +18,7 @@ from minik8s_modules.controllers.batch.job_controller import JobController
 from minik8s_modules.controllers.batch.job_tracking import is_tracked
 from minik8s_modules.controllers.batch.jobs import end_of
 from minik8s_modules.controllers.core.pods import has_ended, is_active
-from tests.support.storms import Manager, StormyApi
+from tests.support.load.storms import Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, ago, workload
 

@@ -16,7 +16,7 @@ from minik8s_modules.controllers.cleanup.collector import GarbageCollector
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from tests.support.storms import READS_TOO, StormyApi
+from tests.support.load.storms import READS_TOO, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE
 

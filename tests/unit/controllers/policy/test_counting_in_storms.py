@@ -20,7 +20,7 @@ from minik8s_modules.controllers.policy.quotas import QuotaController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from tests.support.storms import READS_TOO, StormyApi
+from tests.support.load.storms import READS_TOO, StormyApi
 from tests.support.waiting import until
 
 SPACE, PODS, PATIENCE_S = "shop", 12, 40

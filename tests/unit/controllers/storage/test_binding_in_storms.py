@@ -12,7 +12,7 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.storage import claims
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
-from tests.support.storms import READS_TOO, Manager, StormyApi
+from tests.support.load.storms import READS_TOO, Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE
 

@@ -15,7 +15,7 @@ from minik8s_modules.controllers.core.pods import is_ready
 from minik8s_modules.controllers.workloads.daemon_pods import node_of
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
-from tests.support.storms import Manager, Readier, StormyApi
+from tests.support.load.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 

@@ -16,7 +16,7 @@ from minik8s_modules.controllers.core.pods import is_active, is_ready
 from minik8s_modules.controllers.workloads import revisions
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
-from tests.support.storms import Manager, Readier, StormyApi
+from tests.support.load.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Kind
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.reconcile.loop.references import ReferencedObjects
+from minik8s_modules.reconcile.feeds.references import ReferencedObjects
 from tests.unit.reconcile.loop.test_loop import until
 from tests.unit.reconcile.worlds import UID, pod
 

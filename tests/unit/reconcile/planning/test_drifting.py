@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.reconcile.feeds.plan_subjects import Subjects
 from minik8s_modules.reconcile.loop.basis import Basis
-from minik8s_modules.reconcile.loop.plan_subjects import Subjects
 from minik8s_modules.reconcile.loop.section_changes import full
 from minik8s_modules.reconcile.planning.drifting import drift_of
 from minik8s_modules.reconcile.values.items import Outcome

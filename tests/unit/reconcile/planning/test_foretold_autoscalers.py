@@ -16,7 +16,7 @@ from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.reconcile.planning.foretold_autoscalers import autoscaler_notes
 from minik8s_modules.runtime.controller import Context
-from tests.support.autoscaled import SPACE, Server, Shop
+from tests.support.servers.autoscaled import SPACE, Server, Shop
 
 
 @pytest.fixture

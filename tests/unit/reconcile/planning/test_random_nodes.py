@@ -48,7 +48,7 @@ from minik8s_modules.controllers.network.endpointslices import (
 )
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
-from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS, parse_question
 from minik8s_modules.reconcile.pods.service_links import link_variables

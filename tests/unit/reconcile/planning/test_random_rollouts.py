@@ -39,7 +39,7 @@ from minik8s_modules.controllers.workloads.statefulsets import StatefulSetContro
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.profiles.deciding import decide_node
-from tests.support.storms import Manager, Readier, StormyApi
+from tests.support.load.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 

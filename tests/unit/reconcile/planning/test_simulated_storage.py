@@ -8,7 +8,7 @@ from typing import Any
 
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.loop.plan_subjects import of
+from minik8s_modules.reconcile.feeds.plan_subjects import of
 from minik8s_modules.reconcile.planning.simulated_storage import storage, storage_notes
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

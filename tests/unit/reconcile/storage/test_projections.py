@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.reconcile.loop.references import Reference, references
+from minik8s_modules.reconcile.feeds.references import Reference, references
 from minik8s_modules.reconcile.storage.projections import lines, quoted, token_needs
 from minik8s_modules.reconcile.values.environment import environment, service_variables
 from minik8s_modules.reconcile.values.values import TokenNeed

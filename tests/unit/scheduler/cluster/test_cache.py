@@ -119,7 +119,7 @@ def test_after_any_changes_it_equals_a_fresh_snapshot():
 
 
 def test_a_pod_on_a_node_is_kept_without_what_no_decision_depends_on():
-    shown = orjson.loads((Path(__file__).parents[3] / "benchmarks" / "running_pod.json").read_bytes())
+    shown = orjson.loads((Path(__file__).parents[3] / "benchmarks" / "deciding" / "running_pod.json").read_bytes())
     shown["spec"] |= {
         "volumes": [*shown["spec"]["volumes"], {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
     }

@@ -1,0 +1,6 @@
+"""What of the cluster concerns a node, kept up to date from informers.
+
+``services_feed`` and ``ingress_feed`` keep the sections services, dns and ingress. ``references`` knows which Pods name
+a ConfigMap, Secret or claim, and ``tokens`` holds the tokens of their service accounts; ``copies`` are the informers'
+Pods and nodes, ``address_claims`` asks for Pod addresses, ``plan_subjects`` says which objects a plan may show.
+"""

@@ -1,0 +1,150 @@
+"""Which objects each part of a plan's answer shows something of. Pure.
+
+A plan may be asked by somebody who may not read all that it would show: other tenants' pods, what ConfigMaps hold,
+machines. The API server knows who asks and what he may read (``apiserver/nodes/plan_view.py``); here is said, as
+fields, what each message, step and difference is about. Whatever cannot be placed is about everything, so that only
+those see it who may read everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import CONFIG_MAP, DNS, ENDPOINTS, INGRESS, NODE, POD, SECRET, SERVICE, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
+from minik8s_modules.reconcile.feeds.references import Reference, of_container, of_volume, references
+from minik8s_modules.reconcile.network.services import DATAPLANE
+
+
+class About(NamedTuple):
+    """An object; without a name all of its kind in the namespace, without that the kind's in all namespaces."""
+
+    api_version: str
+    kind: str
+    namespace: str = ""
+    name: str = ""
+
+    def row(self) -> JsonObject:
+        """Return it as JSON."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name}
+
+
+class Note(NamedTuple):
+    """A message, and what it is about: () is nothing that anybody may not know."""
+
+    text: str
+    about: tuple[About, ...] = ()
+
+    def row(self) -> JsonObject:
+        """Return it as JSON."""
+        return {"text": self.text, "about": rows(self.about)}
+
+
+Hosts = Callable[[str], Iterable[tuple[Kind, JsonObject]]]
+"""Returns the DNS and Ingress objects that have a host."""
+EVERYTHING = (About("*", "*"),)
+
+
+def rows(about: Iterable[About]) -> list[JsonObject]:
+    """Return the objects as JSON."""
+    return [one.row() for one in about]
+
+
+def of(kind: Kind, namespace: str = "", name: str = "") -> About:
+    """Return the object of that kind, namespace and name."""
+    return About(kind.api_version, kind.kind, namespace, name)
+
+
+def of_pod(pod: JsonObject) -> tuple[About, ...]:
+    """Return the pod."""
+    return (of(POD, objects.namespace(pod), objects.name(pod)),)
+
+
+def of_key(kind: Kind, key: str) -> tuple[About, ...]:
+    """Return the object of a ``<namespace>/<name>``."""
+    namespace, slash, name = key.partition("/")
+    return (of(kind, namespace, name) if slash else of(kind),)
+
+
+def of_node(name: str) -> tuple[About, ...]:
+    """Return the node."""
+    return (of(NODE, "", name),)
+
+
+class Subjects:
+    """What the keys of one node's sections are about.
+
+    Args:
+        node: its name.
+        pods: those that are or would be there, by UID.
+        hosts: see ``Hosts``.
+    """
+
+    def __init__(self, node: str, pods: Mapping[str, JsonObject], hosts: Hosts) -> None:
+        self._node = of_node(node)
+        self._pods = pods
+        self._hosts = hosts
+        self._sections: Mapping[str, Callable[[str], tuple[About, ...]]] = {
+            "network": lambda _: self._node,
+            "secrets": self._secret,
+            "volumes": self._volume,
+            "sandboxes": self._pod,
+            "containers": self._container,
+            "services": self._service,
+            "dns": self._name,
+            "ingress": self._host,
+        }
+
+    def of(self, section: str, key: str) -> tuple[About, ...]:
+        """Return what the key is about."""
+        found = self._sections.get(section)
+        return found(key) if found is not None else EVERYTHING
+
+    def _pod(self, uid: str) -> tuple[About, ...]:
+        pod = self._pods.get(uid)
+        return of_pod(pod) if pod is not None else (of(POD),)
+
+    def _with(self, uid: str, named: Callable[[JsonObject], Iterable[Reference]]) -> tuple[About, ...]:
+        """Return a pod and what it takes from elsewhere; of one that is known no more, whatever it may have taken."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return (of(POD), of(CONFIG_MAP), of(SECRET))
+        return (*of_pod(pod), *(About("v1", *one) for one in sorted(named(pod))))
+
+    def _volume(self, key: str) -> tuple[About, ...]:
+        uid, _, name = key.partition("/")
+        return self._with(uid, lambda pod: of_volume(pod, name))
+
+    def _container(self, key: str) -> tuple[About, ...]:
+        uid, _, name = key.partition("/")
+        return self._with(uid, lambda pod: of_container(pod, name))
+
+    def _secret(self, key: str) -> tuple[About, ...]:
+        _, _, name = key.partition("/")
+        uid, underscore, _ = name.partition("_")  # which no Secret's name has: values put together for a pod
+        return self._with(uid, references) if underscore else of_key(SECRET, key)
+
+    def _service(self, key: str) -> tuple[About, ...]:
+        if key == DATAPLANE:
+            return self._node
+        place = key.rpartition(":")[0]
+        return (*of_key(SERVICE, place), *of_key(ENDPOINTS, place))
+
+    def _name(self, key: str) -> tuple[About, ...]:
+        if key == dns_entries.SERVER:
+            return self._node
+        kind, _, name = key.partition("/")
+        if kind == "service":
+            return (*of_key(SERVICE, name), *of_key(ENDPOINTS, name))
+        return self._host(name) if kind == "host" else EVERYTHING
+
+    def _host(self, host: str) -> tuple[About, ...]:
+        if host == ingress_entries.SERVER:
+            return self._node
+        found = [(kind, objects.namespace(obj), objects.name(obj)) for kind, obj in self._hosts(host)]
+        owners = [of(*one) for one in found]
+        # paths lead to endpoints of Services next to them
+        return (*owners, *(of(ENDPOINTS, one[1]) for one in found)) if found else (of(DNS), of(INGRESS), of(ENDPOINTS))
