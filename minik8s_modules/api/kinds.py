@@ -192,6 +192,21 @@ STORAGE_CLASS = Kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", "io.k8s.api.storage.v1.StorageClass",
     short_names=("sc",), namespaced=False, has_spec=False,
 )  # fmt: skip
+CSI_DRIVER = Kind(
+    "storage.k8s.io", "v1", "CSIDriver", "csidrivers", "io.k8s.api.storage.v1.CSIDriver",
+    namespaced=False, has_spec=False,
+)  # fmt: skip
+CSI_NODE = Kind(
+    "storage.k8s.io", "v1", "CSINode", "csinodes", "io.k8s.api.storage.v1.CSINode", namespaced=False, has_spec=False
+)  # fmt: skip
+VOLUME_ATTACHMENT = Kind(
+    "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", "io.k8s.api.storage.v1.VolumeAttachment",
+    namespaced=False, subresources=("status",), has_spec=False,
+)  # fmt: skip
+CSI_STORAGE_CAPACITY = Kind(
+    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", "io.k8s.api.storage.v1.CSIStorageCapacity",
+    has_spec=False,
+)  # fmt: skip
 PRIORITY_CLASS = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass",
     short_names=("pc",), namespaced=False, has_spec=False,
@@ -314,6 +329,10 @@ KINDS = Registry(
         INGRESS_CLASS,
         NETWORK_POLICY,
         STORAGE_CLASS,
+        CSI_DRIVER,
+        CSI_NODE,
+        VOLUME_ATTACHMENT,
+        CSI_STORAGE_CAPACITY,
         PRIORITY_CLASS,
         RUNTIME_CLASS,
         CERTIFICATE_SIGNING_REQUEST,

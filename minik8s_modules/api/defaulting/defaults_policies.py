@@ -92,6 +92,14 @@ def _storage_class(storage_class: JsonObject) -> None:
     set_nonempty(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
+def _csi_driver(driver: JsonObject) -> None:
+    spec: JsonObject = driver.setdefault("spec", {})
+    set_missing(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False)
+    set_missing(spec, requiresRepublish=False, seLinuxMount=False)
+    set_nonempty(spec, fsGroupPolicy="ReadWriteOnceWithFSType")
+    spec["volumeLifecycleModes"] = spec.get("volumeLifecycleModes") or ["Persistent"]
+
+
 def _priority_class(priority_class: JsonObject) -> None:
     set_nonempty(priority_class, preemptionPolicy="PreemptLowerPriority")
     set_missing(priority_class, value=0)
@@ -153,6 +161,7 @@ BY_KIND: dict[tuple[str, str], Callable[[JsonObject], None]] = {
     ("networking.k8s.io", "Ingress"): _only_spec,
     ("networking.k8s.io", "IngressClass"): _only_spec,
     ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("storage.k8s.io", "CSIDriver"): _csi_driver,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     MUTATING_WEBHOOK_CONFIGURATION.id: _webhooks,
     VALIDATING_WEBHOOK_CONFIGURATION.id: _webhooks,

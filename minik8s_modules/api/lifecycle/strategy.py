@@ -70,6 +70,7 @@ _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("", "ResourceQuota"): {},
     ("", "PersistentVolume"): {"phase": "Pending"},
     ("", "PersistentVolumeClaim"): {"phase": "Pending"},
+    ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
     ("", "RollingUpdate"): {"phase": "Pending"},
     ("", "DNS"): {},
     ("", "Job"): {"phase": "Pending"},

@@ -17,7 +17,7 @@ from minik8s_modules.api.defaulting import conversion
 from minik8s_modules.api.kind import PrinterColumn
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
-from minik8s_modules.api.tables import extensions, pods, workloads
+from minik8s_modules.api.tables import csi, extensions, pods, workloads
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 
 _SHOWN = 3  # endpoints and ports before "+ n more..."
@@ -45,7 +45,7 @@ def _table(kind: Kind) -> _Table:
         return _custom(kind.custom.columns)
     if kind.id == ("", "Pod"):
         return _Table(pods.COLUMNS, pods.cells)
-    more = workloads.TABLES.get(kind.id) or extensions.TABLES.get(kind.id)
+    more = workloads.TABLES.get(kind.id) or extensions.TABLES.get(kind.id) or csi.TABLES.get(kind.id)
     if more is not None:
         return _Table(*more)
     return _TABLES.get(kind.id, _DEFAULT)

@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import (
     autoscalers,
+    csi,
     jobs,
     networking,
     originals,
@@ -76,6 +77,10 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "PersistentVolume"): storage.validate_volume,
     ("", "PersistentVolumeClaim"): storage.validate_claim,
     ("storage.k8s.io", "StorageClass"): storage.validate_storage_class,
+    ("storage.k8s.io", "CSIDriver"): csi.validate_driver,
+    ("storage.k8s.io", "CSINode"): csi.validate_node,
+    ("storage.k8s.io", "VolumeAttachment"): csi.validate_attachment,
+    ("storage.k8s.io", "CSIStorageCapacity"): csi.validate_capacity,
     ("networking.k8s.io", "Ingress"): networking.validate_ingress,
     ("networking.k8s.io", "IngressClass"): networking.validate_ingress_class,
     ("networking.k8s.io", "NetworkPolicy"): networking.validate_network_policy,
@@ -125,5 +130,9 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("", "PersistentVolume"): storage.validate_volume_update,
     ("", "PersistentVolumeClaim"): storage.validate_claim_update,
     ("storage.k8s.io", "StorageClass"): storage.validate_storage_class_update,
+    ("storage.k8s.io", "CSIDriver"): csi.validate_driver_update,
+    ("storage.k8s.io", "CSINode"): csi.validate_node_update,
+    ("storage.k8s.io", "VolumeAttachment"): csi.validate_attachment_update,
+    ("storage.k8s.io", "CSIStorageCapacity"): csi.validate_capacity_update,
     ("networking.k8s.io", "IngressClass"): workloads.spec_immutable("controller"),
 }

@@ -10,7 +10,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, dig, spec, status
 from minik8s_modules.api.schema.shapes import shape
 from minik8s_modules.api.storage import claims
-from minik8s_modules.api.validation import check
+from minik8s_modules.api.validation import check, csi
 from minik8s_modules.api.validation.meta import label_selector
 
 
@@ -79,6 +79,7 @@ _SOURCES = check.fields(
     ("hostPath", check.if_given(check.fields(("path", _HOST_PATH)))),
     ("local", check.if_given(check.fields(("path", check.mandatory())))),
     ("", _node_of_local),
+    ("csi", check.if_given(csi.PERSISTENT_SOURCE)),
     ("nfs", check.if_given(check.fields((("server", "path"), check.mandatory()), ("path", _ABSOLUTE)))),
 )
 

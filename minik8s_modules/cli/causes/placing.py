@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
+    CSI_NODE,
     LEASE,
     NAMESPACE,
     NODE,
@@ -28,7 +29,7 @@ from minik8s_modules.scheduler.profiles.published import NAMESPACE as NAMESPACE_
 from minik8s_modules.scheduler.profiles.published import read_published
 
 _ONE_SCREEN = 20
-_STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
+_STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE)
 
 
 def placing(pod: JsonObject, around: Around) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Claims, persistent volumes and storage classes, as plugins ask for them.
+"""Claims, persistent volumes, storage classes and CSINodes, as plugins ask for them.
 
 The scheduler's informers keep one (``running/sources.py``), a question makes one of objects (``Storage.of``). What a
 pod with a node is to get counts at once (*assumed*), before the API says so: until the object comes again by the watch,
@@ -27,6 +27,7 @@ class Storage:
         self._volumes: dict[str, JsonObject] = {}
         self._by_class: dict[str, dict[str, JsonObject]] = {}
         self._classes: dict[str, JsonObject] = {}
+        self._limits: dict[str, dict[str, int]] = {}
         self._assumed_claims: dict[Key, JsonObject] = {}
         self._assumed_volumes: dict[str, JsonObject] = {}
 
@@ -36,6 +37,7 @@ class Storage:
         claims: Iterable[JsonObject] = (),
         volumes: Iterable[JsonObject] = (),
         classes: Iterable[JsonObject] = (),
+        csi_nodes: Iterable[JsonObject] = (),
     ) -> Storage:
         """Return a storage of these objects."""
         made = cls()
@@ -45,6 +47,8 @@ class Storage:
             made.take_volume(None, each)
         for each in classes:
             made.take_class(None, each)
+        for each in csi_nodes:
+            made.take_csi_node(None, each)
         return made
 
     def take_claim(self, old: JsonObject | None, new: JsonObject | None) -> None:
@@ -67,6 +71,18 @@ class Storage:
             if new is not None:
                 self._volumes[name] = new
                 self._by_class.setdefault(class_of(new), {})[name] = new
+
+    def take_csi_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a CSINode: how many volumes of each driver its node can have."""
+        name = objects.name(new or old or {})
+        drivers = objects.spec(new or {}).get("drivers") or []
+        counts = {str(one.get("name")): (one.get("allocatable") or {}).get("count") for one in drivers}
+        with self._lock:
+            self._limits[name] = {driver: int(count) for driver, count in counts.items() if count is not None}
+
+    def limits(self, node: str) -> Mapping[str, int]:
+        """Return how many volumes of each driver a node can have; drivers that say nothing are left out."""
+        return self._limits.get(node, {})
 
     def take_class(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a watch event of a storage class."""

@@ -1,7 +1,7 @@
 """What volumes that are there already say: who else has them, in which zone they are, how many a node can have.
 
 Source: pkg/scheduler/framework/plugins/{volumerestrictions,volumezone,nodevolumelimits}. How many volumes of a driver a
-node can have is what it says as ``attachable-volumes-csi-DRIVER`` in its allocatable: there are no CSINodes.
+node can have stands in its CSINode, or else as ``attachable-volumes-csi-DRIVER`` in its allocatable.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class NodeVolumeLimits(InTree):
     def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return the reason on a node whose drivers have no room for as many volumes more."""
         storage, wanted = state[self.name]
-        limited = {driver for driver in wanted.values() if f"{_LIMIT}{driver}" in node.has}
+        limited = {driver: most for driver in wanted.values() if (most := _limit(storage, node, driver)) is not None}
         if not limited:
             return None
         there: dict[str, str] = {}
@@ -233,7 +233,7 @@ class NodeVolumeLimits(InTree):
             for name in other.claims:
                 there |= _attached(storage, storage.claim(Key(other.key.namespace, name)) or {})
         together = [*{**there, **wanted}.values()]
-        over = any(together.count(one) > node.has[f"{_LIMIT}{one}"] for one in limited if _is_new(one, wanted, there))
+        over = any(together.count(one) > most for one, most in limited.items() if _is_new(one, wanted, there))
         return unschedulable("node(s) exceed max volume count") if over else None
 
     def wakes(self) -> Sequence[Wake]:
@@ -245,9 +245,17 @@ class NodeVolumeLimits(InTree):
         return (
             Wake(Event("Node", "Add")),
             Wake(Event("Node", "UpdateAllocatable")),
+            Wake(Event("CSINode", "Add")),
+            Wake(Event("CSINode", "Update")),
             Wake(Event("AssignedPod", "Delete"), had_claims),
             Wake(Event("PersistentVolumeClaim", "Add"), is_claimed),
         )
+
+
+def _limit(storage: Storage, node: NodeInfo, driver: str) -> int | None:
+    """Return how many volumes of the driver the node can have, None where nothing says so."""
+    said = storage.limits(node.name).get(driver)
+    return node.has.get(f"{_LIMIT}{driver}") if said is None else said
 
 
 def _is_new(driver: str, wanted: Mapping[str, str], there: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ from functools import partial
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
+    CSI_NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
@@ -54,6 +55,7 @@ def storage_informers(client: Api, storage: Storage, clock: Clock, move: Move) -
         PERSISTENT_VOLUME_CLAIM: storage.take_claim,
         PERSISTENT_VOLUME: storage.take_volume,
         STORAGE_CLASS: storage.take_class,
+        CSI_NODE: storage.take_csi_node,
     }
     return tuple(_told(Informer(client, kind, clock=clock), kind, take, move) for kind, take in takers.items())
 

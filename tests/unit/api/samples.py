@@ -196,6 +196,12 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("networking.k8s.io", "IngressClass"): {"spec": {"controller": "example.com/ingress"}},
     ("networking.k8s.io", "NetworkPolicy"): {"spec": {"podSelector": {}}},
     ("storage.k8s.io", "StorageClass"): {"provisioner": "example.com/disks"},
+    ("storage.k8s.io", "CSIDriver"): {"spec": {"attachRequired": False}},
+    ("storage.k8s.io", "CSINode"): {"spec": {"drivers": [{"name": "disks.example.com", "nodeID": "n1"}]}},
+    ("storage.k8s.io", "VolumeAttachment"): {
+        "spec": {"attacher": "disks.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "v"}}
+    },
+    ("storage.k8s.io", "CSIStorageCapacity"): {"storageClassName": "disks"},
     ("scheduling.k8s.io", "PriorityClass"): {"value": 10},
     ("node.k8s.io", "RuntimeClass"): {"handler": "runsc"},
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): {"webhooks": [_WEBHOOK]},

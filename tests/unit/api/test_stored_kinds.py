@@ -13,6 +13,7 @@ from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CONTROLLER_REVISION,
     CRON_JOB,
+    CSI_NODE,
     DAEMON_SET,
     DEPLOYMENT,
     DNS,
@@ -75,6 +76,7 @@ ACTED_ON = (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASS,
+    CSI_NODE,
 )
 
 

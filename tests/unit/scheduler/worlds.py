@@ -119,3 +119,9 @@ def using(name: str, *claims: str, **spec: Any) -> JsonObject:
     """Return an unbound pod with these claims."""
     volumes = [{"name": f"v{each}", "persistentVolumeClaim": {"claimName": each}} for each in claims]
     return pod(name, volumes=volumes, **spec)
+
+
+def csi_node(name: str, **counts: int) -> JsonObject:
+    """Return a CSINode with drivers, each with how many volumes the node can have of it."""
+    drivers = [{"name": driver, "nodeID": name, "allocatable": {"count": most}} for driver, most in counts.items()]
+    return {"metadata": {"name": name}, "spec": {"drivers": drivers}}

@@ -8,7 +8,7 @@ from typing import Any
 from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.validation import check
+from minik8s_modules.api.validation import check, csi
 from minik8s_modules.api.validation.pods import containers
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
@@ -182,6 +182,7 @@ _NFS = check.fields(
 )
 _CHECKS: dict[str, check.Rule] = {
     "nfs": _NFS,
+    "csi": csi.INLINE_SOURCE,
     "persistentVolumeClaim": check.fields(("claimName", check.mandatory())),
     "hostPath": _host_path,
     "emptyDir": _EMPTY_DIR,
