@@ -66,8 +66,8 @@ from ansible.module_utils.minik8s.core.files import read_bytes, remove_file
 from ansible.module_utils.minik8s.core.owned_files import access_of, write_file
 from ansible.module_utils.minik8s.install.authorities import (
     PHASES,
-    Found,
-    Step,
+    AuthorityFiles,
+    AuthorityStep,
     TooEarly,
     certificates_in,
     plan_exchange,
@@ -76,14 +76,14 @@ from ansible.module_utils.minik8s.install.authorities import (
 )
 
 
-def observe(certificate: str, key: str) -> Found:
+def observe(certificate: str, key: str) -> AuthorityFiles:
     """Return what stands in the four files."""
     trusted = certificates_in((read_bytes(certificate) or b"").decode("ascii", "replace"))
     waiting = certificates_in((read_bytes(waiting_place(certificate)) or b"").decode("ascii", "replace"))
-    return Found(trusted, "".join(waiting[:1]), Path(waiting_place(key)).exists())
+    return AuthorityFiles(trusted, "".join(waiting[:1]), Path(waiting_place(key)).exists())
 
 
-def apply(step: Step, certificate: str, key: str) -> None:
+def apply(step: AuthorityStep, certificate: str, key: str) -> None:
     """Carry out one step; each leaves files that the next run can continue from."""
     if step.action == "write":
         write_file(certificate, "".join(step.trusted).encode(), access_of(certificate))
@@ -104,8 +104,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     certificate, key = module.params["certificate"], module.params["key"]
-    steps: list[Step] = []
-    found = Found((), "", waiting_key=False)
+    steps: list[AuthorityStep] = []
+    found = AuthorityFiles((), "", waiting_key=False)
     try:
         found = observe(certificate, key)
         steps = plan_exchange(module.params["phase"], found)

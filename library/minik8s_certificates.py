@@ -115,10 +115,10 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.minik8s.core.owned_files import access_of, write_file
 from ansible.module_utils.minik8s.install.certificates import (
     AUTHORITY_DAYS,
-    Found,
+    CertificateFiles,
+    CertificateStep,
+    DeclaredCertificate,
     Identity,
-    Step,
-    Wanted,
     diff,
     kubeconfig,
     plan_certificates,
@@ -148,7 +148,7 @@ class Signer(NamedTuple):
 class Declared(NamedTuple):
     """One entry of the options: what is wanted, the key's file (empty for a kubeconfig), the authority's place."""
 
-    wanted: Wanted
+    wanted: DeclaredCertificate
     key: str
 
 
@@ -157,7 +157,9 @@ def declared_set(params: dict[str, Any]) -> list[Declared]:
     places = {entry["name"]: entry["certificate"] for entry in params["authorities"]}
     result = [
         Declared(
-            Wanted(a["certificate"], "", Identity(a["common_name"], (), (), ()), "", (a["owner"], a["group"], "0600")),
+            DeclaredCertificate(
+                a["certificate"], "", Identity(a["common_name"], (), (), ()), "", (a["owner"], a["group"], "0600")
+            ),
             a["key"],
         )
         for a in params["authorities"]
@@ -173,7 +175,7 @@ def declared_set(params: dict[str, Any]) -> list[Declared]:
         )
         access = (entry["owner"], entry["group"], "0600")
         place = entry.get("path") or entry["certificate"]
-        wanted = Wanted(place, places[entry["authority"]], identity, entry.get("server", ""), access)
+        wanted = DeclaredCertificate(place, places[entry["authority"]], identity, entry.get("server", ""), access)
         result.append(Declared(wanted, entry.get("key", "")))
     return result
 
@@ -217,7 +219,7 @@ def read_pair(entry: Declared) -> tuple[bytes, bytes, str, bytes]:
     return parts[0], parts[1], str(cluster["server"]), parts[2]
 
 
-def observe(entry: Declared, entries: dict[str, Declared]) -> Found | None:
+def observe(entry: Declared, entries: dict[str, Declared]) -> CertificateFiles | None:
     """Return what stands in the files of ``entry``; None when something is missing or cannot be read."""
     try:
         pem, key_pem, server, embedded = read_pair(entry)
@@ -231,7 +233,7 @@ def observe(entry: Declared, entries: dict[str, Declared]) -> Found | None:
     fits = key.public_key() == certificate.public_key()
     trusted = signed_by(certificate, issuer) and embedded in {b"", issuer_pem}
     not_after_s = certificate.not_valid_after_utc.timestamp()
-    return Found(identity_of(certificate), not_after_s, trusted, fits, server, access)
+    return CertificateFiles(identity_of(certificate), not_after_s, trusted, fits, server, access)
 
 
 def fitting(pem: bytes, key: Any) -> Any:
@@ -249,7 +251,7 @@ def signed_by(certificate: Any, issuer: Any) -> bool:
     return True
 
 
-def issue(wanted: Wanted, signer: Signer | None, days: int) -> Signer:
+def issue(wanted: DeclaredCertificate, signer: Signer | None, days: int) -> Signer:
     """Return a new key with its certificate, signed by ``signer`` (by itself when None)."""
     key = ec.generate_private_key(ec.SECP256R1())
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in wanted.identity.organizations]
@@ -309,7 +311,7 @@ def load_signer(entry: Declared) -> Signer:
     return Signer(fitting(Path(entry.wanted.place).read_bytes(), key), key)
 
 
-def apply(step: Step, entries: dict[str, Declared], days: int) -> None:
+def apply(step: CertificateStep, entries: dict[str, Declared], days: int) -> None:
     """Carry out one step; an authority's files are complete before its certificates are issued."""
     entry = entries[step.place]
     owner, group, mode = entry.wanted.access
@@ -375,7 +377,7 @@ def main() -> None:
     )
     if MISSING:
         module.fail_json(msg=missing_required_lib("cryptography and PyYAML"), reason=MISSING)
-    steps: list[Step] = []
+    steps: list[CertificateStep] = []
     told: dict[str, str] = {}
     try:
         entries = {entry.wanted.place: entry for entry in declared_set(module.params)}

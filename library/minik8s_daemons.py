@@ -112,8 +112,8 @@ from ansible.module_utils.minik8s.core.owned_files import write_file
 from ansible.module_utils.minik8s.install.daemons import (
     Confinement,
     Daemon,
-    Found,
-    Step,
+    DaemonState,
+    DaemonStep,
     path_of,
     plan_daemons,
     render,
@@ -167,17 +167,17 @@ class Manager:
         self._module = module
         self._kind = kind
 
-    def observe(self, name: str) -> Found:
+    def observe(self, name: str) -> DaemonState:
         """Return the definition of ``name`` on disk and whether the manager runs it."""
         path = Path(path_of(self._kind, name))
         definition = path.read_text(encoding="utf-8") if path.exists() else None
         if self._kind == "systemd":
             code, _output = self._call(["systemctl", "is-active", "--quiet", name])
-            return Found(definition, running=code == 0)
+            return DaemonState(definition, running=code == 0)
         _code, output = self._call(["supervisorctl", "status", name])
-        return Found(definition, running=output.split()[1:2] in (["RUNNING"], ["STARTING"]))
+        return DaemonState(definition, running=output.split()[1:2] in (["RUNNING"], ["STARTING"]))
 
-    def apply(self, step: Step, definitions: dict[str, str]) -> None:
+    def apply(self, step: DaemonStep, definitions: dict[str, str]) -> None:
         """Carry out one step.
 
         Raises:
@@ -196,7 +196,7 @@ class Manager:
             for command in self._forget(step.name):
                 self._call(command)
 
-    def _systemd(self, step: Step) -> list[list[str]]:
+    def _systemd(self, step: DaemonStep) -> list[list[str]]:
         return {
             "define": [["systemctl", "enable", step.name]],  # systemd reads all units again then
             "restart": [["systemctl", "restart", step.name]],
@@ -205,7 +205,7 @@ class Manager:
             "remove": [["systemctl", "disable", "--now", step.name]],
         }[step.action]
 
-    def _supervisor(self, step: Step) -> list[list[str]]:
+    def _supervisor(self, step: DaemonStep) -> list[list[str]]:
         return {
             "define": [["supervisorctl", "reread"], ["supervisorctl", "update", step.name]],
             "start": [
@@ -242,8 +242,8 @@ def main() -> None:
     kind, absent = module.params["manager"], module.params["absent"]
     manager = Manager(module, kind)
     wanted: dict[str, str] = {}
-    found: dict[str, Found] = {}
-    steps: list[Step] = []
+    found: dict[str, DaemonState] = {}
+    steps: list[DaemonStep] = []
     try:
         daemons = [declared(entry) for entry in module.params["daemons"]]
         wanted = {daemon.name: render(kind, daemon, *keys(daemon)) for daemon in daemons}

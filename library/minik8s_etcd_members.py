@@ -80,8 +80,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.install.etcd_members import (
     Member,
+    MemberStep,
     NoSuchMember,
-    Step,
     initial_cluster,
     members_of,
     plan_joining,
@@ -127,7 +127,7 @@ class Etcd:
         return str(answer["header"]["member_id"]), members_of(answer)
 
 
-def plan(params: dict[str, Any], own_id: str, members: list[Member]) -> list[Step]:
+def plan(params: dict[str, Any], own_id: str, members: list[Member]) -> list[MemberStep]:
     """Return the steps to what is declared."""
     peer: str = params["peer"]
     if params["state"] == "only":
@@ -135,7 +135,7 @@ def plan(params: dict[str, Any], own_id: str, members: list[Member]) -> list[Ste
     return list(plan_joining(members, peer) if params["state"] == "joining" else plan_voting(members, peer))
 
 
-def apply(etcd: Etcd, step: Step) -> None:
+def apply(etcd: Etcd, step: MemberStep) -> None:
     """Carry out one step."""
     body: dict[str, Any] = {"ID": step.id} if step.id else {"isLearner": True}
     if step.action in {"add", "update"}:
@@ -143,7 +143,7 @@ def apply(etcd: Etcd, step: Step) -> None:
     etcd.call(step.action, **body)
 
 
-def apply_one(etcd: Etcd, steps: list[Step]) -> Step:
+def apply_one(etcd: Etcd, steps: list[MemberStep]) -> MemberStep:
     """Carry out the first step that etcd does not refuse, of those that do the same, and return it.
 
     Of several members to remove etcd refuses those that live while another one that is dead would be left.
@@ -157,7 +157,7 @@ def apply_one(etcd: Etcd, steps: list[Step]) -> Step:
     return steps[0]
 
 
-def carry_out(etcd: Etcd, params: dict[str, Any], done: list[Step]) -> list[Member]:
+def carry_out(etcd: Etcd, params: dict[str, Any], done: list[MemberStep]) -> list[Member]:
     """Take one step after another, planned again each time, and return the members there are then.
 
     A learner that lags and a cluster that is electing are asked again until ``wait_s`` is over.
@@ -193,7 +193,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    steps: list[Step] = []
+    steps: list[MemberStep] = []
     members: list[Member] = []
     try:
         context = ssl.create_default_context(cafile=params["ca"])

@@ -91,7 +91,7 @@ from ansible.module_utils.minik8s.core.docker import Docker
 from ansible.module_utils.minik8s.core.faults import NodeFault
 from ansible.module_utils.minik8s.core.fencing import hold_node, is_fenced
 from ansible.module_utils.minik8s.core.paths import PLACES
-from ansible.module_utils.minik8s.install.garbage import Collected, Wanted, collect
+from ansible.module_utils.minik8s.install.garbage import Collected, RemovalRequest, collect
 from ansible.module_utils.minik8s.pods.containers import forget
 
 NOTHING = Collected([], [], 0, {}, unfinished=False)
@@ -111,7 +111,7 @@ def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     params, check = module.params, module.check_mode
     docker = Docker(params["docker_socket"])
-    wanted = Wanted(params["containers"], params["images"], params["to_free_bytes"])
+    wanted = RemovalRequest(params["containers"], params["images"], params["to_free_bytes"])
     found, fenced = NOTHING, False
     try:
         with hold_node(params["state_dir"], check=check):

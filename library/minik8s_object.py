@@ -216,7 +216,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     _need_the_client(module)
-    done: list[declared.Step] = []
+    done: list[declared.DeclaredWrite] = []
     at = "the cluster"
     try:
         wanted, manner, client = _prepared(module)
@@ -249,7 +249,7 @@ def _need_the_client(module: AnsibleModule) -> None:
     )
 
 
-def _prepared(module: AnsibleModule) -> tuple[list[declared.Wanted], declared.Manner, ApiClient]:
+def _prepared(module: AnsibleModule) -> tuple[list[declared.DeclaredObject], declared.Manner, ApiClient]:
     given = module.params
     fields = ("state", "field_manager", "force", "patch_type", "propagation_policy", "grace_period_s")
     manner = declared.Manner(*(given[name] for name in fields))

@@ -64,7 +64,7 @@ class Row(NamedTuple):
     resources: Mapping[str, Mapping[str, str]]
 
 
-class Seen:
+class SampledPods:
     """The samples of pods so far, and the pods."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _samples(metrics: JsonObject) -> Iterator[Sample]:
         yield Sample(str(container["name"]), str(metrics["timestamp"]), used)
 
 
-def rows(seen: Seen, workloads: Mapping[str, Workload]) -> list[Row]:
+def rows(seen: SampledPods, workloads: Mapping[str, Workload]) -> list[Row]:
     """Return a row for each container that was measured; ``workloads`` has those of the pods by UID."""
     grouped: dict[tuple[Workload, str], dict[str, list[Sample]]] = {}
     for uid, own in seen.samples.items():
@@ -171,7 +171,7 @@ class Watched(NamedTuple):
     selector: str
 
 
-def observe(seen: Seen, api: Reader, whose: Watched, for_s: float, clock: Clock) -> None:
+def observe(seen: SampledPods, api: Reader, whose: Watched, for_s: float, clock: Clock) -> None:
     """Take what is measured from now on for ``for_s`` seconds; what cannot be read for a while is left out.
 
     Raises:
@@ -206,7 +206,7 @@ def advise(client: ApiClient, options: argparse.Namespace) -> int:
     if for_s is None:
         raise UsageError(f"--for {options.time}: write a time as 90s, 5m or 1h30m, or 0 for what is known now")
     whose = Watched("" if options.all_namespaces else options.namespace or "default", options.selector or "")
-    seen = Seen()
+    seen = SampledPods()
     with output.telling("pods are measured"), contextlib.suppress(KeyboardInterrupt):  # then what was seen so far
         observe(seen, client, whose, for_s, SystemClock())
     known: dict[str, JsonObject | None] = {}
@@ -215,14 +215,14 @@ def advise(client: ApiClient, options: argparse.Namespace) -> int:
     return int(not found)
 
 
-def _form(found: Sequence[Row], seen: Seen, form: str) -> str:
+def _form(found: Sequence[Row], seen: SampledPods, form: str) -> str:
     if form:
         body = as_json(found, seen)
         return json.dumps(body, indent=2) if form == "json" else yaml.safe_dump(body, sort_keys=False).rstrip()
     return table(found, seen)
 
 
-def as_json(found: Sequence[Row], seen: Seen) -> JsonObject:
+def as_json(found: Sequence[Row], seen: SampledPods) -> JsonObject:
     """Return the rows for programs."""
     since, until = seen.window
     items = [
@@ -239,7 +239,7 @@ def as_json(found: Sequence[Row], seen: Seen) -> JsonObject:
     return {"window": {"from": since, "to": until}, "items": items}
 
 
-def table(found: Sequence[Row], seen: Seen) -> str:
+def table(found: Sequence[Row], seen: SampledPods) -> str:
     """Return the rows for people, and the window they are of."""
     if not found:
         return "nothing was measured: pods are after they have run for 20 s; `kubectl top pods` shows which are"

@@ -176,8 +176,8 @@ def _explaining(commands: Subparsers) -> None:
         minik8s trace web.default                the same from the name of a service
         minik8s trace apiservice/v1.example.com  how the API server reaches an extension""",
     )  # fmt: skip
-    told = "as in a URL, a scheme, port and query are left out; or an APIService, or a configuration of webhooks"
-    parser.add_argument("place", metavar="HOST[/PATH]", help=told)
+    text = "as in a URL, a scheme, port and query are left out; or an APIService, or a configuration of webhooks"
+    parser.add_argument("place", metavar="HOST[/PATH]", help=text)
     parser.add_argument(
         "--from-namespace",
         default="default",

@@ -44,8 +44,8 @@ class Paint:
 
 def fail(what: str | Exception, where: str = "") -> None:
     """Print what went wrong, and ``where``, to standard error; a server's refusal is worded as kubectl words it."""
-    told = f"Error from server ({what.reason})" if isinstance(what, StatusError) and what.reason else "error"
-    print(Paint(sys.stderr)(f"{told}: {f'{where}: ' if where else ''}{what}", RED), file=sys.stderr)
+    message = f"Error from server ({what.reason})" if isinstance(what, StatusError) and what.reason else "error"
+    print(Paint(sys.stderr)(f"{message}: {f'{where}: ' if where else ''}{what}", RED), file=sys.stderr)
 
 
 def warn(text: str) -> None:

@@ -159,8 +159,8 @@ def called(row: JsonObject) -> str:
 def about_object(row: JsonObject) -> str:
     """Return what is told of an object in one line besides its name."""
     if row["action"] == "refuse":
-        told = "".join(mark if mark.isprintable() else " " for mark in str(row.get("message")))
-        return f"refused: {' '.join(told.split())}"
+        message = "".join(mark if mark.isprintable() else " " for mark in str(row.get("message")))
+        return f"refused: {' '.join(message.split())}"
     if row.get("because"):
         return f"with {str(row['because']).replace('/', ' ', 1)}"
     if row.get("message"):

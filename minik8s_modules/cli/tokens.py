@@ -101,8 +101,8 @@ def join_command(client: ApiClient, token: BootstrapToken) -> str:
         server = bootstrap_tokens.server_of(client.get(ENDPOINTS, "kubernetes", "default"))
         hashes = authority_pins.key_hashes(authorities.encode())
     except (NotFound, ValueError) as error:
-        told = f"token {token.id} was made, but the cluster does not publish how to reach it: {error}"
-        raise UsageError(f"{told}; are the controllers running?") from error
+        message = f"token {token.id} was made, but the cluster does not publish how to reach it: {error}"
+        raise UsageError(f"{message}; are the controllers running?") from error
     pins = " ".join(f"--discovery-token-ca-cert-hash {each}" for each in hashes)
     return f"minik8s reconciler --node NAME -j {server or 'https://HOST:6443'} --token {token} {pins} -c node.yml"
 

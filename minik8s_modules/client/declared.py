@@ -34,7 +34,7 @@ _WATCH_S = 30.0
 _PAUSE_S = 0.5
 
 
-class Wanted(NamedTuple):
+class DeclaredObject(NamedTuple):
     """One declared object and its kind."""
 
     kind: Kind
@@ -72,11 +72,11 @@ class Manner:
     grace_s: int | None = None
 
 
-class Step(NamedTuple):
+class DeclaredWrite(NamedTuple):
     """One write: ``created``, ``applied``, ``patched`` or ``deleted``; before and after as shown, None where absent."""
 
     action: str
-    wanted: Wanted
+    wanted: DeclaredObject
     uid: str
     before: JsonObject | None
     after: JsonObject | None
@@ -89,7 +89,7 @@ Find = Callable[[str, str], Kind | None]
 """Returns the kind of an ``apiVersion`` and ``kind``, None for one that is not served."""
 
 
-def read(definition: Any, namespace: str, where: str, find: Find = KINDS.by_api_version) -> list[Wanted]:
+def read(definition: Any, namespace: str, where: str, find: Find = KINDS.by_api_version) -> list[DeclaredObject]:
     """Return the objects of a mapping, a list of them, or YAML text; ``namespace`` is for those that name none.
 
     ``find`` may know kinds that are not built in (``discovery.kind_at``).
@@ -121,7 +121,7 @@ def _parsed(text: str, where: str) -> list[Any]:
         raise ConfigurationError(f"{where} is not valid YAML: {error}") from error
 
 
-def _read(document: Any, namespace: str, where: str, find: Find) -> Iterator[Wanted]:
+def _read(document: Any, namespace: str, where: str, find: Find) -> Iterator[DeclaredObject]:
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{where}: an object must be a mapping, not {type(document).__name__}")
     if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
@@ -134,7 +134,7 @@ def _read(document: Any, namespace: str, where: str, find: Find) -> Iterator[Wan
     kind = find(api_version, kind_name)
     if kind is None:
         raise ConfigurationError(f"{where}: kind {kind_name} of {api_version} is not known")
-    yield Wanted(kind, _placed(kind, copy.deepcopy(dict(document)), namespace, where))
+    yield DeclaredObject(kind, _placed(kind, copy.deepcopy(dict(document)), namespace, where))
 
 
 def _placed(kind: Kind, obj: JsonObject, namespace: str, where: str) -> JsonObject:
@@ -155,7 +155,9 @@ def _placed(kind: Kind, obj: JsonObject, namespace: str, where: str) -> JsonObje
 # --- what would change --------------------------------------------------------------------------
 
 
-def plan(client: ApiClient, wanted: Wanted, manner: Manner, coming: Sequence[Wanted] = ()) -> Step | None:
+def plan(
+    client: ApiClient, wanted: DeclaredObject, manner: Manner, coming: Sequence[DeclaredObject] = ()
+) -> DeclaredWrite | None:
     """Return the write that brings ``wanted`` about, None when it is so already.
 
     ``coming`` are objects that will be there by then: in one of their namespaces the server cannot be asked yet, and
@@ -170,7 +172,7 @@ def plan(client: ApiClient, wanted: Wanted, manner: Manner, coming: Sequence[Wan
     if manner.state == "absent":
         if live is None or objects.is_deleting(live):
             return None
-        return Step("deleted", wanted, uid, shown(wanted.kind, live), None)
+        return DeclaredWrite("deleted", wanted, uid, shown(wanted.kind, live), None)
     try:
         after = _write(client, wanted, manner, dry_run=True)
     except NotFound:
@@ -181,7 +183,7 @@ def plan(client: ApiClient, wanted: Wanted, manner: Manner, coming: Sequence[Wan
     if before_shown == after_shown:
         return None
     action = "patched" if manner.state == "patched" else "applied" if live else "created"
-    return Step(action, wanted, uid, *_for_people(before_shown, after_shown))
+    return DeclaredWrite(action, wanted, uid, *_for_people(before_shown, after_shown))
 
 
 def _for_people(before: JsonObject | None, after: JsonObject) -> tuple[JsonObject | None, JsonObject]:
@@ -194,18 +196,18 @@ def _unowned(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
 
 
-def _live(client: ApiClient, wanted: Wanted) -> JsonObject | None:
+def _live(client: ApiClient, wanted: DeclaredObject) -> JsonObject | None:
     try:
         return client.get(wanted.kind, wanted.name, wanted.namespace)
     except NotFound:
         return None
 
 
-def _is_coming(wanted: Wanted, coming: Sequence[Wanted]) -> bool:
+def _is_coming(wanted: DeclaredObject, coming: Sequence[DeclaredObject]) -> bool:
     return any(each.kind is NAMESPACE and each.name == wanted.namespace for each in coming)
 
 
-def _write(client: ApiClient, wanted: Wanted, manner: Manner, *, dry_run: bool) -> JsonObject:
+def _write(client: ApiClient, wanted: DeclaredObject, manner: Manner, *, dry_run: bool) -> JsonObject:
     patch_type: PatchType = "apply" if manner.state == "present" else manner.patch_type
     return client.patch(
         wanted.kind,
@@ -219,7 +221,7 @@ def _write(client: ApiClient, wanted: Wanted, manner: Manner, *, dry_run: bool) 
     )
 
 
-def told(done: Sequence[Step]) -> dict[str, Any]:
+def told(done: Sequence[DeclaredWrite]) -> dict[str, Any]:
     """Return ``changed``, ``steps`` and ``diff`` as Ansible is told them."""
     before = {step.wanted.key: step.before for step in done if step.before is not None}
     after = {step.wanted.key: step.after for step in done if step.after is not None}
@@ -227,14 +229,16 @@ def told(done: Sequence[Step]) -> dict[str, Any]:
     return {"changed": bool(done), "steps": steps, "diff": {"before": before, "after": after}}
 
 
-def outcome(client: ApiClient, wanted: Sequence[Wanted], foreseen: Sequence[Step] = ()) -> list[JsonObject]:
+def outcome(
+    client: ApiClient, wanted: Sequence[DeclaredObject], foreseen: Sequence[DeclaredWrite] = ()
+) -> list[JsonObject]:
     """Return the objects as they are, those of ``foreseen`` steps as they would be, without absent ones."""
     coming = {step.wanted.key: step.after for step in foreseen}
     found = (coming[each.key] if each.key in coming else current(client, each) for each in wanted)
     return [obj for obj in found if obj is not None]
 
 
-def current(client: ApiClient, wanted: Wanted) -> JsonObject | None:
+def current(client: ApiClient, wanted: DeclaredObject) -> JsonObject | None:
     """Return the object as it is, with its status, as a person is shown it; None where there is none."""
     live = _live(client, wanted)
     return None if live is None else {**shown(wanted.kind, live), "status": objects.status(live)}
@@ -248,7 +252,7 @@ def shown(kind: Kind, obj: JsonObject) -> JsonObject:
 # --- doing it -----------------------------------------------------------------------------------
 
 
-def carry_out(client: ApiClient, step: Step, manner: Manner) -> None:
+def carry_out(client: ApiClient, step: DeclaredWrite, manner: Manner) -> None:
     """Do what ``plan`` found; a deletion is of the very object that was seen.
 
     Raises:
@@ -273,7 +277,11 @@ def carry_out(client: ApiClient, step: Step, manner: Manner) -> None:
 
 
 def wait_all(
-    client: ApiClient, wanted: Sequence[Wanted], manner: Manner, conditions: Sequence[Condition], timeout_s: float
+    client: ApiClient,
+    wanted: Sequence[DeclaredObject],
+    manner: Manner,
+    conditions: Sequence[Condition],
+    timeout_s: float,
 ) -> str:
     """Wait as ``wait`` does for each object, ``timeout_s`` in all; return what is missing, "" when nothing is."""
     deadline = time.monotonic() + timeout_s
@@ -285,7 +293,7 @@ def wait_all(
 
 
 def wait(
-    client: ApiClient, wanted: Wanted, manner: Manner, conditions: Sequence[Condition], deadline: float
+    client: ApiClient, wanted: DeclaredObject, manner: Manner, conditions: Sequence[Condition], deadline: float
 ) -> Unready | None:
     """Wait until the object is ready (or gone, when it is to be absent) or ``deadline`` (``time.monotonic``) has come.
 
@@ -302,7 +310,7 @@ def wait(
 
 
 def _watched(
-    client: ApiClient, wanted: Wanted, manner: Manner, conditions: Sequence[Condition], deadline: float
+    client: ApiClient, wanted: DeclaredObject, manner: Manner, conditions: Sequence[Condition], deadline: float
 ) -> Unready | None:
     """List the object, then follow its changes until it will do, the watch ends, or it is hopeless."""
     selector = exactly(metadata__name=wanted.name)

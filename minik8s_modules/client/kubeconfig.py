@@ -61,9 +61,9 @@ def find_kubeconfig(named: str = "", environ: Mapping[str, str] = os.environ) ->
             f"no kubeconfig at {named}: {named} does not exist; name another, or check $KUBECONFIG"
         )
     if found is None:
-        told = ", ".join(map(str, candidates))
+        text = ", ".join(map(str, candidates))
         raise ConfigurationError(
-            f"no kubeconfig at {told}; name one, or install a cluster (it writes {ADMIN_KUBECONFIG})"
+            f"no kubeconfig at {text}; name one, or install a cluster (it writes {ADMIN_KUBECONFIG})"
         )
     return found
 

@@ -48,8 +48,8 @@ def _lacks(obj: JsonObject, wanted: Condition) -> Unready | None:
     found = objects.condition(obj, wanted.type) or {}
     status = found.get("status", "Unknown")
     if status != wanted.status:
-        told = f": {found['message']}" if found.get("message") else ""
-        return Unready(f"condition {wanted.type} is {status}, not {wanted.status}{told}")
+        text = f": {found['message']}" if found.get("message") else ""
+        return Unready(f"condition {wanted.type} is {status}, not {wanted.status}{text}")
     if wanted.reason and found.get("reason") != wanted.reason:
         return Unready(f"condition {wanted.type} has the reason {found.get('reason', '')!r}, not {wanted.reason!r}")
     return None

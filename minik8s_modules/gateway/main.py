@@ -28,7 +28,7 @@ from minik8s_modules.gateway.server import SocketServer
 from minik8s_modules.gateway.ssh import reach_argv, shell_argv
 from minik8s_modules.gateway.standby import Standby
 from minik8s_modules.gateway.streams.handing import HandingServer, uid_of
-from minik8s_modules.gateway.streams.reaching import Door
+from minik8s_modules.gateway.streams.reaching import NodeRoute
 from minik8s_modules.gateway.streams.signatures import Signatures
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Gateway:
         self._samplers: dict[str, Sampler] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
         self._pulls = Pulls(self._server.publish)
-        self._probing = Probing(self.door, self._server.publish)
+        self._probing = Probing(self.route, self._server.publish)
         self._leases = NodeLeases(client, self._living, endpoint=endpoint, ahead_s=self._ahead_s)
 
     def start(self) -> None:
@@ -104,7 +104,7 @@ class Gateway:
             watcher.start()
             sampler.start()
 
-    def door(self, node: str) -> Door | None:
+    def route(self, node: str) -> NodeRoute | None:
         """Return the way to a node for streams, None when it is not connected; from any thread."""
         with self._lock:
             found = self._nodes.get(node)
@@ -112,8 +112,8 @@ class Gateway:
             return None
         address, watcher = found
         if address.connection != "warm_ssh":
-            return Door(watcher.socket_path, None)
-        return Door(watcher.socket_path, lambda host, port: reach_argv(address, self._directory, host, port))
+            return NodeRoute(watcher.socket_path, None)
+        return NodeRoute(watcher.socket_path, lambda host, port: reach_argv(address, self._directory, host, port))
 
     def answered_over(self, connected: socket.socket) -> None:
         """Have answers to probes read by the process behind this connection; from any thread."""
@@ -241,7 +241,7 @@ class Streams(NamedTuple):
             self.socket,
             uid_of(self.user),
             Signatures(self.client_ca),
-            gateway.door,
+            gateway.route,
             lambda history: gateway.metrics(history=history),
             gateway.answered_over,
         )

@@ -17,9 +17,9 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.reconcile.events.ingress_events import NameTeller
-from minik8s_modules.reconcile.events.pass_events import PassTeller
-from minik8s_modules.reconcile.events.services_events import ServiceTeller
+from minik8s_modules.reconcile.events.ingress_events import IngressEvents
+from minik8s_modules.reconcile.events.pass_events import PassEvents
+from minik8s_modules.reconcile.events.services_events import ServiceEvents
 from minik8s_modules.reconcile.feeds.copies import Copies, pod_selector
 from minik8s_modules.reconcile.feeds.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.feeds.references import ReferencedObjects
@@ -29,7 +29,7 @@ from minik8s_modules.reconcile.housekeeping.housekeeper import Housekeeper
 from minik8s_modules.reconcile.housekeeping.mirrors import MirrorApi, Mirrors
 from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policies
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static
-from minik8s_modules.reconcile.loop.drift_events import DriftTeller, concerned
+from minik8s_modules.reconcile.loop.drift_events import DriftEvents, concerned
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.loop import Reconciler
 from minik8s_modules.reconcile.loop.shard import Objects, Shard
@@ -180,7 +180,7 @@ class ShardService:
             self._registrar,
             self._recorder,
             settings,
-            DriftTeller(self._recorder, self._concerned, copies.node),
+            DriftEvents(self._recorder, self._concerned, copies.node),
         )
 
     def _concerned(self, section: str, key: str) -> list[JsonObject]:
@@ -204,9 +204,9 @@ class ShardService:
         service, node = self._services.service, self._copies.node
         self._checks = Checks(self.runner, token)
         told = (
-            ServiceTeller(self._recorder, service, node),
-            NameTeller(self._recorder, service, self._named.owners, node),
-            PassTeller(self._recorder, node, clock),
+            ServiceEvents(self._recorder, service, node),
+            IngressEvents(self._recorder, service, self._named.owners, node),
+            PassEvents(self._recorder, node, clock),
         )
         self._takers: dict[Purpose, tuple[OnOutcome, ...]] = {
             "check": (self._checks.on_outcome,),

@@ -30,7 +30,7 @@ _BODY_BYTES = 10 * 1024
 _FRAME_HEAD = 9
 
 
-class Said(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """What an answer says: ``http`` with a status, ``grpc`` with a serving status, or how it came to none."""
 
     word: str
@@ -100,7 +100,7 @@ async def _check(packet: Packet) -> None:
         channel.close()
 
 
-async def answered(asked: JsonObject, connection: Plain) -> Said:
+async def answered(asked: JsonObject, connection: Plain) -> ProbeAnswer:
     """Send ``asked["send"]`` (hex), inside TLS if ``tls``, and return what is answered within ``timeout_s``."""
     try:
         async with asyncio.timeout(asked["timeout_s"]):
@@ -108,16 +108,16 @@ async def answered(asked: JsonObject, connection: Plain) -> Said:
             await through.write(bytes.fromhex(asked["send"]))
             return await _read(asked["kind"], through.read)
     except TimeoutError:
-        return Said("timeout")
+        return ProbeAnswer("timeout")
     except ssl.SSLError:
-        return Said("malformed")
+        return ProbeAnswer("malformed")
     except OSError as error:
-        return Said("errno", error.errno or 0)
+        return ProbeAnswer("errno", error.errno or 0)
     finally:
         connection.close()
 
 
-async def _read(kind: str, read: Callable[[], Awaitable[bytes]]) -> Said:
+async def _read(kind: str, read: Callable[[], Awaitable[bytes]]) -> ProbeAnswer:
     """Return what the answer says: an HTTP status line, or the frames of a gRPC answer."""
     got = b""
     while data := await read():
@@ -126,20 +126,20 @@ async def _read(kind: str, read: Callable[[], Awaitable[bytes]]) -> Said:
             return said
         if len(got) > _BODY_BYTES:
             break
-    return http_answer(got) if kind == "http" else Said("closed")
+    return http_answer(got) if kind == "http" else ProbeAnswer("closed")
 
 
-def http_answer(got: bytes) -> Said:
+def http_answer(got: bytes) -> ProbeAnswer:
     """Return the status an answer begins with."""
     words = got[:64].split(b" ", 2)
     if not got:
-        return Said("closed")
+        return ProbeAnswer("closed")
     if not got.startswith(b"HTTP/") or len(words) < 2 or not words[1][:3].isdigit():  # noqa: PLR2004 - version, status
-        return Said("malformed")
-    return Said("http", int(words[1][:3]))
+        return ProbeAnswer("malformed")
+    return ProbeAnswer("http", int(words[1][:3]))
 
 
-def grpc_answer(got: bytes) -> Said | None:
+def grpc_answer(got: bytes) -> ProbeAnswer | None:
     """Return the serving status once the frames tell it, None while they do not."""
     at = 0
     while len(got) - at >= _FRAME_HEAD:
@@ -148,8 +148,8 @@ def grpc_answer(got: bytes) -> Said | None:
         if len(payload) < length:
             return None
         if kind == 0 and length:
-            return Said("grpc", payload[6] if len(payload) > 6 and payload[5] == 8 else 0)  # noqa: PLR2004 - field 1
+            return ProbeAnswer("grpc", payload[6] if len(payload) > 6 and payload[5] == 8 else 0)  # noqa: PLR2004 - field 1
         if (kind == 1 and flags & 1) or kind in {3, 7}:
-            return Said("grpc", -1)
+            return ProbeAnswer("grpc", -1)
         at += _FRAME_HEAD + length
     return None

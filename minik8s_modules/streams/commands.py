@@ -57,8 +57,8 @@ def exit_status(code: int) -> JsonObject:
 
 
 def _failure(error: Exception) -> JsonObject:
-    told = f"Internal error occurred: {error}"
-    return {"metadata": {}, "status": "Failure", "message": told, "reason": "InternalError", "code": 500}
+    text = f"Internal error occurred: {error}"
+    return {"metadata": {}, "status": "Failure", "message": text, "reason": "InternalError", "code": 500}
 
 
 async def _converse(

@@ -85,8 +85,8 @@ async def open_console(client: Connection, request: StreamRequest, channels: Seq
     if upgrade == "websocket":
         protocol = websocket.chosen(request, _SUPPORTED)
         if protocol is None:
-            told = ", ".join(filter(None, _SUPPORTED))
-            raise BadRequest(f"unable to upgrade: the supported WebSocket subprotocols are {told}")
+            text = ", ".join(filter(None, _SUPPORTED))
+            raise BadRequest(f"unable to upgrade: the supported WebSocket subprotocols are {text}")
         socket = await websocket.accept(client, request, protocol)
         # the client learns by an empty message that the stream is there
         await socket.write(bytes([STDOUT if "stdout" in channels else ERROR]))

@@ -223,8 +223,8 @@ async def _failure(reached: Reached) -> str:
 
 
 async def _tell(data: Pipe, errors: Pipe, pod: Pod, port: int, why: str) -> None:
-    told = f"error forwarding port {port} to pod {pod.name}: {why}"
-    await errors.write(told.encode())
+    text = f"error forwarding port {port} to pod {pod.name}: {why}"
+    await errors.write(text.encode())
     await errors.finish()
     await data.finish()
 

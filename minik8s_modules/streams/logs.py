@@ -80,8 +80,8 @@ async def _begun(client: Connection, request: StreamRequest) -> Reader:
         return Chunks(client)
     protocol = websocket.chosen(request, _SUPPORTED)
     if protocol is None:
-        told = " and ".join(filter(None, _SUPPORTED))
-        raise BadRequest(f"unable to upgrade: of a log the supported WebSocket subprotocols are {told}")
+        text = " and ".join(filter(None, _SUPPORTED))
+        raise BadRequest(f"unable to upgrade: of a log the supported WebSocket subprotocols are {text}")
     return await websocket.accept(client, request, protocol)
 
 

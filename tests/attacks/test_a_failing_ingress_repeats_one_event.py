@@ -15,7 +15,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.names import nginx
-from minik8s_modules.reconcile.events.ingress_events import NameTeller
+from minik8s_modules.reconcile.events.ingress_events import IngressEvents
 from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.runtime.events import EventRecorder
 from tests.integration.apiserver.conftest import Namespace
@@ -53,13 +53,13 @@ def test_a_namespace_holds_one_event_of_an_ingress_that_fails_again_and_again(na
     client = ApiClient(server.url, server.authority.ca, server.admin.cert, server.admin.key)
     recorder = EventRecorder(client, "minik8s-reconciler")
     ingress = {"kind": "Ingress", "metadata": {"name": "shop", "namespace": namespace.name, "uid": "u"}}
-    teller = NameTeller(recorder, lambda _: None, lambda _: [ingress], lambda _: None)
+    event_writer = IngressEvents(recorder, lambda _: None, lambda _: [ingress], lambda _: None)
     try:
         for _ in range(3):
             for errors in (*[refused(tmp_path, REFUSED["no-certificate"]) for _ in range(4)], ""):
                 told = {"shop.test": {"message": str(KeyFault("RefusedByNginx", errors))}} if errors else {}
                 section = {"errors": told, "status": {"shop.test": {}}}
-                teller.on_outcome(Outcome("i", "n1", "ok", {"ingress": section}, ""))
+                event_writer.on_outcome(Outcome("i", "n1", "ok", {"ingress": section}, ""))
                 while recorder.write_one():
                     pass
         found = [(one["reason"], one["count"]) for one in client.list(EVENT, namespace.name).items]

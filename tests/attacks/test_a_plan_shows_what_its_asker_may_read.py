@@ -87,8 +87,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProces
     server = ApiServerProcess(folder / "api", etcd.endpoint, reconciler_client=files).start()
     lease = {"name": "minik8s-reconciler-s0", "annotations": {"minik8s.io/plan-endpoint": reconciler.url}}
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-    teller = server.identity("system:minik8s:reconciler")
-    assert server.request("POST", path, {"metadata": lease, "spec": {}}, client=teller).code == 201
+    event_writer = server.identity("system:minik8s:reconciler")
+    assert server.request("POST", path, {"metadata": lease, "spec": {}}, client=event_writer).code == 201
     for namespace in ("own", "bank"):
         assert server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}).code == 201
     yield server

@@ -109,7 +109,7 @@ def remote(api_service: JsonObject) -> Remote | None:
     )
 
 
-class Found(NamedTuple):
+class Availability(NamedTuple):
     """What is known of an APIService's availability; ``status`` is True or False."""
 
     status: str
@@ -117,8 +117,8 @@ class Found(NamedTuple):
     message: str
 
 
-LOCAL = Found("True", "Local", "Local APIServices are always available")
-PASSED = Found("True", "Passed", "all checks passed")
+LOCAL = Availability("True", "Local", "Local APIServices are always available")
+PASSED = Availability("True", "Passed", "all checks passed")
 
 
 def first_status(api_service: JsonObject, now: str) -> JsonObject:
@@ -126,7 +126,7 @@ def first_status(api_service: JsonObject, now: str) -> JsonObject:
     return {} if spec(api_service).get("service") else with_condition({}, LOCAL, now)
 
 
-def with_condition(status: JsonObject, found: Found, now: str) -> JsonObject:
+def with_condition(status: JsonObject, found: Availability, now: str) -> JsonObject:
     """Return ``status`` with the condition ``Available`` as found; its time changes only with its status."""
     conditions: list[JsonObject] = status.get("conditions") or []
     others = [each for each in conditions if each.get("type") != "Available"]

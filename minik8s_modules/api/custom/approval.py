@@ -36,8 +36,8 @@ def state_of(definition: JsonObject) -> tuple[str, str]:
     parts = urlsplit(text) if re.fullmatch(r"[^\s\[\]]+", text) else None
     if parts is not None and parts.scheme and parts.netloc:
         return "ApprovedAnnotation", f"approved in {text}"
-    told = f'with either a URL or a reason starting with "unapproved", {more}'
-    return "InvalidAnnotation", f'protected groups must have approval annotation "{APPROVAL}" {told}'
+    message = f'with either a URL or a reason starting with "unapproved", {more}'
+    return "InvalidAnnotation", f'protected groups must have approval annotation "{APPROVAL}" {message}'
 
 
 def causes(definition: JsonObject) -> list[Cause]:

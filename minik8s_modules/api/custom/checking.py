@@ -104,13 +104,13 @@ def _type_check(schema: JsonObject) -> Check | None:
     names = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else (schema.get("type") or "",)
     if names == ("",):
         return None
-    tests, told = [_TYPES[name] for name in names], ",".join(names)
+    tests, text = [_TYPES[name] for name in names], ",".join(names)
 
     def check(value: Any) -> list[Fault]:
         if any(test(value) for test in tests):
             return _NOTHING
         got = _json_type(value)
-        return _wrong(_TYPE_INVALID, got, f'must be of type {told}: "{got}"')
+        return _wrong(_TYPE_INVALID, got, f'must be of type {text}: "{got}"')
 
     return check
 
@@ -228,10 +228,10 @@ def _texts(schema: JsonObject) -> Iterator[Check]:
             lambda value: _wrong(_INVALID, value, words) if isinstance(value, str) and len(value) < least else _NOTHING
         )
     if pattern:
-        search, told = re2.compile(pattern).search, f"should match '{pattern}'"
+        search, text = re2.compile(pattern).search, f"should match '{pattern}'"
         yield (
             lambda value: (
-                _wrong(_INVALID, value, told) if isinstance(value, str) and search(value) is None else _NOTHING
+                _wrong(_INVALID, value, text) if isinstance(value, str) and search(value) is None else _NOTHING
             )
         )
 
@@ -274,9 +274,9 @@ def _numbers(schema: JsonObject) -> Iterator[Check]:
 
 
 def _bound(bound: float, holds: Callable[[Any, Any], bool], words: str) -> Check:
-    told = f"should be {words} {_number(bound)}"
+    text = f"should be {words} {_number(bound)}"
     return lambda value: (
-        _wrong(_INVALID, value, told) if type(value) in {int, float} and not holds(value, bound) else _NOTHING
+        _wrong(_INVALID, value, text) if type(value) in {int, float} and not holds(value, bound) else _NOTHING
     )
 
 

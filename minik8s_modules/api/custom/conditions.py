@@ -143,11 +143,11 @@ def marked(definition: JsonObject, now: str) -> JsonObject:
     """Return a definition whose deletion begins: held by our finalizer, and saying so."""
     meta = metadata(definition)
     held = meta.get("finalizers") or []
-    told = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     return {
         **definition,
         "metadata": {**meta, "finalizers": held if FINALIZER in held else [*held, FINALIZER]},
-        "status": _terminating(definition, "True", "InstanceDeletionPending", told, now),
+        "status": _terminating(definition, "True", "InstanceDeletionPending", text, now),
     }
 
 
@@ -172,8 +172,8 @@ def decide_end(objects: Sequence[JsonObject]) -> Step:
 
 def deleting_status(definition: JsonObject, now: str) -> JsonObject:
     """Return the status while the objects are being deleted."""
-    told = "CustomResource deletion is in progress"
-    return _terminating(definition, "True", "InstanceDeletionInProgress", told, now)
+    text = "CustomResource deletion is in progress"
+    return _terminating(definition, "True", "InstanceDeletionInProgress", text, now)
 
 
 def finished(definition: JsonObject, now: str) -> JsonObject:

@@ -80,12 +80,12 @@ def validate(definition: JsonObject) -> list[Cause]:
     wanted = f"{(declared.get('names') or {}).get('plural') or ''}.{declared.get('group') or ''}"
     causes = []
     if name(definition) != wanted:
-        told = 'must be spec.names.plural+"."+spec.group'
-        causes.append(cause.invalid("metadata.name", name(definition), told))
+        text = 'must be spec.names.plural+"."+spec.group'
+        causes.append(cause.invalid("metadata.name", name(definition), text))
     causes += [*_group(declared.get("group") or ""), *_scope(declared.get("scope") or "")]
     if declared.get("preserveUnknownFields"):
-        told = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        causes.append(cause.invalid("spec.preserveUnknownFields", declared["preserveUnknownFields"], told))
+        text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        causes.append(cause.invalid("spec.preserveUnknownFields", declared["preserveUnknownFields"], text))
     causes += _versions(definition)
     causes += _names(declared.get("names") or {}, "spec.names", complete=True)
     return causes + _stored(definition)
@@ -150,8 +150,8 @@ def _versions(definition: JsonObject) -> list[Cause]:
     if len(set(called)) < len(called):
         causes.append(cause.invalid("spec.versions", called, "must contain unique version names"))
     if sum(1 for version in declared if version.get("storage")) != 1:
-        told = "must have exactly one version marked as storage version"
-        causes.append(cause.invalid("spec.versions", called, told))
+        text = "must have exactly one version marked as storage version"
+        causes.append(cause.invalid("spec.versions", called, text))
     return causes
 
 
@@ -192,10 +192,10 @@ def _schema(schema: JsonObject, at: str, *, status: bool) -> list[Cause]:
     if causes:
         return causes
     if status and (others := {*schema} - _AT_ROOT):
-        told = (
+        text = (
             f"only {sorted(_AT_ROOT)} fields are allowed at the root of the schema if the status subresource is enabled"
         )
-        causes.append(cause.invalid(at, sorted(others), told))
+        causes.append(cause.invalid(at, sorted(others), text))
     causes += [*schemas.structural(schema, at), *lists_and_maps.openapi(schema, at)]
     return causes or [*_defaults(schema, at), *_rules(schema, at)]
 
@@ -224,8 +224,8 @@ def _defaults(schema: JsonObject, at: str, *, root: bool = True) -> list[Cause]:
         if not keyword.startswith((".allOf", ".anyOf", ".oneOf", ".not")):
             top = root and keyword in {".properties[metadata]", ".properties[kind]", ".properties[apiVersion]"}
             if top and "default" in inner:
-                told = f"must not be set in top-level {keyword[12:-1]}"
-                causes.append(cause.forbidden(f"{at}{keyword}.default", told))
+                text = f"must not be set in top-level {keyword[12:-1]}"
+                causes.append(cause.forbidden(f"{at}{keyword}.default", text))
             else:
                 causes += _defaults(inner, at + keyword, root=False)
     return causes
@@ -292,11 +292,11 @@ def _selectable(fields: list[JsonObject], schema: JsonObject, at: str) -> list[C
         if steps[0] == "metadata":
             causes.append(cause.invalid(here, path, "must not point to fields in metadata"))
         if (_dug_schema(schema, steps) or {}).get("type") not in {"string", "boolean", "integer"}:
-            told = (
+            text = (
                 "must point to a field of type string, boolean or integer. "
                 "Enum string fields and strings with formats are allowed."
             )
-            causes.append(cause.invalid(here, path, told))
+            causes.append(cause.invalid(here, path, text))
         if path in seen:
             causes.append(cause.duplicate(here, path))
         seen.add(path)
@@ -328,8 +328,8 @@ def _labels(names: JsonObject, at: str) -> Iterator[Cause]:
             yield cause.invalid(f"{at}.{field}", value, ",".join(wrong))
     for field in ("kind", "listKind"):
         if (value := names.get(field)) and (wrong := syntax.dns1035_label(value.lower())):
-            told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-            yield cause.invalid(f"{at}.{field}", value, told)
+            text = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+            yield cause.invalid(f"{at}.{field}", value, text)
     for field in ("shortNames", "categories"):
         for index, value in enumerate(names.get(field) or []):
             if wrong := syntax.dns1035_label(value):

@@ -197,5 +197,5 @@ def _warning(definition: JsonObject, version: JsonObject) -> str:
     if not version.get("deprecated"):
         return ""
     declared = spec(definition)
-    told = f"{declared['group']}/{version['name']} {declared['names']['kind']} is deprecated"
-    return str(version.get("deprecationWarning") or told)
+    text = f"{declared['group']}/{version['name']} {declared['names']['kind']} is deprecated"
+    return str(version.get("deprecationWarning") or text)

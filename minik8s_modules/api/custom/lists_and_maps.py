@@ -28,12 +28,12 @@ def _standard(schema: JsonObject, at: str) -> list[Cause]:
     if kind and kind not in TYPES:
         causes.append(cause.not_supported(f"{at}.type", kind, TYPES))
     if schema.get("uniqueItems"):
-        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        causes.append(cause.forbidden(f"{at}.uniqueItems", told))
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        causes.append(cause.forbidden(f"{at}.uniqueItems", text))
     extra = schema.get("additionalProperties")
     if extra is not None and schema.get("properties") and extra is not True:
-        told = "additionalProperties and properties are mutual exclusive"
-        causes.append(cause.forbidden(f"{at}.additionalProperties", told))
+        text = "additionalProperties and properties are mutual exclusive"
+        causes.append(cause.forbidden(f"{at}.additionalProperties", text))
     if extra is False:
         causes.append(cause.forbidden(f"{at}.additionalProperties", "additionalProperties cannot be set to false"))
     if schema.get(PRESERVE) is False:
@@ -53,10 +53,10 @@ def _map_type(schema: JsonObject, at: str) -> list[Cause]:
 
 def _must_be(schema: JsonObject, kind: str, keyword: str, at: str) -> list[Cause]:
     got = schema.get("type") or ""
-    told = f"must be {kind} if {keyword} is specified"
+    text = f"must be {kind} if {keyword} is specified"
     if got == kind:
         return []
-    return [cause.invalid(f"{at}.type", got, told) if got else cause.required(f"{at}.type", told)]
+    return [cause.invalid(f"{at}.type", got, text) if got else cause.required(f"{at}.type", text)]
 
 
 def _list_type(schema: JsonObject, at: str) -> list[Cause]:
@@ -68,23 +68,23 @@ def _list_type(schema: JsonObject, at: str) -> list[Cause]:
     if kind is not None and kind not in {"atomic", "set", "map"}:
         causes.append(cause.not_supported(f"{at}.{LIST_TYPE}", kind, ("atomic", "set", "map")))
     if keys and kind != "map":
-        told, here = "must be map if x-kubernetes-list-map-keys is non-empty", f"{at}.{LIST_TYPE}"
-        causes.append(cause.required(here, told) if kind is None else cause.invalid(here, kind, told))
+        text, here = "must be map if x-kubernetes-list-map-keys is non-empty", f"{at}.{LIST_TYPE}"
+        causes.append(cause.required(here, text) if kind is None else cause.invalid(here, kind, text))
     if kind == "map":
         causes += _map_keys(keys, items, at)
     if kind in {"map", "set"} and items.get("nullable"):
-        told = f"cannot be nullable when x-kubernetes-list-type is {kind}"
-        causes.append(cause.forbidden(f"{at}.items.nullable", told))
+        text = f"cannot be nullable when x-kubernetes-list-type is {kind}"
+        causes.append(cause.forbidden(f"{at}.items.nullable", text))
     return causes
 
 
 def _atomic_items(items: JsonObject, at: str) -> list[Cause]:
-    told = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    text = "must be atomic as item of a list with x-kubernetes-list-type=set"
     of_list, of_map = items.get(LIST_TYPE), items.get(MAP_TYPE)
     if items.get("type") == "array" and of_list not in {None, "atomic"}:
-        return [cause.invalid(f"{at}.items.{LIST_TYPE}", of_list, told)]
+        return [cause.invalid(f"{at}.items.{LIST_TYPE}", of_list, text)]
     if items.get("type") == "object" and of_map != "atomic":
-        return [cause.invalid(f"{at}.items.{MAP_TYPE}", of_map, told)]
+        return [cause.invalid(f"{at}.items.{MAP_TYPE}", of_map, text)]
     return []
 
 
@@ -93,8 +93,8 @@ def _map_keys(keys: list[str], items: JsonObject, at: str) -> list[Cause]:
     if not keys:
         return [cause.required(here, "must not be empty if x-kubernetes-list-type is map")]
     if items.get("type") != "object":
-        told = "must be object if parent array's x-kubernetes-list-type is map"
-        return [cause.invalid(f"{at}.items.type", items.get("type") or "", told)]
+        text = "must be object if parent array's x-kubernetes-list-type is map"
+        return [cause.invalid(f"{at}.items.type", items.get("type") or "", text)]
     causes, fields = [], items.get("properties") or {}
     for index, key in enumerate(keys):
         field, place = fields.get(key), f"{at}.items.properties[{key}]"
@@ -102,14 +102,14 @@ def _map_keys(keys: list[str], items: JsonObject, at: str) -> list[Cause]:
             causes.append(cause.invalid(here, keys, "entries must all be names of item properties"))
             continue
         if field.get("type") in {"array", "object"}:
-            told = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            causes.append(cause.invalid(f"{place}.type", field["type"], told))
+            text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            causes.append(cause.invalid(f"{place}.type", field["type"], text))
         if key in keys[:index]:
             causes.append(cause.invalid(here, keys, "must not contain duplicate entries"))
         if field.get("nullable"):
-            told = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
-            causes.append(cause.forbidden(f"{place}.nullable", told))
+            text = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+            causes.append(cause.forbidden(f"{place}.nullable", text))
         if key not in (items.get("required") or ()) and "default" not in field:
-            told = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
-            causes.append(cause.required(f"{place}.default", told))
+            text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            causes.append(cause.required(f"{place}.default", text))
     return causes

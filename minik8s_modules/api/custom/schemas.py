@@ -123,10 +123,10 @@ def well_formed(schema: JsonObject, at: str) -> list[Cause]:
         path, one, depth = todo.pop()
         seen += 1
         if depth > MAX_DEPTH or seen > MAX_NODES:
-            told = (
+            text = (
                 f"at most {MAX_DEPTH} levels and {MAX_NODES} schemas are taken; split the kind, or keep unknown fields"
             )
-            return [*causes, cause.forbidden(path, told)]
+            return [*causes, cause.forbidden(path, text)]
         wrong = _keywords(one, path)
         causes += wrong
         if not wrong:
@@ -176,8 +176,8 @@ def _invariants(schema: JsonObject, level: str, at: str) -> list[Cause]:
     either = bool(schema.get(_INT_OR_STRING))
     for keyword in (PRESERVE, _EMBEDDED):
         if either and schema.get(keyword):
-            told = "must be false if x-kubernetes-int-or-string is true"
-            causes.append(cause.invalid(f"{at}.{keyword}", schema[keyword], told))
+            text = "must be false if x-kubernetes-int-or-string is true"
+            causes.append(cause.invalid(f"{at}.{keyword}", schema[keyword], text))
     causes += _values(schema, at, skip_either=True)
     return causes + _types(schema, level, at) + _metadata(schema, level, at)
 
@@ -186,20 +186,20 @@ def _types(schema: JsonObject, level: str, at: str) -> list[Cause]:
     kind, embedded = schema.get("type") or "", bool(schema.get(_EMBEDDED))
     causes = []
     if embedded and kind != "object":
-        told = "must be object if x-kubernetes-embedded-resource is true"
-        causes.append(cause.invalid(f"{at}.type", kind, told) if kind else cause.required(f"{at}.type", told))
+        text = "must be object if x-kubernetes-embedded-resource is true"
+        causes.append(cause.invalid(f"{at}.type", kind, text) if kind else cause.required(f"{at}.type", text))
     elif not kind and not schema.get(_INT_OR_STRING) and not schema.get(PRESERVE):
         causes.append(cause.required(f"{at}.type", _EMPTY_TYPE[level]))
     if embedded and schema.get("additionalProperties") is not None:
-        told = "must not be used if x-kubernetes-embedded-resource is set"
-        causes.append(cause.forbidden(f"{at}.additionalProperties", told))
+        text = "must not be used if x-kubernetes-embedded-resource is set"
+        causes.append(cause.forbidden(f"{at}.additionalProperties", text))
     if level == "root" and kind and kind != "object":
         causes.append(cause.invalid(f"{at}.type", kind, "must be object at the root"))
     if embedded and not schema.get(PRESERVE) and not schema.get("properties"):
-        told = (
+        text = (
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
         )
-        causes.append(cause.required(f"{at}.properties", told))
+        causes.append(cause.required(f"{at}.properties", text))
     return causes
 
 
@@ -219,8 +219,8 @@ def _metadata(schema: JsonObject, level: str, at: str) -> list[Cause]:
     if level == "root":
         others = {*metadata} - {"type", "properties", "description", "default"}
         if others or {*(metadata.get("properties") or {})} - {"name", "generateName"}:
-            told = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            causes.append(cause.forbidden(here, told))
+            text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            causes.append(cause.forbidden(here, text))
     return causes
 
 
@@ -250,8 +250,8 @@ def _pattern(schema: JsonObject, at: str) -> list[Cause]:
     try:
         re2.compile(pattern, options)
     except re2.error as error:
-        told = f"must be a valid regular expression, but isn't: {error}"
-        return [cause.invalid(f"{at}.pattern", pattern, told)]
+        text = f"must be a valid regular expression, but isn't: {error}"
+        return [cause.invalid(f"{at}.pattern", pattern, text)]
     return []
 
 

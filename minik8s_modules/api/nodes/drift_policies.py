@@ -64,10 +64,10 @@ def _wrong(kind: tuple[str, str], field: str, value: str | None) -> Iterator[Cau
 
 def _why_not(section: str, value: str) -> str:
     if section in _WHOLE:
-        told = (
+        message = (
             "is always healed: what its objects have on a node stands together, and is written whole when one changes"
         )
-        return f"the section {section} {told}; sections with a policy: {', '.join(HELD)}"
+        return f"the section {section} {message}; sections with a policy: {', '.join(HELD)}"
     if section not in HELD:
         return f"there is no section {section!r}; write SECTION=POLICY,… with sections of {', '.join(HELD)}"
     if _policy(value) is None:

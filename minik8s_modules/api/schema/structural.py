@@ -198,8 +198,8 @@ def metadata_type_errors(obj: JsonObject) -> list[Cause]:
     found: list[Cause] = []
     for name in ("apiVersion", "kind"):
         if not isinstance(obj.get(name, ""), str):
-            told = f"json: cannot unmarshal {_json_type(obj[name])} into Go struct field .{name} of type string"
-            found.append(Cause("FieldValueTypeInvalid", told, name))
+            text = f"json: cannot unmarshal {_json_type(obj[name])} into Go struct field .{name} of type string"
+            found.append(Cause("FieldValueTypeInvalid", text, name))
     _walk_types(shape(_OBJECT_META), obj.get("metadata"), "metadata", found)
     return found
 

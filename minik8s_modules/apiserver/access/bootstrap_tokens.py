@@ -70,7 +70,7 @@ class NewcomerAuthorizer:
 
 def restrict(write: Write) -> None:
     """Refuse a newcomer's request for anything but a node's client certificate."""
-    if not is_newcomer(write.asker.user):
+    if not is_newcomer(write.requester.user):
         return
     asked = spec(write.new)
     why = _trouble(asked.get("signerName") or "", asked.get("request") or "")

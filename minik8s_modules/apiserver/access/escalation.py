@@ -23,8 +23,8 @@ def check_role(write: Write) -> None:
     aggregated = new.get("aggregationRule")
     if old.get("rules") == new.get("rules") and old.get("aggregationRule") == aggregated:
         return
-    asker, kind, space = write.asker, write.target.kind, write.target.namespace
-    if asker.access.allowed(asker.user, Attributes("escalate", rbac.GROUP, kind.plural, space, name(new))):
+    requester, kind, space = write.requester, write.target.kind, write.target.namespace
+    if requester.access.allowed(requester.user, Attributes("escalate", rbac.GROUP, kind.plural, space, name(new))):
         return
     # an aggregated role may come to hold anything
     everything = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
@@ -36,20 +36,20 @@ def check_binding(write: Write) -> None:
     old, new = write.old, write.new
     if old is not None and all((old.get(field) or []) == (new.get(field) or []) for field in ("subjects", "roleRef")):
         return
-    asker, ref, space = write.asker, new["roleRef"], write.target.namespace
+    requester, ref, space = write.requester, new["roleRef"], write.target.namespace
     kind = ROLE if ref["kind"] == ROLE.kind else CLUSTER_ROLE
-    if asker.access.allowed(asker.user, Attributes("bind", rbac.GROUP, kind.plural, space, ref["name"])):
+    if requester.access.allowed(requester.user, Attributes("bind", rbac.GROUP, kind.plural, space, ref["name"])):
         return
     key = kind.key(space, ref["name"])
     if write.backend.cache.get(key) is None:
         why = f'{kind.resource} "{ref["name"]}" not found; binding a missing role needs the verb bind'
         raise Forbidden(write.target.kind, name(new), why)
-    _check_held(write, asker.access.rbac.role_rules(ref, space))
+    _check_held(write, requester.access.rbac.role_rules(ref, space))
 
 
 def _check_held(write: Write, wanted: Sequence[Rule]) -> None:
-    user = write.asker.user
-    missing = rbac.uncovered(write.asker.access.rules(user, write.target.namespace), wanted)
+    user = write.requester.user
+    missing = rbac.uncovered(write.requester.access.rules(user, write.target.namespace), wanted)
     if missing:
         groups = " ".join(f'"{group}"' for group in user.groups)
         why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'

@@ -185,7 +185,7 @@ _LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 def restrict(write: Write) -> None:
     """Raise Forbidden when a node writes what is not its own."""
-    node = node_of(write.asker.user)
+    node = node_of(write.requester.user)
     if node:
         for why in _CHECKS[write.target.kind.id](write, node):
             raise Forbidden(write.target.kind, write.target.name or name(write.obj or {}), why)

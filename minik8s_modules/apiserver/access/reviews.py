@@ -9,22 +9,22 @@ from minik8s_modules.api.access.rbac import Rule
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.objects import JsonObject, spec
 from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
 from minik8s_modules.apiserver.authorization.identity import User
 
 
-def own_access(asker: Asker, review: JsonObject) -> JsonObject:
+def own_access(requester: Requester, review: JsonObject) -> JsonObject:
     """Return the SelfSubjectAccessReview with its answer."""
-    return _answered(asker.access, asker.user, review)
+    return _answered(requester.access, requester.user, review)
 
 
-def access(asker: Asker, review: JsonObject) -> JsonObject:
+def access(requester: Requester, review: JsonObject) -> JsonObject:
     """Return the SubjectAccessReview or LocalSubjectAccessReview with its answer."""
     about = spec(review)
     extra = {key: tuple(values) for key, values in (about.get("extra") or {}).items()}
     groups = tuple(about.get("groups") or ())
     user = User(about.get("user") or "", groups, about.get("uid") or "", tuple(sorted(extra.items())))
-    return _answered(asker.access, user, review)
+    return _answered(requester.access, user, review)
 
 
 def _answered(chain: Access, user: User, review: JsonObject) -> JsonObject:
@@ -50,9 +50,9 @@ def _asked(asked: JsonObject) -> Attributes:
     )
 
 
-def own_rules(asker: Asker, review: JsonObject) -> JsonObject:
-    """Return the SelfSubjectRulesReview with the asker's rules in a namespace."""
-    rules = asker.access.rules(asker.user, spec(review)["namespace"])
+def own_rules(requester: Requester, review: JsonObject) -> JsonObject:
+    """Return the SelfSubjectRulesReview with the requester's rules in a namespace."""
+    rules = requester.access.rules(requester.user, spec(review)["namespace"])
     resources = [_shown(rule) for rule in rules if rule.resources]
     paths = [{"verbs": sorted(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls]
     return {**review, "status": {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}}

@@ -56,7 +56,7 @@ class InvalidToken(Exception):
     """A token that is not, or no longer, good; the message says why."""
 
 
-class Known(NamedTuple):
+class TokenOwner(NamedTuple):
     """Who a token speaks for, and the audiences that it and the question have in common."""
 
     user: User
@@ -132,8 +132,8 @@ class Tokens:
             return private
         kind = _BINDABLE.get((ref.get("apiVersion", ""), ref.get("kind", "")))
         if kind is None:
-            told = 'cannot bind token for object of this kind; use a v1 "Pod", "Secret" or "Node"'
-            raise Invalid(TOKEN_REQUEST, "", [cause.invalid("spec.boundObjectRef", ref.get("kind", ""), told)])
+            text = 'cannot bind token for object of this kind; use a v1 "Pod", "Secret" or "Node"'
+            raise Invalid(TOKEN_REQUEST, "", [cause.invalid("spec.boundObjectRef", ref.get("kind", ""), text)])
         found = self._backend.get(Target(kind, target.namespace if kind.namespaced else "", ref.get("name", ""))).object
         if ref.get("uid") and ref["uid"] != uid(found):
             why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
@@ -153,7 +153,7 @@ class Tokens:
             why = f'cannot bind token for serviceaccount "{target.name}" to pod running with different serviceaccount'
             raise BadRequest(f"{why} name.")
 
-    def check(self, token: str, audiences: Sequence[str] = ()) -> Known:
+    def check(self, token: str, audiences: Sequence[str] = ()) -> TokenOwner:
         """Return who ``token`` speaks for.
 
         Args:
@@ -171,7 +171,7 @@ class Tokens:
         shared = tuple(each for each in audiences or (self.issuer,) if each in claims["aud"])
         if not shared:
             raise InvalidToken(f"token audiences {claims['aud']} is invalid for the target audiences")
-        return Known(self._user(claims), shared)
+        return TokenOwner(self._user(claims), shared)
 
     def _verify(self, _digest: bytes, hidden: _Hidden) -> JsonObject:
         try:
@@ -259,10 +259,10 @@ def _without_token(review: JsonObject) -> JsonObject:
 
 def _bad_lifetime(lifetime_s: Any) -> Any:
     if lifetime_s < SHORTEST_S:
-        told = "may not specify a duration less than 10 minutes"
+        text = "may not specify a duration less than 10 minutes"
     else:
-        told = "may not specify a duration larger than 2^32 seconds"
-    return cause.invalid("spec.expirationSeconds", lifetime_s, told)
+        text = "may not specify a duration larger than 2^32 seconds"
+    return cause.invalid("spec.expirationSeconds", lifetime_s, text)
 
 
 TOKEN_REQUEST = Kind(

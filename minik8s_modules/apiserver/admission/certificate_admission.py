@@ -21,7 +21,7 @@ _ASKER = ("username", "uid", "groups", "extra")
 def requester(write: Write) -> None:
     """Put who asks into a new request, over whatever it says itself."""
     own = {field: value for field, value in spec(write.new).items() if field not in _ASKER}
-    write.new["spec"] = {**own, **write.asker.user.info()}
+    write.new["spec"] = {**own, **write.requester.user.info()}
 
 
 def subject(write: Write) -> None:
@@ -34,8 +34,8 @@ def subject(write: Write) -> None:
     except ValueError as error:  # what it cannot read it cannot let through
         raise Forbidden(write.target.kind, name(write.new), str(error)) from error
     if MASTERS in groups:
-        told = f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
-        raise Forbidden(write.target.kind, name(write.new), told)
+        text = f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
+        raise Forbidden(write.target.kind, name(write.new), text)
 
 
 def approval(write: Write) -> None:
@@ -47,7 +47,7 @@ def approval(write: Write) -> None:
     signer = spec(old).get("signerName") or ""
     every = f"{signer.partition('/')[0]}/*"
     asked = Attributes(verb, write.target.kind.group, "signers")
-    access, user = write.asker.access, write.asker.user
+    access, user = write.requester.access, write.requester.user
     if not any(access.allowed(user, asked._replace(name=each)) for each in (signer, every)):
-        told = f'user not permitted to {verb} requests with signerName "{signer}"'
-        raise Forbidden(write.target.kind, name(old), told)
+        text = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise Forbidden(write.target.kind, name(old), text)

@@ -1,9 +1,9 @@
 """Admission: what is done to a write, and asked of it, besides its own kind's rules. ``PLUGINS`` is the order.
 
 A plugin changes the new object (``mutate``, before validation) or refuses it (``validate``, after). Writes the server
-makes for itself carry no asker and pass no plugin. Webhooks come after the plugins of their phase. What comes before
-all of them is NamespaceLifecycle (admission.py), which holds for the server's own writes, too. Order and meaning follow
-kube-apiserver's ``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugins.go).
+makes for itself carry no requester and pass no plugin. Webhooks come after the plugins of their phase. What comes
+before all of them is NamespaceLifecycle (admission.py), which holds for the server's own writes, too. Order and meaning
+follow kube-apiserver's ``--enable-admission-plugins`` (pkg/kubeapiserver/options/plugins.go).
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def run(
     options: Options,
 ) -> None:
     """Let the plugins of ``phase``, then its webhooks, see a write; whatever they raise is the client's answer."""
-    if options.asker is None:
+    if options.requester is None:
         return
-    write = Write(backend, operation, target, obj, old, options, options.asker)
+    write = Write(backend, operation, target, obj, old, options, options.requester)
     acts = _acts(phase, operation, stored_kind(target.kind).id, target.subresource)
 
     def act() -> None:

@@ -167,11 +167,11 @@ def _tell(write: Write, asked: dict[str, str], pod: JsonObject) -> None:
         found = security_standards.violations(policy, pod)
         if not found:
             continue
-        told = f'would violate PodSecurity "{policy}": {", ".join(found)}'
+        text = f'would violate PodSecurity "{policy}": {", ".join(found)}'
         if mode == "warn":
-            write.options.warn(told)
+            write.options.warn(text)
         else:
-            write.asker.notes[f"{security_standards.PREFIX}audit-violations"] = told
+            write.requester.notes[f"{security_standards.PREFIX}audit-violations"] = text
 
 
 def namespace_security(write: Write) -> None:

@@ -131,8 +131,8 @@ def _with(quota: JsonObject, kind: Kind, new: JsonObject, more: Mapping[str, Dec
     hard, used = counted.get("hard") or {}, counted.get("used") or {}
     unknown = sorted(resource for resource in more if resource not in used)
     if unknown:
-        told = f"status unknown for quota: {name(quota)}, resources: {','.join(unknown)}"
-        raise Forbidden(kind, name(new), told)
+        text = f"status unknown for quota: {name(quota)}, resources: {','.join(unknown)}"
+        raise Forbidden(kind, name(new), text)
     sums = {resource: quantities.parse(used[resource]) + amount for resource, amount in more.items()}
     over = sorted(r for r, amount in sums.items() if more[r] > 0 and amount > quantities.parse(hard[r]))
     if over:
@@ -141,7 +141,7 @@ def _with(quota: JsonObject, kind: Kind, new: JsonObject, more: Mapping[str, Dec
             ",".join(f"{r}={used[r]}" for r in over),
             ",".join(f"{r}={hard[r]}" for r in over),
         )
-        told = "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(name(quota), *parts)
-        raise Forbidden(kind, name(new), told)
+        text = "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(name(quota), *parts)
+        raise Forbidden(kind, name(new), text)
     after = {**used, **{resource: quotas.text(resource, amount) for resource, amount in sums.items()}}
     return {**quota, "status": {**counted, "used": after}}

@@ -88,8 +88,8 @@ class Claims:
         if asked:
             cidr = self._backend.service_cidr
             if ipaddress.ip_address(asked) not in cidr:
-                told = f"the provided IP is not in the valid range {cidr}"
-                raise self._refused("spec.clusterIP", asked, f"failed to allocate IP {asked}: {told}")
+                text = f"the provided IP is not in the valid range {cidr}"
+                raise self._refused("spec.clusterIP", asked, f"failed to allocate IP {asked}: {text}")
             self._named(ADDRESSES + asked, "spec.clusterIP", asked, f"failed to allocate IP {asked}: provided IP")
             address = asked
         else:
@@ -108,8 +108,8 @@ class Claims:
 
     def _named_port(self, field: str, number: int) -> None:
         if number not in NODE_PORTS:
-            told = f"The range of valid ports is {NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
-            raise self._refused(field, number, f"provided port is not in the valid range. {told}")
+            text = f"The range of valid ports is {NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+            raise self._refused(field, number, f"provided port is not in the valid range. {text}")
         self._named(f"{PORTS}{number}", field, number, "provided port")
 
     def _free_port(self, port: JsonObject, ports: Iterable[JsonObject]) -> int:

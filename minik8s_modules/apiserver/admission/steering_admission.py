@@ -26,6 +26,6 @@ def party_of(user: User) -> Party:
 
 def check_setters(write: Write) -> None:
     """Raise Forbidden when somebody sets a key that steers what is not his."""
-    found = refusals(stored_kind(write.target.kind).id, write.new, write.old, party_of(write.asker.user))
+    found = refusals(stored_kind(write.target.kind).id, write.new, write.old, party_of(write.requester.user))
     if found:
         raise Forbidden(write.target.kind, write.target.name or name(write.new), "; ".join(found))

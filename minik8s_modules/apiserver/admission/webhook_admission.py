@@ -46,7 +46,7 @@ _OWNED = (
 
 def concerned(backend: Backend, target: Target, operation: str, options: Options) -> bool:
     """Return whether a webhook may look at such a write."""
-    if options.asker is None or options.reviewed:
+    if options.requester is None or options.reviewed:
         return False
     cache, kinds, meant = backend.cache, backend.kinds.registry, _OPERATIONS[operation]
     if backend.policies.some(cache):
@@ -82,7 +82,7 @@ def validate(write: Write) -> None:
     asked, form = _asked(write), _form(write)
     hooks, looking = (
         write.backend.webhooks,
-        Looking(asked, form, write.asker, write.backend.cache, write.backend.kinds.registry),
+        Looking(asked, form, write.requester, write.backend.cache, write.backend.kinds.registry),
     )
     found = list(hooks.chosen("validating", matches, looking, write.obj, write.old))
     ask = partial(write.backend.webhooks.ask, "validating")
@@ -109,12 +109,12 @@ def _ask_policies(write: Write) -> None:
     if not found:
         return
     outcome = policies.ask(
-        found, Looking(asked, _form(write), write.asker, cache, write.backend.kinds.registry), write.obj, write.old
+        found, Looking(asked, _form(write), write.requester, cache, write.backend.kinds.registry), write.obj, write.old
     )
     for text in outcome.warnings:
         write.options.warn(text)
     for key, text in outcome.annotations.items():
-        write.asker.notes.setdefault(key, text)
+        write.requester.notes.setdefault(key, text)
     refusal = outcome.refusal(write.target.kind, asked.name)
     if refusal is not None:
         raise refusal
@@ -133,9 +133,9 @@ def request(
     Raises:
         StatusError: one refuses it.
     """
-    if options.asker is None:
+    if options.requester is None:
         return obj
-    write = Write(backend, operation, target, obj, None, options, options.asker, shown)
+    write = Write(backend, operation, target, obj, None, options, options.requester, shown)
     mutate(write, lambda: None)
     validate(write)
     return write.new
@@ -158,7 +158,7 @@ class _Turns:
     def take(self, turn: int) -> bool:
         """Ask the webhooks; return whether one has changed the object."""
         write, any_changed = self._write, False
-        looking = Looking(self._asked, self._form, write.asker, write.backend.cache, write.backend.kinds.registry)
+        looking = Looking(self._asked, self._form, write.requester, write.backend.cache, write.backend.kinds.registry)
         for index, match in write.backend.webhooks.chosen("admit", self._matches, looking, write.obj, write.old):
             if turn and match.hook.key not in self._again:
                 continue
@@ -181,7 +181,7 @@ class _Turns:
             if outcome.verdict.patch:
                 changed = _patched(write, match, outcome.verdict.patch)
         told = {"configuration": match.hook.configuration, "webhook": match.hook.name, "mutated": changed}
-        write.asker.notes[f"mutation.webhook.admission.k8s.io/{place}"] = orjson.dumps(told).decode()
+        write.requester.notes[f"mutation.webhook.admission.k8s.io/{place}"] = orjson.dumps(told).decode()
         return changed
 
 
@@ -204,7 +204,7 @@ def _asked(write: Write) -> Asked:
         operation=operation,
         namespace=called if target.kind is NAMESPACE else target.namespace,
         name=called,
-        user=write.asker.user.info(),
+        user=write.requester.user.info(),
         dry_run=write.options.dry_run,
         options=None if operation == "CONNECT" else _options(write.options, operation, deletion),
         shown=write.shown or (SCALE if target.subresource == "scale" else target.kind),
@@ -240,7 +240,7 @@ def _of_kind(kind: Kind, obj: JsonObject | None) -> JsonObject | None:
 
 def _tell(write: Write, outcome: Outcome) -> None:
     for key, text in outcome.annotations.items():
-        write.asker.notes.setdefault(key, text)
+        write.requester.notes.setdefault(key, text)
     for text in outcome.verdict.warnings if outcome.verdict is not None else ():
         write.options.warn(text)
 
@@ -254,9 +254,9 @@ def _frozen(write: Write) -> bytes:
 
 def _patched(write: Write, match: Match, patch: list[object]) -> bool:
     """Carry out a webhook's patch on the new object, in place; return whether it changed anything."""
-    told = f'admission webhook "{match.hook.name}"'
+    text = f'admission webhook "{match.hook.name}"'
     if write.obj is None or write.operation == "connect":
-        raise InternalError(f"{told} attempted to modify the object, which is not supported for this operation")
+        raise InternalError(f"{text} attempted to modify the object, which is not supported for this operation")
     before = _frozen(write)
     current, _ = _form(write)(match.kind)
     kind = write.shown or (SCALE if write.target.subresource == "scale" else match.kind)
@@ -264,10 +264,10 @@ def _patched(write: Write, match: Match, patch: list[object]) -> bool:
         found = json_patch(current or {}, patch)
         new = incoming.readable(kind, found, write.options._replace(validation="Ignore"))
     except StatusError as error:
-        raise InternalError(f"{told} returned a patch that cannot be used: {error.message}") from error
+        raise InternalError(f"{text} returned a patch that cannot be used: {error.message}") from error
     for field in ("name", "namespace"):
         if metadata(new).get(field) != metadata(current or {}).get(field):
-            raise InternalError(f"{told} attempted to change metadata.{field}, which no webhook may")
+            raise InternalError(f"{text} attempted to change metadata.{field}, which no webhook may")
     _take(write, kind, new)
     return _frozen(write) != before
 

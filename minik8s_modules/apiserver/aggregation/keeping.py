@@ -19,7 +19,7 @@ import orjson
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.access import api_services
-from minik8s_modules.api.access.api_services import LOCAL, PASSED, Found, Remote
+from minik8s_modules.api.access.api_services import LOCAL, PASSED, Availability, Remote
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import API_SERVICE, ENDPOINT_SLICE, KINDS, LEASE, SERVICE
@@ -85,10 +85,10 @@ class Keeping:
         self._stopping, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
         self.done = False
-        told = "Times that an extension became unavailable."
-        self._failed = backend.metrics.counter("aggregator_unavailable_apiservice_total", told, ("name", "reason"))
-        told = "APIServices whose extension cannot be asked."
-        backend.metrics.gauge("aggregator_unavailable_apiservice", told, ("name",), self._unavailable)
+        text = "Times that an extension became unavailable."
+        self._failed = backend.metrics.counter("aggregator_unavailable_apiservice_total", text, ("name", "reason"))
+        text = "APIServices whose extension cannot be asked."
+        backend.metrics.gauge("aggregator_unavailable_apiservice", text, ("name",), self._unavailable)
 
     def start(self) -> None:
         """Start the thread."""
@@ -175,7 +175,7 @@ class Keeping:
         head = heads.request(_JSON, _ASKER, remote, "127.0.0.1", None)
         return self._extensions.fetch(Exchange(remote, "GET", path, head, Body(), Outcome()), _LARGEST_BYTES, ASK_S)
 
-    def _heard(self, answers: _Answers) -> Found:
+    def _heard(self, answers: _Answers) -> Availability:
         """Remember what an extension offers; return whether it is available."""
         remote, key = answers.remote, (answers.remote.group, answers.remote.version)
         missing = self._missing(remote)
@@ -191,8 +191,8 @@ class Keeping:
                 return PASSED
         except Exception as error:  # noqa: BLE001 - whatever an extension says, it is not available
             shown = f"https://{remote.service}.{remote.namespace}.svc:{remote.port}{remote.path}"
-            told = f"failing or missing response from {shown}: {str(error) or type(error).__name__}"
-            missing = Found("False", "FailedDiscoveryCheck", told[:1024])
+            text = f"failing or missing response from {shown}: {str(error) or type(error).__name__}"
+            missing = Availability("False", "FailedDiscoveryCheck", text[:1024])
         if key in self._offers:
             self._offers[key] = self._offers[key]._replace(fresh=False)
         return missing
@@ -225,34 +225,34 @@ class Keeping:
         if not answer.cancelled() and answer.exception() is None:  # else the next look is soon enough
             self._wake.set()
 
-    def _missing(self, remote: Remote) -> Found | None:
+    def _missing(self, remote: Remote) -> Availability | None:
         """Return why an extension cannot even be asked."""
         named = f'service/{remote.service} in "{remote.namespace}"'
         service = self._backend.cache.get(SERVICE.key(remote.namespace, remote.service))
         if service is None:
-            return Found("False", "ServiceNotFound", f"{named} is not present")
+            return Availability("False", "ServiceNotFound", f"{named} is not present")
         ports = objects.spec(service.object).get("ports") or []
         port = next((each for each in ports if each.get("port") == remote.port), None)
         if port is None:
-            return Found("False", "ServicePortError", f"{named} is not listening on port {remote.port}")
+            return Availability("False", "ServicePortError", f"{named} is not listening on port {remote.port}")
         listed = self._backend.cache.list(ENDPOINT_SLICE.key(remote.namespace, "")).items
         slices = [each.object for each in listed if each.labels.get(SERVICE_NAME) == remote.service]
         if not slices:
-            return Found("False", "EndpointsNotFound", f"cannot find endpoints for {named}")
+            return Availability("False", "EndpointsNotFound", f"cannot find endpoints for {named}")
         if any(_has_endpoint(each, port.get("name") or "") for each in slices):
             return None
-        told = f'endpoints for {named} have no addresses with port name "{port.get("name") or ""}"'
-        return Found("False", "MissingEndpoints", told)
+        text = f'endpoints for {named} have no addresses with port name "{port.get("name") or ""}"'
+        return Availability("False", "MissingEndpoints", text)
 
-    def _found(self, api_service: JsonObject, found: Mapping[str, Found]) -> Found | None:
+    def _found(self, api_service: JsonObject, found: Mapping[str, Availability]) -> Availability | None:
         if not objects.spec(api_service).get("service"):
             return LOCAL
         if is_reserved(str(objects.spec(api_service).get("group") or "")):
-            told = "the API server answers this group itself; no extension may take it over"
-            return Found("False", "BuiltInGroup", told)
+            text = "the API server answers this group itself; no extension may take it over"
+            return Availability("False", "BuiltInGroup", text)
         return found.get(objects.name(api_service))
 
-    def _tell(self, item: CachedObject, found: Found | None) -> None:
+    def _tell(self, item: CachedObject, found: Availability | None) -> None:
         before = api_services.available(item.object)
         if found is None or found == (before.get("status"), before.get("reason"), before.get("message")):
             return

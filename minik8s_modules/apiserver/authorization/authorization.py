@@ -54,7 +54,7 @@ class Access:
         return self.rbac.rules(user, namespace)
 
 
-class Asker(NamedTuple):
+class Requester(NamedTuple):
     """Who makes a request, and what decides what he may; writes carry it to admission.
 
     ``notes`` are annotations of the request's audit event.

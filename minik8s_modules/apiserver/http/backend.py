@@ -97,8 +97,8 @@ class Backend:
         """
         if self.cache.wait_for(revision, FRESH_S):
             return
-        told = f"Too large resource version: {revision}, current: {self.cache.revision}"
-        error = Timeout(told, retry_after_s=1)
+        text = f"Too large resource version: {revision}, current: {self.cache.revision}"
+        error = Timeout(text, retry_after_s=1)
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         error.details["causes"] = [cause]
         raise error

@@ -15,7 +15,7 @@ from minik8s_modules.api.errors import MOST_TOLD, BadRequest, Cause
 from minik8s_modules.api.kinds import NAMESPACE, Kind
 from minik8s_modules.api.objects import JsonObject, metadata
 from minik8s_modules.api.schema import structural
-from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.authorization.authorization import Requester
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 
@@ -30,7 +30,7 @@ _MAX_MANAGER = 128  # apimachinery validation of fieldManager
 class Options(NamedTuple):
     """The query parameters of a write; ``warnings`` collects texts for Warning headers.
 
-    ``asker`` is None for what the server writes for itself. ``manager`` is the field manager of managedFields;
+    ``requester`` is None for what the server writes for itself. ``manager`` is the field manager of managedFields;
     ``force`` lets a server-side apply take over what other managers own; ``applied`` says that the object comes from
     one, with its managedFields. ``deletion`` are the DeleteOptions of a DELETE. ``reviewed``: webhooks have seen the
     request as what the client asked for (an eviction, a binding), and are not shown what it comes to.
@@ -39,7 +39,7 @@ class Options(NamedTuple):
     dry_run: bool
     validation: Validation
     warnings: list[str]
-    asker: Asker | None = None
+    requester: Requester | None = None
     manager: str = ""
     force: bool = False
     applied: bool = False

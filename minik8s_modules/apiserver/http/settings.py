@@ -155,8 +155,8 @@ def _service_accounts(configuration: Configuration) -> ServiceAccounts:
     key = "service_accounts.verification_keys"
     longest_s = configuration.number("service_accounts.max_token_seconds", LONGEST_S)
     if not LEAST_MAX_TOKEN_S <= longest_s <= LONGEST_WISH_S:
-        told = f"must be {LEAST_MAX_TOKEN_S} (an hour) to {LONGEST_WISH_S}, not {longest_s}"
-        raise ConfigurationError(f"apiserver: service_accounts.max_token_seconds {told}")
+        message = f"must be {LEAST_MAX_TOKEN_S} (an hour) to {LONGEST_WISH_S}, not {longest_s}"
+        raise ConfigurationError(f"apiserver: service_accounts.max_token_seconds {message}")
     return ServiceAccounts(
         configuration.text("service_accounts.issuer", "https://kubernetes.default.svc"),
         _readable(configuration.text("service_accounts.signing_key"), "service_accounts.signing_key"),

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.authorization.authorization import Requester
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
@@ -26,7 +26,7 @@ class Write(NamedTuple):
     obj: JsonObject | None
     old: JsonObject | None
     options: Options
-    asker: Asker
+    requester: Requester
     shown: Kind | None = None
 
     @property

@@ -47,8 +47,8 @@ def load(body: bytes) -> Any:
         StatusError: 413: it is longer than MAX_YAML_BYTES, or has more than MAX_VALUES values.
     """
     if len(body) > MAX_YAML_BYTES:
-        told = f"Request entity too large: limit is {MAX_YAML_BYTES} for YAML; send longer bodies as JSON"
-        raise StatusError(413, "RequestEntityTooLarge", told)
+        message = f"Request entity too large: limit is {MAX_YAML_BYTES} for YAML; send longer bodies as JSON"
+        raise StatusError(413, "RequestEntityTooLarge", message)
     try:
         text = body.decode()
         if text.startswith("%TAG") or "\n%TAG" in text:  # libyaml compares each with all before it

@@ -19,7 +19,7 @@ from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.apiserver.http.settings import TlsFiles
 from minik8s_modules.apiserver.intake.connections import SOCKET_OPTIONS
-from minik8s_modules.apiserver.nodes.pod_streams import Wanted
+from minik8s_modules.apiserver.nodes.pod_streams import PodStream
 from minik8s_modules.apiserver.nodes.signing import Signer
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.files import Stamp, stamp
@@ -99,12 +99,12 @@ def endpoint_of(cache: WatchCache, node: str) -> str:
     lease = cache.get(LEASE.key("kube-node-lease", node))
     url = objects.annotations(lease.object).get(ENDPOINT, "") if lease else ""
     if not url.startswith("https://"):
-        told = f"no gateway serves streams of node {node} (Lease kube-node-lease/{node} has no annotation {ENDPOINT})"
-        raise ServiceUnavailable(f"error dialing backend: {told}")
+        text = f"no gateway serves streams of node {node} (Lease kube-node-lease/{node} has no annotation {ENDPOINT})"
+        raise ServiceUnavailable(f"error dialing backend: {text}")
     return url
 
 
-def request_bytes(method: str, wanted: Wanted, headers: Headers) -> bytes:
+def request_bytes(method: str, wanted: PodStream, headers: Headers) -> bytes:
     """Return the request for the gateway (streams/requests.py)."""
     path = f"/nodes/{quote(wanted.node, safe='')}/pods/{quote(wanted.uid, safe='')}/{wanted.what}"
     lines = [f"{method} {path}?{urlencode(wanted.options)} HTTP/1.1", "Host: gateway"]
@@ -119,8 +119,8 @@ def connect(gateways: Gateways | None, url: str, request: bytes) -> socket.socke
         ServiceUnavailable: it cannot be reached.
     """
     if gateways is None:
-        told = "this API server has no client certificate for gateways (reconciler_client)"
-        raise ServiceUnavailable(f"error dialing backend: {told}")
+        text = "this API server has no client certificate for gateways (reconciler_client)"
+        raise ServiceUnavailable(f"error dialing backend: {text}")
     try:
         connection = gateways.connect(url, request)
     except (OSError, ValueError) as error:

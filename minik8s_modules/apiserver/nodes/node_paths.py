@@ -224,10 +224,10 @@ def resource_lines(node: Node) -> Iterator[str]:
         yield from _family(
             f"{what}_memory_working_set_bytes", "gauge", f"[STABLE] {memory.format(what)}", of(node, _memory)
         )
-    told = "[STABLE] Start time of the container since unix epoch in seconds"
-    yield from _family("container_start_time_seconds", "gauge", told, _starts(node))
-    told = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
-    yield f"# HELP resource_scrape_error {told}\n# TYPE resource_scrape_error gauge\n"
+    message = "[STABLE] Start time of the container since unix epoch in seconds"
+    yield from _family("container_start_time_seconds", "gauge", message, _starts(node))
+    message = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
+    yield f"# HELP resource_scrape_error {message}\n# TYPE resource_scrape_error gauge\n"
     yield f"resource_scrape_error {0 if node.machine else 1}\n"
 
 
@@ -240,21 +240,21 @@ def kubelet_lines(node: str, pods: Iterable[JsonObject], now_s: float) -> Iterat
         for container in objects.status(each).get("containerStatuses") or []:
             states.update({"terminated": "exited"}.get(state, state) for state in container.get("state") or {})
     del states["waiting"]  # for its container, which is not there
-    told = "[ALPHA] The node's name. The count is always 1."
-    yield from _family("kubelet_node_name", "gauge", told, [_Sample({"node": node}, 1.0, now_s)])
-    told = "[ALPHA] Number of pods that have a running pod sandbox"
-    yield from _family("kubelet_running_pods", "gauge", told, [_Sample({}, float(running), now_s)])
-    told = "[ALPHA] Number of containers currently running"
+    message = "[ALPHA] The node's name. The count is always 1."
+    yield from _family("kubelet_node_name", "gauge", message, [_Sample({"node": node}, 1.0, now_s)])
+    message = "[ALPHA] Number of pods that have a running pod sandbox"
+    yield from _family("kubelet_running_pods", "gauge", message, [_Sample({}, float(running), now_s)])
+    message = "[ALPHA] Number of containers currently running"
     samples = (_Sample({"container_state": state}, float(count), now_s) for state, count in sorted(states.items()))
-    yield from _family("kubelet_running_containers", "gauge", told, samples)
+    yield from _family("kubelet_running_containers", "gauge", message, samples)
 
 
 def cadvisor_lines(node: Node) -> Iterator[str]:
     """Yield what of ``/metrics/cadvisor`` is measured here."""
-    told = "Cumulative cpu time consumed in seconds."
-    yield from _family("container_cpu_usage_seconds_total", "counter", told, _of_containers(node, _cpu_s))
-    told = "Current working set in bytes."
-    yield from _family("container_memory_working_set_bytes", "gauge", told, _of_containers(node, _memory))
+    message = "Cumulative cpu time consumed in seconds."
+    yield from _family("container_cpu_usage_seconds_total", "counter", message, _of_containers(node, _cpu_s))
+    message = "Current working set in bytes."
+    yield from _family("container_memory_working_set_bytes", "gauge", message, _of_containers(node, _memory))
 
 
 # --- configz ---------------------------------------------------------------------------------------

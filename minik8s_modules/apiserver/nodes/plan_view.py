@@ -1,8 +1,8 @@
-"""What of a plan's answer its asker is shown: the rows about objects that he may ``get``, and the number of the others.
+"""What of a plan's answer is shown: the rows about objects that its requester may ``get``, and the number of the rest.
 
 Reconcilers say of every row what it shows something of, as fields (``about``, reconcile/feeds/plan_subjects.py). A row
-is shown when its asker may read all of that; one that does not say is for those who may read everything. Pure, but for
-asking.
+is shown when its requester may read all of that; one that does not say is for those who may read everything. Pure, but
+for asking.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.authorization.authorization import Requester
 
 _EVERYTHING = Attributes("get", "*", "*")
 Sight = Callable[[JsonObject], bool]
@@ -26,15 +26,15 @@ def about(kind: Kind, namespace: str, name: str) -> list[JsonObject]:
     return [{"apiVersion": kind.api_version, "kind": kind.kind, "namespace": namespace, "name": name}]
 
 
-def sight_of(asker: Asker | None, kinds: Registry = KINDS) -> Sight:
-    """Return what ``asker`` may see; without one it is the server itself, which may see everything."""
-    if asker is None:
+def sight_of(requester: Requester | None, kinds: Registry = KINDS) -> Sight:
+    """Return what ``requester`` may see; without one it is the server itself, which may see everything."""
+    if requester is None:
         return lambda _: True
     known: dict[Attributes, bool] = {}
 
     def may(asked: Attributes) -> bool:
         if asked not in known:
-            known[asked] = asker.access.allowed(asker.user, asked)
+            known[asked] = requester.access.allowed(requester.user, asked)
         return known[asked]
 
     def shown(row: JsonObject) -> bool:

@@ -44,7 +44,7 @@ _SERVERS_FAULT = 500
 _UNTOLD = frozenset({EVENT, POD})
 
 
-class Step(NamedTuple):
+class PlannedObject(NamedTuple):
     """One object's part of a plan; ``operation`` is what reconcilers are told, None where nothing of it changes."""
 
     row: JsonObject | None = None
@@ -69,11 +69,11 @@ class PlannedObjects:
         self._options = options._replace(dry_run=True)
         self._gone: list[tuple[Kind, JsonObject]] = []
 
-    def applied(self, obj: JsonObject) -> Step:
+    def applied(self, obj: JsonObject) -> PlannedObject:
         """Return what applying ``obj`` comes to.
 
         Raises:
-            StatusError: it cannot be read, the asker may not do it, or the server is in no state to say.
+            StatusError: it cannot be read, the requester may not do it, or the server is in no state to say.
         """
         target = self._target_of(obj)
         size_limits.check(obj, size_limits.values_allowed(target.kind.id))
@@ -88,14 +88,14 @@ class PlannedObjects:
         except StatusError as error:
             return _refused(target, self._cache.stored(item.key) if item else None, error)
 
-    def deleted(self, obj: JsonObject) -> Step:
+    def deleted(self, obj: JsonObject) -> PlannedObject:
         """Return what deleting the object comes to; raises as ``applied``."""
         target = self._target_of(obj)
         self._check("delete", target)
         try:
             item = self._backend.get(target)
         except NotFound as error:  # who may delete it is told so by deleting, too
-            return Step(message={"text": error.message, "about": []})
+            return PlannedObject(message={"text": error.message, "about": []})
         try:
             chain.run("mutate", self._backend, "delete", target, None, item.object, self._options)
             chain.run("validate", self._backend, "delete", target, None, item.object, self._options)
@@ -116,7 +116,7 @@ class PlannedObjects:
             pair_shown(target.kind, None, from_storage(target.kind, item.object))[1],
         )
         row |= {"message": f"it goes when its finalizers are done: {', '.join(held)}"} if held else {}
-        return _told_to_reconcilers(target, Step(row, {"operation": operation, "object": found}))
+        return _told_to_reconcilers(target, PlannedObject(row, {"operation": operation, "object": found}))
 
     def _target_of(self, obj: JsonObject) -> Target:
         try:
@@ -127,8 +127,8 @@ class PlannedObjects:
             found = self._cache.get(API_SERVICE.key("", f"{short}.{group}"))
             if found is None or api_services.remote(found.object) is None:
                 raise
-            told = f"an extension API server answers {version}: what it makes of a {obj.get('kind')} cannot be planned"
-            raise BadRequest(told) from error
+            text = f"an extension API server answers {version}: what it makes of a {obj.get('kind')} cannot be planned"
+            raise BadRequest(text) from error
 
     def _define(self, target: Target) -> None:
         """Know the kinds of a planned definition: objects of it may follow in the plan."""
@@ -180,12 +180,12 @@ class PlannedObjects:
                     yield below, item
 
     def _check(self, verb: str, target: Target) -> None:
-        """Raise Forbidden where the asker may not do what he plans: a plan is a dry run, and no way around rights."""
-        if self._options.asker is not None:
-            access, user = self._options.asker.access, self._options.asker.user
+        """Raise Forbidden where the requester may not do what is planned: a plan is no way around rights."""
+        if self._options.requester is not None:
+            access, user = self._options.requester.access, self._options.requester.user
             access.check(user, target.attributes(verb), target.kind)
 
-    def _created(self, target: Target, obj: JsonObject) -> Step:
+    def _created(self, target: Target, obj: JsonObject) -> PlannedObject:
         collection = Target(target.kind, target.namespace)
         strategy.refuse_revision(obj)  # what is foretold is no dry run, which does not look at it
         made = writing.create(self._backend, collection, annotated(obj), self._options)
@@ -195,23 +195,23 @@ class PlannedObjects:
         _, after = pair_shown(target.kind, None, found)
         row = _row("create", target._replace(name=objects.name(found)), None, None, after)
         row |= {} if target.name else {"nameUnknown": True}
-        return Step(row, {"operation": "create", "object": found})
+        return PlannedObject(row, {"operation": "create", "object": found})
 
-    def _changed(self, target: Target, item: CachedObject, obj: JsonObject) -> Step:
+    def _changed(self, target: Target, item: CachedObject, obj: JsonObject) -> PlannedObject:
         made = writing.change(self._backend, target, lambda old: next_object(target.kind, old, obj), self._options)
         if made.data != item.data:
             self._cache.plan(item.key, made)
         found = from_storage(target.kind, made.object)
         before, after = pair_shown(target.kind, from_storage(target.kind, item.object), found)
         if before == after:  # or only the annotation differs that notes what was applied last
-            return Step()
-        return Step(
+            return PlannedObject()
+        return PlannedObject(
             _row("update", target, self._cache.stored(item.key), before, after),
             {"operation": "update", "object": found},
         )
 
 
-def _told_to_reconcilers(target: Target, step: Step) -> Step:
+def _told_to_reconcilers(target: Target, step: PlannedObject) -> PlannedObject:
     """Return a step without what reconcilers need not know: no node has anything of a custom kind."""
     custom = target.kind.custom is not None or target.kind == CUSTOM_RESOURCE_DEFINITION
     return step._replace(operation=None) if custom else step
@@ -227,11 +227,11 @@ def _target_of(obj: JsonObject, kinds: Registry) -> Target:
     return Target(kind, space, objects.name(obj))
 
 
-def _refused(target: Target, item: CachedObject | None, error: StatusError) -> Step:
+def _refused(target: Target, item: CachedObject | None, error: StatusError) -> PlannedObject:
     """Return the refusal of one object, which says no more than writing it would; what is to be tried again raises."""
     if error.code >= _SERVERS_FAULT or error.code in _RETRY:
         raise error
-    return Step(_row("refuse", target, item) | {"message": error.message, "about": []})
+    return PlannedObject(_row("refuse", target, item) | {"message": error.message, "about": []})
 
 
 def _row(

@@ -21,7 +21,7 @@ from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.nodes.plan_view import shown, sight_of
-from minik8s_modules.apiserver.nodes.planned_objects import PlannedObjects, Step
+from minik8s_modules.apiserver.nodes.planned_objects import PlannedObject, PlannedObjects
 from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers, ask_all
 
 
@@ -29,7 +29,7 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
     """Return the Plan with its status.
 
     Raises:
-        StatusError: an object cannot be read, or the asker may not do what he plans; with its place in front.
+        StatusError: an object cannot be read, or the requester may not do what he plans; with its place in front.
     """
     wanted = spec(plan)
     planned = PlannedObjects(backend, options)
@@ -46,10 +46,10 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
             found["messages"] += _unseen(backend, question["nodes"], found)
     found["messages"] = [*(step.message for step in steps if step.message is not None), *found["messages"]]
     found["objects"] = [*(step.row for step in steps if step.row is not None), *planned.taken_along()]
-    return {**plan, "status": shown(found, sight_of(options.asker, planned.kinds))}
+    return {**plan, "status": shown(found, sight_of(options.requester, planned.kinds))}
 
 
-def _located(field: str, wanted: JsonObject, take: Callable[[JsonObject], Step]) -> Iterator[Step]:
+def _located(field: str, wanted: JsonObject, take: Callable[[JsonObject], PlannedObject]) -> Iterator[PlannedObject]:
     for index, obj in enumerate(wanted.get(field) or []):
         try:
             yield take(obj)
@@ -62,10 +62,10 @@ def _unseen(backend: Backend, asked: Sequence[str], found: JsonObject) -> list[J
     """Return a message for each node whose drift nobody told: no inventory of a running reconciler has it."""
     nodes, _ = backend.cache.list(NODE.prefix)
     names = {name(node.object) for node in nodes}
-    told = " ".join(each["text"] for each in found["messages"])
+    text = " ".join(each["text"] for each in found["messages"])
     why = "was not planned: no reconciler that answered has it in its inventory"
     return [
         {"text": f"node {node} {why}", "about": []}
         for node in sorted(names & set(asked) if asked else names)
-        if node not in found["nodes"] and f"node {node} " not in told
+        if node not in found["nodes"] and f"node {node} " not in text
     ]

@@ -31,7 +31,7 @@ class Arguments(Protocol):
         """Return all values."""
 
 
-class Wanted(NamedTuple):
+class PodStream(NamedTuple):
     """Options for the gateway (streams/requests.py), of a pod on a node."""
 
     node: str
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     options: tuple[tuple[str, str], ...]
 
 
-def log_request(pod: JsonObject, arguments: Arguments, now: datetime) -> Wanted | None:
+def log_request(pod: JsonObject, arguments: Arguments, now: datetime) -> PodStream | None:
     """Return what to ask for a log; None when the pod has no node yet, whose log is empty.
 
     Raises:
@@ -55,7 +55,7 @@ def log_request(pod: JsonObject, arguments: Arguments, now: datetime) -> Wanted 
     return _wanted(pod, "log", [("container", container), ("id", found), *options])
 
 
-def command_request(pod: JsonObject, what: str, arguments: Arguments) -> Wanted:
+def command_request(pod: JsonObject, what: str, arguments: Arguments) -> PodStream:
     """Return what to ask for exec or attach.
 
     Raises:
@@ -72,7 +72,7 @@ def command_request(pod: JsonObject, what: str, arguments: Arguments) -> Wanted:
     return _wanted(pod, what, [("container", container), *((each, "true") for each in streams), *commands])
 
 
-def forward_request(pod: JsonObject, arguments: Arguments) -> Wanted:
+def forward_request(pod: JsonObject, arguments: Arguments) -> PodStream:
     """Return what to ask for a port-forward; ``ports`` are only given by clients of the older protocol."""
     _require_node(pod)
     if status(pod).get("phase") in {"Succeeded", "Failed"}:
@@ -84,9 +84,9 @@ def forward_request(pod: JsonObject, arguments: Arguments) -> Wanted:
     return _wanted(pod, "portforward", [("ports", port) for port in ports])
 
 
-def _wanted(pod: JsonObject, what: str, options: list[tuple[str, str]]) -> Wanted:
+def _wanted(pod: JsonObject, what: str, options: list[tuple[str, str]]) -> PodStream:
     whose = (("namespace", namespace(pod)), ("pod", name(pod)))
-    return Wanted(spec(pod)["nodeName"], node_uid(pod), what, (*whose, *options))
+    return PodStream(spec(pod)["nodeName"], node_uid(pod), what, (*whose, *options))
 
 
 def _require_node(pod: JsonObject) -> None:
@@ -106,12 +106,12 @@ def _container(pod: JsonObject, arguments: Arguments) -> str:
         return named
     if len(apps) == 1:
         return str(apps[0])
-    told = f"a container name must be specified for pod {name(pod)}, choose one of: [{' '.join(apps)}]"
+    text = f"a container name must be specified for pod {name(pod)}, choose one of: [{' '.join(apps)}]"
     if inits:
-        told += f" or one of the init containers: [{' '.join(inits)}]"
+        text += f" or one of the init containers: [{' '.join(inits)}]"
     if extra:
-        told += f" or one of the ephemeral containers: [{' '.join(extra)}]"
-    raise BadRequest(told)
+        text += f" or one of the ephemeral containers: [{' '.join(extra)}]"
+    raise BadRequest(text)
 
 
 def _log_container(pod: JsonObject, container: str, *, previous: bool) -> str:
@@ -168,8 +168,8 @@ def _log_options(arguments: Arguments, now: datetime) -> list[tuple[str, str]]:
     since = _since(arguments, seconds, now, causes)
     stream = arguments.get("stream") or "All"
     if stream not in {"All", "Stdout", "Stderr"}:
-        told = f'Unsupported value: "{stream}": supported values: "All", "Stderr", "Stdout"'
-        causes.append(Cause("FieldValueNotSupported", told, "stream"))
+        text = f'Unsupported value: "{stream}": supported values: "All", "Stderr", "Stdout"'
+        causes.append(Cause("FieldValueNotSupported", text, "stream"))
     if causes:
         raise Invalid(Named("", "PodLogOptions", "pods"), "", causes)
     flags = [(each, "true") for each in ("follow", "timestamps") if flag(arguments, each)]
@@ -181,8 +181,8 @@ def _log_options(arguments: Arguments, now: datetime) -> list[tuple[str, str]]:
 def _since(arguments: Arguments, seconds: int | None, now: datetime, causes: list[Cause]) -> str:
     moment = arguments.get("sinceTime")
     if moment and seconds is not None:
-        told = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
-        causes.append(Cause("FieldValueForbidden", told, ""))
+        text = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+        causes.append(Cause("FieldValueForbidden", text, ""))
     if moment:
         try:
             return f"{parse_rfc3339(moment).timestamp():.9f}"
@@ -200,8 +200,8 @@ def _number(arguments: Arguments, key: str, least: int, causes: list[Cause]) -> 
     except ValueError as error:
         raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
     if number < least:
-        told = "greater than or equal to 0" if least == 0 else "greater than 0"
-        causes.append(Cause("FieldValueInvalid", f"Invalid value: {number}: must be {told}", key))
+        message = "greater than or equal to 0" if least == 0 else "greater than 0"
+        causes.append(Cause("FieldValueInvalid", f"Invalid value: {number}: must be {message}", key))
     return number
 
 

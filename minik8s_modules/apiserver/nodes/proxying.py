@@ -21,7 +21,7 @@ from minik8s_modules.api.objects import JsonObject, name, namespace, spec, statu
 from minik8s_modules.api.pods.mirror_pods import node_uid
 from minik8s_modules.apiserver.http.target import proxy_prefix
 from minik8s_modules.apiserver.nodes.gateways import Headers
-from minik8s_modules.apiserver.nodes.pod_streams import Wanted
+from minik8s_modules.apiserver.nodes.pod_streams import PodStream
 
 SERVICE_NAME = "kubernetes.io/service-name"
 _LARGEST_PORT = 65535
@@ -115,8 +115,8 @@ def pod_port(pod: JsonObject, wanted: Name) -> int:
     if not 0 < port <= _LARGEST_PORT:
         raise BadRequest(f'pod "{name(pod)}" has no port "{wanted.port}": give a number, or the name of a declared one')
     if not _reachable(pod, port):
-        told = f'port {port} is not declared by pod "{name(pod)}", which shares the network of its node'
-        raise BadRequest(f"{told}: only declared ports of such a pod are proxied")
+        message = f'port {port} is not declared by pod "{name(pod)}", which shares the network of its node'
+        raise BadRequest(f"{message}: only declared ports of such a pod are proxied")
     return port
 
 
@@ -179,7 +179,7 @@ def _reachable(pod: JsonObject, port: int) -> bool:
     return not spec(pod).get("hostNetwork") or port in {number for _, number in _declared(pod)}
 
 
-def wanted(place: Place, scheme: str, prefix: str) -> Wanted:
+def wanted(place: Place, scheme: str, prefix: str) -> PodStream:
     """Return what to ask of the pod's node. Raises BadRequest when it has none."""
     pod = place.pod
     if not spec(pod).get("nodeName"):
@@ -192,7 +192,7 @@ def wanted(place: Place, scheme: str, prefix: str) -> Wanted:
         ("prefix", prefix),
         ("host", f"{status(pod).get('podIP') or ''}:{place.port}"),
     )
-    return Wanted(spec(pod)["nodeName"], node_uid(pod), "proxy", options)
+    return PodStream(spec(pod)["nodeName"], node_uid(pod), "proxy", options)
 
 
 def is_upgrade(headers: Headers) -> bool:

@@ -36,8 +36,8 @@ class Signer:
         line, _, rest = request.partition(b"\r\n")
         at_s, nonce = int(self._now().timestamp()), secrets.token_hex(16)
         signature = base64.b64encode(self._signature(signed_text(line.decode("ascii"), at_s, nonce))).decode()
-        told = f"{SIGNED}: {at_s}.{nonce}.{signature}\r\n{CERTIFICATE}: {self._certificate}\r\n"
-        return line + b"\r\n" + told.encode() + rest
+        text = f"{SIGNED}: {at_s}.{nonce}.{signature}\r\n{CERTIFICATE}: {self._certificate}\r\n"
+        return line + b"\r\n" + text.encode() + rest
 
     def _signature(self, text: bytes) -> bytes:
         if isinstance(self._key, ec.EllipticCurvePrivateKey):

@@ -27,7 +27,7 @@ from minik8s_modules.api.pods.mirror_pods import node_uid
 from minik8s_modules.apiserver.intake.connections import WOULD_BLOCK
 from minik8s_modules.apiserver.nodes import gateways
 from minik8s_modules.apiserver.nodes.gateways import Gateways
-from minik8s_modules.apiserver.nodes.pod_streams import Wanted
+from minik8s_modules.apiserver.nodes.pod_streams import PodStream
 from minik8s_modules.apiserver.webhooks.places import Address
 from minik8s_modules.apiserver.webhooks.transport import direct, left_s
 from minik8s_modules.store.cache import WatchCache
@@ -79,7 +79,7 @@ class Routes:
 
     def _forwarded(self, pod: JsonObject, port: int, deadline: float) -> socket.socket:
         options = (("namespace", namespace(pod)), ("pod", name(pod)), ("ports", str(port)))
-        wanted = Wanted(spec(pod)["nodeName"], node_uid(pod), "portforward", options)
+        wanted = PodStream(spec(pod)["nodeName"], node_uid(pod), "portforward", options)
         headers = {**_HEADERS, "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode()}
         try:
             url = gateways.endpoint_of(self._cache, wanted.node)

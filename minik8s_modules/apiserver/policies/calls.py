@@ -18,7 +18,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.policies.compiled import Binding, Concerned, Policy, compiled, concerned
-from minik8s_modules.apiserver.policies.evaluating import Denial, Said, evaluate
+from minik8s_modules.apiserver.policies.evaluating import Denial, PolicyVerdict, evaluate
 from minik8s_modules.apiserver.policies.params import Misconfigured, params_of
 from minik8s_modules.apiserver.webhooks.calls import Looking, namespace_labels
 from minik8s_modules.apiserver.webhooks.conditions import authorizer_of
@@ -138,7 +138,7 @@ class Policies:
         self._seconds.labels(*values).observe(took_s)
 
 
-def _actions(binding: Binding, said: Said) -> Iterator[tuple[str, Denial]]:
+def _actions(binding: Binding, said: PolicyVerdict) -> Iterator[tuple[str, Denial]]:
     yield from ((action, denial) for denial in said.denials for action in binding.actions)
     yield from (("Deny", denial) for denial in said.broken)  # an annotation that cannot be made denies
 
@@ -169,5 +169,5 @@ def _variables(one: Concerned, looking: Looking) -> Mapping[str, Any]:
     if asked.namespace and asked.kind is not NAMESPACE:
         found = looking.cache.get(NAMESPACE.key("", asked.namespace))
         space = found.object if found is not None else None
-    authorizer = authorizer_of(looking.asker, request)
+    authorizer = authorizer_of(looking.requester, request)
     return {"object": obj, "oldObject": old, "request": request, "namespaceObject": space, "authorizer": authorizer}

@@ -26,7 +26,7 @@ class Denial(NamedTuple):
     place: int = 0
 
 
-class Said(NamedTuple):
+class PolicyVerdict(NamedTuple):
     """What a policy says: why it would deny the write, and what the audit log is told."""
 
     denials: tuple[Denial, ...] = ()
@@ -38,13 +38,13 @@ class _Failed(Exception):
     """An expression could not be evaluated; the message says why."""
 
 
-def evaluate(policy: Policy, variables: Mapping[str, Any]) -> Said:
+def evaluate(policy: Policy, variables: Mapping[str, Any]) -> PolicyVerdict:
     """Return what ``policy`` says of the write that ``variables`` hold (object, oldObject, request, params, …)."""
     try:
         if not all_true(policy.conditions, variables):
-            return Said()
+            return PolicyVerdict()
     except Uncertain as error:
-        return Said((Denial(str(error)),)) if policy.fail else Said()
+        return PolicyVerdict((Denial(str(error)),)) if policy.fail else PolicyVerdict()
     budget = Budget(PER_OBJECT)
     names = {**variables, "variables": _lazy(policy, variables, budget)}
     denials: list[Denial] = []
@@ -52,7 +52,7 @@ def evaluate(policy: Policy, variables: Mapping[str, Any]) -> Said:
         for index, validation in enumerate(policy.validations):
             denials += _denials(policy, index, validation, names, budget)
     except BudgetExhausted:
-        return Said((Denial(_OUT_OF_BUDGET),)) if policy.fail else Said()
+        return PolicyVerdict((Denial(_OUT_OF_BUDGET),)) if policy.fail else PolicyVerdict()
     return _with_annotations(policy, tuple(denials), {**variables, "variables": names["variables"]})
 
 
@@ -107,7 +107,7 @@ def _computed(validation: Validation, names: Mapping[str, Any], budget: Budget) 
     return "" if len(text) > _LONGEST_MESSAGE or "\n" in text else text
 
 
-def _with_annotations(policy: Policy, denials: tuple[Denial, ...], names: Mapping[str, Any]) -> Said:
+def _with_annotations(policy: Policy, denials: tuple[Denial, ...], names: Mapping[str, Any]) -> PolicyVerdict:
     budget, found, broken = Budget(PER_OBJECT), [], []
     for key, expression in policy.annotations:
         try:
@@ -117,4 +117,4 @@ def _with_annotations(policy: Policy, denials: tuple[Denial, ...], names: Mappin
             continue
         if isinstance(value, str) and value.strip():
             found.append((key, value.strip()))
-    return Said(denials, tuple(found), tuple(broken))
+    return PolicyVerdict(denials, tuple(found), tuple(broken))

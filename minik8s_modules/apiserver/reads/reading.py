@@ -89,8 +89,8 @@ def _page(backend: Backend, selection: Selection, position: _Position, limit: in
     try:
         return _read_page(backend, selection, position, limit)
     except Compacted as error:
-        told = "The provided continue parameter is too old to display a consistent list result" if after else ""
-        raise Expired(told or f"The resourceVersion for the provided list is too old: {position.revision}") from error
+        text = "The provided continue parameter is too old to display a consistent list result" if after else ""
+        raise Expired(text or f"The resourceVersion for the provided list is too old: {position.revision}") from error
     except FutureRevision as error:
         raise Timeout(f"Too large resource version: {position.revision}", retry_after_s=1) from error
 

@@ -21,7 +21,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.serving.startup import Wanted, ensure
+from minik8s_modules.apiserver.serving.startup import RequiredObject, ensure
 from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import rfc3339_micro
@@ -65,21 +65,21 @@ class Roll:
         return sorted(name for name, seen in self._seen.items() if now_s - seen.at_s >= LIFE_S)
 
 
-def endpoints(addresses: Iterable[str], port: int) -> Iterator[Wanted]:
+def endpoints(addresses: Iterable[str], port: int) -> Iterator[RequiredObject]:
     """Yield the Endpoints and the EndpointSlice of ``default/kubernetes``."""
     found = sorted(addresses)
     ports = [{"name": "https", "protocol": "TCP", "port": port}]
     subsets = [{"addresses": [{"ip": address} for address in found], "ports": ports}]
     # its slice stands below and is not to be made a second time
     unmirrored = {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
-    yield Wanted(ENDPOINTS, "default", "kubernetes", {"metadata": unmirrored, "subsets": subsets}, keep=True)
+    yield RequiredObject(ENDPOINTS, "default", "kubernetes", {"metadata": unmirrored, "subsets": subsets}, keep=True)
     content = {
         "metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in found],
         "ports": ports,
     }
-    yield Wanted(ENDPOINT_SLICE, "default", "kubernetes", content, keep=True)
+    yield RequiredObject(ENDPOINT_SLICE, "default", "kubernetes", content, keep=True)
 
 
 class Presence:

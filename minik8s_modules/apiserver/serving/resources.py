@@ -31,7 +31,7 @@ from minik8s_modules.apiserver.admission import chain, webhook_admission
 from minik8s_modules.apiserver.admission.scales import check_said, scale_of
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
 from minik8s_modules.apiserver.audit.auditing import NOTES, ORIGINAL
-from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.http import bodies, incoming, presenting, responses
 from minik8s_modules.apiserver.http.backend import Backend
@@ -92,12 +92,12 @@ class Call(NamedTuple):
     def options(self) -> incoming.Options:
         """Return the query parameters of a write."""
         options = incoming.options_of(self.arguments, self.request.headers.get("User-Agent", ""))
-        return options._replace(asker=self.asker)
+        return options._replace(requester=self.requester)
 
     @property
-    def asker(self) -> Asker:
+    def requester(self) -> Requester:
         """Return who asks, for admission and reviews."""
-        return Asker(self.user, self.services.access, self.request.environ.setdefault(NOTES, {}))
+        return Requester(self.user, self.services.access, self.request.environ.setdefault(NOTES, {}))
 
     @property
     def holder(self) -> Holder:
@@ -237,10 +237,10 @@ def _answered(call: Call) -> Response:
 
 
 ANSWERS: Mapping[str, Callable[[Call, JsonObject, incoming.Options], JsonObject]] = {
-    SELF_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.own_access(call.asker, obj),
-    SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.asker, obj),
-    LOCAL_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.asker, obj),
-    SELF_SUBJECT_RULES_REVIEW.kind: lambda call, obj, _: reviews.own_rules(call.asker, obj),
+    SELF_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.own_access(call.requester, obj),
+    SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.requester, obj),
+    LOCAL_SUBJECT_ACCESS_REVIEW.kind: lambda call, obj, _: reviews.access(call.requester, obj),
+    SELF_SUBJECT_RULES_REVIEW.kind: lambda call, obj, _: reviews.own_rules(call.requester, obj),
     TOKEN_REVIEW.kind: lambda call, obj, _: _tokens(call).review(obj),
     SELF_SUBJECT_REVIEW.kind: lambda call, obj, _: reviews.identity(call.user, obj),
     PLAN.kind: lambda call, obj, options: plans.answer(call.backend, call.services.reconcilers, obj, options),
@@ -330,7 +330,7 @@ def _connect(call: Call) -> None:
     """Have webhooks see who connects to what runs; of an argument that cannot be read the stream's own check tells."""
     asked = connecting.options_of(call.target, call.request.path, call.request.args)
     if asked is not None:
-        options = incoming.Options(dry_run=False, validation="Ignore", warnings=[], asker=call.asker)
+        options = incoming.Options(dry_run=False, validation="Ignore", warnings=[], requester=call.requester)
         webhook_admission.request(call.backend, "connect", call.target, asked.kind, asked.obj, options)
 
 

@@ -45,7 +45,7 @@ EXTENSIONS = ("kube-system", "extension-apiserver-authentication")
 FRONT_PROXY = "front-proxy-client"
 
 
-class Wanted(NamedTuple):
+class RequiredObject(NamedTuple):
     """An object that must exist; with ``keep`` its content is also put right when the configuration changed."""
 
     kind: Kind
@@ -55,19 +55,19 @@ class Wanted(NamedTuple):
     keep: bool = False
 
 
-def wanted(settings: Settings, epoch: int) -> Iterator[Wanted]:
+def wanted(settings: Settings, epoch: int) -> Iterator[RequiredObject]:
     """Yield the objects, in the order they must be made."""
     for namespace in NAMESPACES:
-        yield Wanted(NAMESPACE, "", namespace, {})
-    yield Wanted(CONFIG_MAP, *_CLUSTER, {"data": {"epoch": str(epoch)}})
+        yield RequiredObject(NAMESPACE, "", namespace, {})
+    yield RequiredObject(CONFIG_MAP, *_CLUSTER, {"data": {"epoch": str(epoch)}})
     if settings.front_proxy is not None:
         believed = _authentication(settings.tls.ca, settings.front_proxy.ca)
-        yield Wanted(CONFIG_MAP, *EXTENSIONS, {"data": believed}, keep=True)
+        yield RequiredObject(CONFIG_MAP, *EXTENSIONS, {"data": believed}, keep=True)
     labels = {"component": "apiserver", "provider": "kubernetes"}
     first = str(next(settings.service_cidr.hosts()))
     service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
     spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
-    yield Wanted(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
+    yield RequiredObject(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
 
 
 def _authentication(clients: Path, front_proxies: Path) -> dict[str, str]:
@@ -82,10 +82,10 @@ def _authentication(clients: Path, front_proxies: Path) -> dict[str, str]:
     }
 
 
-def wanted_once() -> Iterator[Wanted]:
+def wanted_once() -> Iterator[RequiredObject]:
     """Yield the objects that a cluster is given once: who deletes one does not get it back."""
     spec = {"controller": ingress_routes.CONTROLLER}
-    yield Wanted(INGRESS_CLASS, "", ingress_routes.NGINX_CLASS, {"spec": spec})
+    yield RequiredObject(INGRESS_CLASS, "", ingress_routes.NGINX_CLASS, {"spec": spec})
 
 
 class Startup:
@@ -133,7 +133,7 @@ class Startup:
         webhook_events.record(self._backend)
 
 
-def ensure(backend: Backend, each: Wanted) -> None:
+def ensure(backend: Backend, each: RequiredObject) -> None:
     """Make one object if it is missing; with ``keep``, make its content what it should be."""
     target = Target(each.kind, each.namespace, each.name)
     try:
@@ -145,7 +145,7 @@ def ensure(backend: Backend, each: Wanted) -> None:
         _change(backend, each.kind, each.namespace, each.name, partial(_merged, content=each.obj))
 
 
-def ensure_once(backend: Backend, each: Wanted) -> None:
+def ensure_once(backend: Backend, each: RequiredObject) -> None:
     """Make one object unless it was made before, which the cluster's ConfigMap remembers."""
     mark = f"made.{each.kind.plural}.{each.name}"
     remembered = backend.get(Target(CONFIG_MAP, *_CLUSTER)).object
@@ -163,7 +163,7 @@ def ensure_policy(backend: Backend) -> None:
     for default in bootstrap.defaults():
         found = backend.cache.get(default.kind.key(default.namespace, default.name))
         if found is None:
-            _create(backend, Wanted(default.kind, default.namespace, default.name, default.obj))
+            _create(backend, RequiredObject(default.kind, default.namespace, default.name, default.obj))
         elif bootstrap.reconciled(found.object, default) is not found.object:
             _change(
                 backend,
@@ -189,7 +189,7 @@ def _merged(old: JsonObject, content: JsonObject) -> JsonObject:
     return {**old, **kept, "metadata": metadata if labels else old["metadata"]}
 
 
-def _create(backend: Backend, each: Wanted) -> None:
+def _create(backend: Backend, each: RequiredObject) -> None:
     meta: JsonObject = {**each.obj.get("metadata", {}), "name": each.name}
     obj: JsonObject = {**each.obj, "metadata": meta}
     target = Target(each.kind, each.namespace)

@@ -33,15 +33,15 @@ _ROUNDS = 3  # an object that comes and goes between our two looks, again and ag
 def refuse_force(arguments: Mapping[str, str]) -> None:
     """Raise Invalid when a patch that is no server-side apply asks for ``force``."""
     if "force" in arguments:
-        told = "Forbidden: may not be specified for non-apply patch"
-        raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueForbidden", told, "force")])
+        text = "Forbidden: may not be specified for non-apply patch"
+        raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueForbidden", text, "force")])
 
 
 def require_manager(arguments: Mapping[str, str]) -> None:
     """Raise Invalid when a server-side apply does not say who applies."""
     if not arguments.get("fieldManager"):
-        told = "Required value: is required for apply patch"
-        raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueRequired", told, "fieldManager")])
+        text = "Required value: is required for apply patch"
+        raise Invalid(_PATCH_OPTIONS, "", [Cause("FieldValueRequired", text, "fieldManager")])
 
 
 def apply(
@@ -73,9 +73,9 @@ def apply(
             _refuse_absent(target, config)
         try:
             collection = target._replace(name="")
-            if options.asker is not None:  # patching what is not there is creating it
+            if options.requester is not None:  # patching what is not there is creating it
                 asked = collection.attributes("create")
-                options.asker.access.check(options.asker.user, asked, target.kind)
+                options.requester.access.check(options.requester.user, asked, target.kind)
             return writing.create(backend, collection, onto({}), options), True
         except AlreadyExists:
             continue

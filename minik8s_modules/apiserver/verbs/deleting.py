@@ -92,7 +92,7 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
     options = options._replace(dry_run=options.dry_run or asks_dry_run(wanted), deletion=wanted)
     kind = stored_kind(target.kind)
     item = backend.get(target)
-    if options.asker is not None:
+    if options.requester is not None:
         presenting.prepare(target.kind, [item])  # what could not be shown to him afterwards is not deleted
     for attempt in range(CHANGE_ATTEMPTS):
         obj = orjson.loads(item.data)

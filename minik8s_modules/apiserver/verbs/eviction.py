@@ -66,8 +66,8 @@ def _ask_budgets(backend: Backend, pod: JsonObject, namespace: str, options: Opt
     items, _ = backend.cache.list(POD_DISRUPTION_BUDGET.key(namespace, ""))
     chosen = [item.object for item in items if _selects(item.object, pod)]
     if len(chosen) > 1:
-        told = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise InternalError(told)
+        text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise InternalError(text)
     if chosen and not _may_go_unhealthy(chosen[0], pod):
         budget = Target(POD_DISRUPTION_BUDGET, namespace, name(chosen[0]), "status")
         now = rfc3339(backend.clock.now())
@@ -138,7 +138,7 @@ def _mark(backend: Backend, pod: Target, options: Options) -> None:
         return {**old, "status": {**status(old), "conditions": [*others, said]}}
 
     try:
-        writing.change(backend, pod._replace(subresource="status"), marked, options._replace(asker=None))
+        writing.change(backend, pod._replace(subresource="status"), marked, options._replace(requester=None))
     except NotFound:
         return
 

@@ -189,8 +189,8 @@ def update(backend: Backend, target: Target, obj: JsonObject, options: Options) 
     obj = incoming.readable(target.kind, obj, options, incoming.dialect_around(backend, target))
     incoming.check_place(target, obj)
     if not name(obj):
-        told = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-        raise BadRequest(told)
+        text = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        raise BadRequest(text)
     encoded = _encoded(obj)
     return change(backend, target, lambda _old: orjson.loads(encoded), options)
 

@@ -25,7 +25,7 @@ from minik8s_modules.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
 from minik8s_modules.api.objects import JsonObject, labels
-from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.authorization.authorization import Requester
 from minik8s_modules.apiserver.webhooks import reviews
 from minik8s_modules.apiserver.webhooks.conditions import Uncertain, all_true, authorizer_of
 from minik8s_modules.apiserver.webhooks.figures import ConversionFigures, Figures
@@ -87,7 +87,7 @@ class Looking(NamedTuple):
 
     asked: Asked
     form: Form
-    asker: Asker
+    requester: Requester
     cache: WatchCache
     kinds: Registry
 
@@ -225,7 +225,7 @@ class Webhooks:
         request = reviews.request_of(asked, match.kind)
         obj, old = looking.form(match.kind)
         variables: dict[str, Any] = {"object": obj, "oldObject": old, "request": request, "namespaceObject": None}
-        variables["authorizer"] = authorizer_of(looking.asker, request)
+        variables["authorizer"] = authorizer_of(looking.requester, request)
         try:
             met = all_true(hook.conditions, variables)
         except Uncertain as error:

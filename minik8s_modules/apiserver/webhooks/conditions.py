@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation.extensions.expressions import condition_program
 from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.authorization.authorization import Asker
+from minik8s_modules.apiserver.authorization.authorization import Requester
 from minik8s_modules.apiserver.authorization.identity import ALL_AUTHENTICATED, User, account_groups, account_name
 from minik8s_modules.cel import (
     PER_MATCH_CONDITIONS,
@@ -80,23 +80,23 @@ def all_true(conditions: Iterable[Condition], variables: Mapping[str, Any]) -> b
 class Rights:
     """Answers ``authorizer`` in expressions: what who asks, or a service account, may do."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester) -> None:
+        self._requester = requester
 
     def authorize(self, question: Question) -> Decision:
         """Return whether it is allowed, and by what."""
-        user, resource = self._asker.user, question.resource
+        user, resource = self._requester.user, question.resource
         if question.service_account is not None:
             space, name = question.service_account
             user = User(account_name(space, name), (*account_groups(space), ALL_AUTHENTICATED))
         if question.subresource:
             resource = f"{resource}/{question.subresource}"
         asked = Attributes(question.verb, question.group, resource, question.namespace, question.name, question.path)
-        why = self._asker.access.why(user, asked)
+        why = self._requester.access.why(user, asked)
         return Decision(bool(why), why)
 
 
-def authorizer_of(asker: Asker, request: JsonObject) -> AuthorizerValue:
+def authorizer_of(requester: Requester, request: JsonObject) -> AuthorizerValue:
     """Return the variable ``authorizer`` for an AdmissionRequest."""
     resource = request["resource"]
     about = Question(
@@ -106,4 +106,4 @@ def authorizer_of(asker: Asker, request: JsonObject) -> AuthorizerValue:
         namespace=request.get("namespace") or "",
         name=request.get("name") or "",
     )
-    return AuthorizerValue(Rights(asker), request=about)
+    return AuthorizerValue(Rights(requester), request=about)

@@ -57,17 +57,17 @@ class Converter:
             StatusError: 500: the webhook fails; the message names the kind and says why.
         """
         began, source = time.monotonic(), str(objs[0].get("apiVersion"))
-        told = f"conversion webhook for {source}, Kind={objs[0].get('kind')}"
+        text = f"conversion webhook for {source}, Kind={objs[0].get('kind')}"
         try:
             found = self._asked(objs, wanted)
         except BadConversion as error:
-            message = f"{told} {error}"
+            message = f"{text} {error}"
             self._count(began, source, wanted, error.kind)
             self._webhooks.troubles.note(self, FAILED, message)
             raise StatusError(500, "", message) from error
         took_s = self._count(began, source, wanted)
         if took_s >= SLOW_S:
-            self._webhooks.troubles.note(self, SLOW, f"{told} took {took_s:.1f} s, for which the request waited")
+            self._webhooks.troubles.note(self, SLOW, f"{text} took {took_s:.1f} s, for which the request waited")
         return found
 
     def _asked(self, objs: Sequence[JsonObject], wanted: str) -> list[JsonObject]:

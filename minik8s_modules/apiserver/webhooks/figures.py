@@ -24,8 +24,8 @@ class Figures:
         self._open: Counter[tuple[str, ...]] = Counter()
         why = ("name", "type", "operation", "error_type", "rejection_code")
         metrics.gauge(f"{_PREFIX}rejection_count", "Writes refused by webhooks.", why, lambda: _read(self._refusals))
-        told = "Writes that passed because a webhook could not be asked."
-        metrics.gauge(f"{_PREFIX}fail_open_count", told, ("name", "type"), lambda: _read(self._open))
+        text = "Writes that passed because a webhook could not be asked."
+        metrics.gauge(f"{_PREFIX}fail_open_count", text, ("name", "type"), lambda: _read(self._open))
 
         where = ("name", "kind", "type", "operation")
         said = "apiserver_admission_match_condition_"
@@ -65,8 +65,8 @@ class ConversionFigures:
         self._calls = metrics.counter(f"{prefix}_request_total", "Calls of converters of custom kinds.", how)
         self._seconds = metrics.histogram(f"{prefix}_duration_seconds", "Time that a converter took.", how)
         labels = ("crd_name", "from_version", "to_version", "succeeded")
-        told = "Time that a converter took, by definition."
-        self._each = metrics.histogram("apiserver_crd_conversion_webhook_duration_seconds", told, labels)
+        text = "Time that a converter took, by definition."
+        self._each = metrics.histogram("apiserver_crd_conversion_webhook_duration_seconds", text, labels)
 
     def converted(self, definition: str, versions: tuple[str, str], failure: str, took_s: float) -> None:
         """Count a call; ``versions`` are those of before and after, ``failure`` is "" for none."""

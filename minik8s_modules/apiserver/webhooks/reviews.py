@@ -210,10 +210,10 @@ def refusal(hook: str, status: Any) -> StatusError:
     if not isinstance(code, int) or not isinstance(reason, str) or not isinstance(message, str):
         raise BadAnswer("response.status has a code, reason or message of a wrong type")
     denied = f'admission webhook "{hook}" denied the request'
-    told = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
+    text = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
     details = found.get("details")
     kept = _details(details) if isinstance(details, dict) else {}
-    return StatusError(min(max(code, _REFUSED), _MOST_CODE), reason[:_LONGEST_TOLD], told, kept)
+    return StatusError(min(max(code, _REFUSED), _MOST_CODE), reason[:_LONGEST_TOLD], text, kept)
 
 
 def _details(details: JsonObject) -> JsonObject:

@@ -20,15 +20,15 @@ def binding_faults(binding: JsonObject, around: Around) -> Iterator[Fault]:
     role, namespace = binding.get("roleRef") or {}, objects.namespace(binding)
     kind, name = (ROLE, str(role.get("name"))) if role.get("kind") == "Role" else (CLUSTER_ROLE, str(role.get("name")))
     if around.lacks(kind, name, namespace if kind.namespaced else ""):
-        told = f"it gives nothing: there is no {kind.kind} {name}"
-        yield Fault(told, kubectl(namespace if kind.namespaced else "", "get", kind.plural))
+        message = f"it gives nothing: there is no {kind.kind} {name}"
+        yield Fault(message, kubectl(namespace if kind.namespaced else "", "get", kind.plural))
     if not binding.get("subjects"):
         yield Fault("it names no subject, so nobody is given anything", kubectl(namespace, "edit", resource(binding)))
     for subject in binding.get("subjects") or []:
         where = str(subject.get("namespace") or namespace)
         if subject.get("kind") == "ServiceAccount" and around.lacks(SERVICE_ACCOUNT, str(subject.get("name")), where):
-            told = f"there is no ServiceAccount {subject.get('name')} in namespace {where}"
-            yield Fault(told, kubectl(where, "get", "serviceaccounts"))
+            message = f"there is no ServiceAccount {subject.get('name')} in namespace {where}"
+            yield Fault(message, kubectl(where, "get", "serviceaccounts"))
 
 
 def account_faults(account: JsonObject, around: Around) -> Iterator[Fault]:
@@ -36,8 +36,8 @@ def account_faults(account: JsonObject, around: Around) -> Iterator[Fault]:
     namespace = objects.namespace(account)
     for one in account.get("imagePullSecrets") or []:
         if around.lacks(SECRET, str(one.get("name")), namespace):
-            told = f"there is no Secret {one.get('name')} for pulling images in namespace {namespace}"
-            yield Fault(told, kubectl(namespace, "get", "secrets"))
+            message = f"there is no Secret {one.get('name')} for pulling images in namespace {namespace}"
+            yield Fault(message, kubectl(namespace, "get", "secrets"))
 
 
 def request_faults(request: JsonObject, around: Around) -> Iterator[Fault]:
@@ -46,8 +46,8 @@ def request_faults(request: JsonObject, around: Around) -> Iterator[Fault]:
     for kind in ("Denied", "Failed"):
         condition = objects.condition(request, kind) or {}
         if condition.get("status", "True" if condition else "") == "True":
-            told = f"{kind}: {condition.get('reason', '')}: {condition.get('message', '')}"
-            yield Fault(told, f"kubectl describe csr {name}")
+            message = f"{kind}: {condition.get('reason', '')}: {condition.get('message', '')}"
+            yield Fault(message, f"kubectl describe csr {name}")
             return
     if objects.condition(request, "Approved") is None:
         yield Fault("it waits for somebody to approve it", f"kubectl certificate approve {name}")

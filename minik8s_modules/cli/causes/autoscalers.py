@@ -39,8 +39,8 @@ def original_faults(autoscaler: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why an autoscaler of the original scales nothing."""
     last = next((each for each in reversed(around.events(autoscaler))), {})
     if last.get("type") == "Warning":
-        told = f"{last.get('reason')}: {last.get('message')}"
-        yield Fault(told, kubectl(objects.namespace(autoscaler), "describe", resource(autoscaler)))
+        message = f"{last.get('reason')}: {last.get('message')}"
+        yield Fault(message, kubectl(objects.namespace(autoscaler), "describe", resource(autoscaler)))
 
 
 def _next(autoscaler: JsonObject, reason: str) -> str:

@@ -61,8 +61,8 @@ def _extension(around: Around, obj: JsonObject) -> Iterator[Line]:
         return
     found = objects.condition(obj, "Available") or {}
     available = found.get("status") == "True"
-    told = f"{found['reason']}: {found.get('message', '')}" if found.get("reason") else "nobody has looked at it yet"
-    answered = "available" if available else f"requests get 503: {told}"
+    text = f"{found['reason']}: {found.get('message', '')}" if found.get("reason") else "nobody has looked at it yet"
+    answered = "available" if available else f"requests get 503: {text}"
     yield Line("group", f"{path} → APIService {objects.name(obj)}, {answered}", broken=not available)
     yield from _to(around, service, bool(declared.get("insecureSkipTLSVerify")))
 

@@ -109,8 +109,8 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
     useless = [fault for path, fault in notes if "." not in path or objects.status(obj).get("phase") == "Pending"]
     faults = faults or tuple(useless[:1])
     if around.unread:
-        told = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
-        return Verdict(faults, told, certain=False)
+        text = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
+        return Verdict(faults, text, certain=False)
     if kind is None or (known is None and kind not in DATA):
         return Verdict(faults, "" if faults else custom.not_checked(obj, around), certain=False)
     return Verdict(faults, ", but ".join([FINE, *(fault.cause for _, fault in notes)]), certain=True)
@@ -132,8 +132,8 @@ def _not_acted_on(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, Fault]]:
         if rule.treatment == "warned":
             found.setdefault(rule.reason, []).append(path)
     for reason, paths in found.items():
-        told = f"{', '.join(paths)} {'are' if paths[1:] else 'is'} not acted on: {reason}"
-        yield paths[0], Fault(told, _explain(kind, paths[0]))
+        text = f"{', '.join(paths)} {'are' if paths[1:] else 'is'} not acted on: {reason}"
+        yield paths[0], Fault(text, _explain(kind, paths[0]))
 
 
 def _explain(kind: Kind, path: str) -> str:

@@ -70,8 +70,8 @@ def _no_volume(claim: JsonObject, around: Around) -> str:
     if not volumes:
         return f"there is no PersistentVolume {whose}"
     against = Counter(_objection(each, claim) or "about to be bound" for each in volumes)
-    told = ", ".join(f"{count} {why}" for why, count in against.most_common())
-    return f"none of {len(volumes)} PersistentVolumes {whose} fits ({told})"
+    text = ", ".join(f"{count} {why}" for why, count in against.most_common())
+    return f"none of {len(volumes)} PersistentVolumes {whose} fits ({text})"
 
 
 def _objection(volume: JsonObject, claim: JsonObject) -> str:

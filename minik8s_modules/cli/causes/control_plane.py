@@ -36,8 +36,8 @@ def asked(client: ApiClient) -> Server:
     try:
         answer = client.raw("GET", "/readyz?verbose")
     except (StatusError, TemporaryError) as error:
-        told = f"the API server does not answer: {error}"
-        return Server(Fault(told, f"systemctl status {_DAEMONS} || supervisorctl status"))
+        text = f"the API server does not answer: {error}"
+        return Server(Fault(text, f"systemctl status {_DAEMONS} || supervisorctl status"))
     lines = answer.data.decode("utf-8", "replace").splitlines()
     now = _time_of(str(answer.headers.get("Date") or ""))
     remarks = (*_slow(lines), *(_own_clock(began, now) if now else ()))

@@ -25,8 +25,8 @@ def definition_faults(definition: JsonObject, around: Around) -> Iterator[Fault]
     see = kubectl("", "describe", "crd", name)
     accepted, established = (objects.condition(definition, kind) or {} for kind in ("NamesAccepted", "Established"))
     if accepted.get("status") == "False":
-        told = f"its names are not accepted: {accepted.get('message', '')}"
-        yield Fault(told, kubectl("", "get", "crd"))
+        text = f"its names are not accepted: {accepted.get('message', '')}"
+        yield Fault(text, kubectl("", "get", "crd"))
     elif established.get("status") != "True":
         yield Fault("not every API server serves it yet", see)
     yield from webhook_faults(definition, around)
@@ -39,12 +39,12 @@ def api_service_faults(api_service: JsonObject, around: Around) -> Iterator[Faul
     if not service or found.get("status") == "True":
         return
     space, name, reason = service.get("namespace", ""), service.get("name", ""), found.get("reason", "")
-    told = f"{reason}: {found.get('message', '')}" if reason else "nobody has looked at it yet"
+    text = f"{reason}: {found.get('message', '')}" if reason else "nobody has looked at it yet"
     if reason in _WITHOUT_ENDPOINTS and (cause := _leads_nowhere(around, space, name)):
-        told = f"{told}: {cause}"
-    if reason == "FailedDiscoveryCheck" and _UNTRUSTED in told:
-        told = f"{told}; spec.caBundle must hold the authority that signed a certificate for {name}.{space}.svc"
-    yield Fault(f"requests for its group get 503: {told}", _look(api_service, reason, told))
+        text = f"{text}: {cause}"
+    if reason == "FailedDiscoveryCheck" and _UNTRUSTED in text:
+        text = f"{text}; spec.caBundle must hold the authority that signed a certificate for {name}.{space}.svc"
+    yield Fault(f"requests for its group get 503: {text}", _look(api_service, reason, text))
 
 
 def _leads_nowhere(around: Around, namespace: str, name: str) -> str:
@@ -112,5 +112,5 @@ def custom_faults(obj: JsonObject, _around: Around) -> Iterator[Fault]:
         condition = objects.condition(obj, kind) or {}
         if condition.get("status") == "False":
             words = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
-            told = f"its condition {kind} is False{f': {words}' if words else ''}"
-            yield Fault(told, kubectl(objects.namespace(obj), "describe", resource(obj)))
+            text = f"its condition {kind} is False{f': {words}' if words else ''}"
+            yield Fault(text, kubectl(objects.namespace(obj), "describe", resource(obj)))

@@ -104,9 +104,9 @@ def deletion(obj: JsonObject) -> Iterator[Fault]:
         )
         return
     if set(held) == {FINALIZER}:
-        told = f"{since} and goes when all objects of its kind have gone"
-        yield Fault(told, kubectl("", "get", objects.name(obj), "-A"))
+        message = f"{since} and goes when all objects of its kind have gone"
+        yield Fault(message, kubectl("", "get", objects.name(obj), "-A"))
         return
-    told = f"{since} and is kept by its finalizers until whoever set them removes them: {', '.join(held)}"
+    message = f"{since} and is kept by its finalizers until whoever set them removes them: {', '.join(held)}"
     remedy = ("patch", resource(obj), "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    yield Fault(f"{told} (by hand only if nobody will)", kubectl(objects.namespace(obj), *remedy))
+    yield Fault(f"{message} (by hand only if nobody will)", kubectl(objects.namespace(obj), *remedy))

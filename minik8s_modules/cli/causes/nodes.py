@@ -35,8 +35,8 @@ def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:
     for kind in _PRESSURES:
         condition = objects.condition(node, kind) or {}
         if condition.get("status") == "True":
-            told = f"{kind}: {condition.get('reason', '')}: {condition.get('message', '')}"
-            yield Fault(told, f"kubectl describe node {name}")
+            text = f"{kind}: {condition.get('reason', '')}: {condition.get('message', '')}"
+            yield Fault(text, f"kubectl describe node {name}")
     yield from unrecovered(around.events(node), around.now)
     if objects.spec(node).get("unschedulable"):
         yield from _cordoned(node, around)
@@ -45,11 +45,11 @@ def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:
 def _ready(node: JsonObject) -> Iterator[Fault]:
     name, ready = objects.name(node), objects.condition(node, "Ready")
     if ready is None:
-        told = "it has not reported yet: no reconciler or no gateway attends it"
-        yield Fault(told, "kubectl -n kube-system get leases")
+        text = "it has not reported yet: no reconciler or no gateway attends it"
+        yield Fault(text, "kubectl -n kube-system get leases")
     elif ready.get("status") != "True":
-        told = f"it is not ready: {ready.get('reason', '')}: {ready.get('message', '')}"
-        yield Fault(told, f"minik8s drift {name}")  # it says what ssh and the node's modules say
+        text = f"it is not ready: {ready.get('reason', '')}: {ready.get('message', '')}"
+        yield Fault(text, f"minik8s drift {name}")  # it says what ssh and the node's modules say
 
 
 def off(ahead: timedelta) -> str:
@@ -63,8 +63,8 @@ def _own_clock(node: JsonObject, lease: JsonObject) -> Iterator[Fault]:
     if abs(node_ahead(lease)) > SKEW:
         addresses = {one.get("type"): one.get("address") for one in objects.status(node).get("addresses") or []}
         reached = str(addresses.get("InternalIP") or objects.name(node))
-        told = f"its clock is {off(node_ahead(lease))} that of the machine whose gateway watches it"
-        yield Fault(told, f"date -u; {shlex.join(['ssh', reached, 'date -u'])}")
+        text = f"its clock is {off(node_ahead(lease))} that of the machine whose gateway watches it"
+        yield Fault(text, f"date -u; {shlex.join(['ssh', reached, 'date -u'])}")
 
 
 def _clock(lease: JsonObject, around: Around) -> Iterator[Fault]:
@@ -73,9 +73,9 @@ def _clock(lease: JsonObject, around: Around) -> Iterator[Fault]:
     if ahead is None and renewed is not None:
         ahead = max(renewed - around.now, timedelta(0))  # one that is behind looks like one that is not renewed
     if ahead is not None and abs(ahead) > SKEW:
-        told = f"the clock of the machine that renews Lease {objects.key(lease)}"
+        text = f"the clock of the machine that renews Lease {objects.key(lease)}"
         holder = objects.spec(lease).get("holderIdentity") or "nobody"
-        whose = told if objects.namespace(lease) == NODE_LEASES else f"{told} ({holder})"
+        whose = text if objects.namespace(lease) == NODE_LEASES else f"{text} ({holder})"
         yield Fault(f"{whose} is {off(ahead)} the API server's", "date -u; timedatectl status")
 
 
@@ -86,9 +86,9 @@ def _cordoned(node: JsonObject, around: Around) -> Iterator[Fault]:
     for pod in pods:
         budget = _budget_of(pod, around)
         if budget is not None:
-            told = f"it is leaving, and pod {objects.key(pod)} may not be evicted by PodDisruptionBudget"
+            text = f"it is leaving, and pod {objects.key(pod)} may not be evicted by PodDisruptionBudget"
             lead = why(POD_DISRUPTION_BUDGET, objects.name(budget), objects.namespace(budget))
-            yield Fault(f"{told} {objects.name(budget)}", lead)
+            yield Fault(f"{text} {objects.name(budget)}", lead)
             return
     yield Fault("it is leaving" if asked else "it is cordoned: it takes no new pods", f"kubectl uncordon {name}")
 
@@ -111,10 +111,10 @@ def lease_faults(lease: JsonObject, around: Around) -> Iterator[Fault]:
     elif renewed is not None:
         over = around.now - renewed - timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
         if over > timedelta(0):
-            told = f"{spec['holderIdentity']} has not renewed it since {spec['renewTime']}"
+            text = f"{spec['holderIdentity']} has not renewed it since {spec['renewTime']}"
             here = objects.namespace(lease) == NODE_LEASES
             lead = why(NODE, objects.name(lease)) if here else kubectl("kube-system", "get", "leases")
-            yield Fault(told, lead)
+            yield Fault(text, lead)
 
 
 def range_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
@@ -132,8 +132,8 @@ def address_faults(address: JsonObject, around: Around) -> Iterator[Fault]:
     pod = around.get(POD, str(spec.get("podName")), str(spec.get("podNamespace")))
     there = pod is not None and objects.uid(pod) == spec.get("podUID")
     if not there and (pod is not None or around.lacks(POD, str(spec.get("podName")), str(spec.get("podNamespace")))):
-        told = f"pod {spec.get('podNamespace')}/{spec.get('podName')}, which held it, is gone"
-        yield Fault(told, f"minik8s drift {spec.get('nodeName')}")
+        text = f"pod {spec.get('podNamespace')}/{spec.get('podName')}, which held it, is gone"
+        yield Fault(text, f"minik8s drift {spec.get('nodeName')}")
 
 
 def namespace_faults(namespace: JsonObject, around: Around) -> Iterator[Fault]:
@@ -142,8 +142,8 @@ def namespace_faults(namespace: JsonObject, around: Around) -> Iterator[Fault]:
     if not objects.is_deleting(namespace):
         return
     held = [one for one in objects.status(namespace).get("conditions") or [] if one.get("status") == "True"]
-    told = "; ".join(f"{one['type']}: {one.get('message', '')}" for one in reversed(held))
-    yield Fault(told or "it is being deleted", _rest(name))
+    text = "; ".join(f"{one['type']}: {one.get('message', '')}" for one in reversed(held))
+    yield Fault(text or "it is being deleted", _rest(name))
     _ = around
 
 

@@ -59,8 +59,8 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _conditions(pod, around)
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and objects.status(pod).get("phase") in ("Pending", "Failed", "Unknown"):
-        told = f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
-        yield Fault(told, kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod)))
+        text = f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
+        yield Fault(text, kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod)))
 
 
 def pod_cause(pod: JsonObject, around: Around) -> str:
@@ -89,8 +89,8 @@ def _node(pod: JsonObject, around: Around) -> Iterator[Fault]:
         return
     ready = objects.condition(node, "Ready") or {}
     if ready.get("status") != "True":
-        told = f"node {name} is not ready: {ready.get('message') or 'it has not reported yet'}"
-        yield Fault(told, why(NODE, name))
+        text = f"node {name} is not ready: {ready.get('message') or 'it has not reported yet'}"
+        yield Fault(text, why(NODE, name))
 
 
 def _unattended(pod: JsonObject, around: Around) -> Iterator[Fault]:
@@ -111,8 +111,8 @@ def _stuck(pod: JsonObject, around: Around) -> Iterator[Fault]:
     if end is not None and around.now - end > PATIENCE:
         late = int((around.now - end).total_seconds())
         where = f" on node {objects.spec(pod)['nodeName']}" if objects.spec(pod).get("nodeName") else ""
-        told = f"it should have been gone {late} s ago, at the end of its grace period, and has not ended{where}"
-        yield Fault(told, f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
+        text = f"it should have been gone {late} s ago, at the end of its grace period, and has not ended{where}"
+        yield Fault(text, f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
 
 
 def _unserved(pod: JsonObject) -> Iterator[Fault]:
@@ -120,8 +120,8 @@ def _unserved(pod: JsonObject) -> Iterator[Fault]:
     heard = objects.condition(pod, "PodScheduled") is not None
     if name not in (SCHEDULER, *POLICIES) and not heard and not objects.spec(pod).get("nodeName"):
         usual = ", ".join((SCHEDULER, *POLICIES))
-        told = f"it waits for a scheduler named {name}, which has not looked at it; minik8s by itself has {usual}"
-        yield Fault(told, _edit(pod))
+        text = f"it waits for a scheduler named {name}, which has not looked at it; minik8s by itself has {usual}"
+        yield Fault(text, _edit(pod))
 
 
 def _missing(pod: JsonObject, around: Around) -> Iterator[Fault]:
@@ -174,22 +174,22 @@ def _containers(pod: JsonObject, around: Around | None = None) -> Iterator[Fault
 
 def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault:
     waiting = entry["state"]["waiting"]
-    reason, told = waiting.get("reason", ""), f"{waiting.get('reason', '')}: {waiting.get('message', '')}"
+    reason, text = waiting.get("reason", ""), f"{waiting.get('reason', '')}: {waiting.get('message', '')}"
     before = (entry.get("lastState") or {}).get("terminated") or {}
     if "exitCode" in before:
-        told = f"{told} ({_ending(before)})"
+        text = f"{text} ({_ending(before)})"
     then = _lead(pod, entry["name"], reason, before)
     if around and "exitCode" in before and not before.get("message") and before.get("reason") != "OOMKilled":
         probe = _probe_that_killed(pod, entry["name"], before, around)
         line = around.last_line(pod, entry["name"])
-        told += f"; {probe}" if probe else ""
-        told += f"; its last line: {line}" if line else ""
+        text += f"; {probe}" if probe else ""
+        text += f"; its last line: {line}" if line else ""
     if _lacks_terminal(pod, entry["name"], before):
-        told += (
+        text += (
             "; a shell without a terminal ends at once: give the container tty and stdin, or, if the manifest is one "
             "of the original MiniK8s, label its namespace and make the pod again"
         )
-    return Fault(f"container {entry['name']}: {told}", then)
+    return Fault(f"container {entry['name']}: {text}", then)
 
 
 def _lacks_terminal(pod: JsonObject, container: str, before: JsonObject) -> bool:
@@ -257,10 +257,10 @@ def _edit(pod: JsonObject) -> str:
 def _ended(pod: JsonObject) -> Iterator[Fault]:
     status = objects.status(pod)
     if status.get("phase") == "Failed" and status.get("reason"):
-        told = f"{status['reason']}: {status.get('message') or 'the pod has failed'}"
+        text = f"{status['reason']}: {status.get('message') or 'the pod has failed'}"
         node = objects.spec(pod).get("nodeName")
         lead = why(NODE, node) if node else kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod))
-        yield Fault(told, lead)
+        yield Fault(text, lead)
 
 
 def _told_by_node(pod: JsonObject, events: list[JsonObject], container: str = "") -> Iterator[Fault]:
@@ -269,10 +269,10 @@ def _told_by_node(pod: JsonObject, events: list[JsonObject], container: str = ""
     for event in reversed(events):
         field = str(objects.dig(event, "involvedObject", "fieldPath") or "")
         if event.get("reason") in ("Unhealthy", "FailedPostStartHook") and (not container or container in field):
-            told = " ".join(str(event.get("message")).split())
+            text = " ".join(str(event.get("message")).split())
             which = field.partition("{")[2].rstrip("}")
             logs = ("logs", name, *(("-c", which) if which else ()))
-            yield Fault(f"container {which}: {told}" if which else told, kubectl(namespace, *logs))
+            yield Fault(f"container {which}: {text}" if which else text, kubectl(namespace, *logs))
 
 
 def _probes(pod: JsonObject, events: list[JsonObject]) -> Iterator[Fault]:

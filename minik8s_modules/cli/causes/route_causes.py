@@ -73,8 +73,8 @@ def class_faults(one: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield that an IngressClass belongs to another controller."""
     controller = objects.spec(one).get("controller")
     if controller != CONTROLLER:
-        told = f"it belongs to the controller {controller}: minik8s ({CONTROLLER}) does not act on its Ingresses"
-        yield Fault(told, "kubectl get ingresses -A")
+        text = f"it belongs to the controller {controller}: minik8s ({CONTROLLER}) does not act on its Ingresses"
+        yield Fault(text, "kubectl get ingresses -A")
     _ = around
 
 

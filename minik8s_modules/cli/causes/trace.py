@@ -66,8 +66,8 @@ def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Lin
             yield from _behind(client, service)
             return
         if "." not in host and not declared:
-            told = f"{host}: namespace {namespace} has no such Service, and its pods no such name"
-            yield Line("name", told, broken=True)
+            text = f"{host}: namespace {namespace} has no such Service, and its pods no such name"
+            yield Line("name", text, broken=True)
             return
     yield from _name(client, routes, host, declared, namespace)
     if not declared:
@@ -98,13 +98,13 @@ def _name(client: ApiClient, routes: Routes, host: str, declared: str, namespace
         yield Line("name", f"{host} → the nginx of whatever node asks (cluster DNS{asked})")
         return
     if own is not None:
-        told = f"it answers in the pods of namespace {own} alone, as no HostGrant gives it more"
-        yield Line("name", f"{host}: {told} (minik8s why dns -n {own})", broken=True)
+        text = f"it answers in the pods of namespace {own} alone, as no HostGrant gives it more"
+        yield Line("name", f"{host}: {text} (minik8s why dns -n {own})", broken=True)
         return
     nodes = [one["address"] for node in client.list(NODE).items for one in objects.status(node).get("addresses") or []
              if one.get("type") == "InternalIP"]  # fmt: skip
-    told = f"not in the cluster's DNS; clients must resolve it to a node ({', '.join(nodes) or 'there is none'})"
-    yield Line("name", f"{host}: {told}")
+    text = f"not in the cluster's DNS; clients must resolve it to a node ({', '.join(nodes) or 'there is none'})"
+    yield Line("name", f"{host}: {text}")
 
 
 def _named(services: dict[str, JsonObject], host: str, own: str) -> JsonObject | None:

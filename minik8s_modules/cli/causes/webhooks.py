@@ -19,7 +19,7 @@ def webhook_faults(configuration: JsonObject, around: Around) -> Iterator[Fault]
         at = moment(event.get("lastTimestamp"))
         if event.get("reason") in _REASONS and at is not None and around.now - at < LATELY:
             times = int(event.get("count") or 1)
-            told = " ".join(str(event.get("message")).split())
+            text = " ".join(str(event.get("message")).split())
             yield Fault(
-                f"{told} ({times} times)" if times > 1 else told, kubectl("", "describe", resource(configuration))
+                f"{text} ({times} times)" if times > 1 else text, kubectl("", "describe", resource(configuration))
             )

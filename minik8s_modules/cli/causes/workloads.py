@@ -26,15 +26,15 @@ def workload_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _job(obj)
     failure = objects.condition(obj, "ReplicaFailure") or {}
     if failure.get("status") == "True":
-        told = f"ReplicaFailure: {failure.get('reason', '')}: {failure.get('message', '')}"
+        text = f"ReplicaFailure: {failure.get('reason', '')}: {failure.get('message', '')}"
         yield Fault(
-            told, _of_quota(namespace, around) or kubectl(namespace, "get", "events", "--field-selector=type=Warning")
+            text, _of_quota(namespace, around) or kubectl(namespace, "get", "events", "--field-selector=type=Warning")
         )
     pods = _pods(obj, around)
     yield from _troubled(pods, around)
     if objects.spec(obj).get("paused"):
-        told = "the rollout is paused: template changes wait until it is resumed"
-        yield Fault(told, kubectl(namespace, "rollout", "resume", resource(obj)))
+        text = "the rollout is paused: template changes wait until it is resumed"
+        yield Fault(text, kubectl(namespace, "rollout", "resume", resource(obj)))
     yield from _conditions(obj)
     wanted = objects.dig(obj, *_WANTED.get(obj["kind"], ("spec", "replicas"))) or 0
     if len(pods) < wanted:
@@ -53,8 +53,8 @@ def _job(obj: JsonObject) -> Iterator[Fault]:
     namespace = objects.namespace(obj)
     failed = objects.condition(obj, "Failed") or objects.condition(obj, "FailureTarget") or {}
     if failed.get("status") == "True":
-        told = f"{failed['type']}: {failed.get('reason', '')}: {failed.get('message', '')}"
-        yield Fault(told, kubectl(namespace, "logs", resource(obj), "--tail=20"))
+        text = f"{failed['type']}: {failed.get('reason', '')}: {failed.get('message', '')}"
+        yield Fault(text, kubectl(namespace, "logs", resource(obj), "--tail=20"))
     managed = objects.spec(obj).get("managedBy")
     if managed and managed != "kubernetes.io/job-controller":
         yield Fault(f"it is left to the controller {managed} (spec.managedBy); minik8s does not act on it")
@@ -99,18 +99,18 @@ def _troubled(pods: list[JsonObject], around: Around) -> Iterator[Fault]:
 def _conditions(obj: JsonObject) -> Iterator[Fault]:
     for condition in objects.status(obj).get("conditions") or []:
         if condition.get("status") != "True" and condition.get("message"):
-            told = f"{condition['type']}: {condition.get('reason', '')}: {condition['message']}"
-            yield Fault(told, kubectl(objects.namespace(obj), "describe", resource(obj)))
+            text = f"{condition['type']}: {condition.get('reason', '')}: {condition['message']}"
+            yield Fault(text, kubectl(objects.namespace(obj), "describe", resource(obj)))
 
 
 def _unmade(obj: JsonObject, around: Around, lacking: int) -> Iterator[Fault]:
     warnings = [event for event in around.events(obj) if event.get("type") == "Warning"]
     if warnings:
-        told = (
+        text = (
             f"{lacking} of its pods were not made; {warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
         )
         lead = _of_quota(objects.namespace(obj), around) or kubectl(objects.namespace(obj), "describe", resource(obj))
-        yield Fault(told, lead)
+        yield Fault(text, lead)
 
 
 def _of_quota(namespace: str, around: Around) -> str:
@@ -130,9 +130,9 @@ def quota_faults(quota: JsonObject, around: Around) -> Iterator[Fault]:
     used, spent = objects.status(quota).get("used") or {}, _spent(quota)
     if spent:
         hard = objects.status(quota).get("hard") or objects.spec(quota).get("hard") or {}
-        told = ", ".join(f"{name} {used[name]} of {hard[name]}" for name in spent)
+        text = ", ".join(f"{name} {used[name]} of {hard[name]}" for name in spent)
         lead = kubectl(objects.namespace(quota), "describe", "resourcequota", objects.name(quota))
-        yield Fault(f"used up, so that new objects are refused: {told}", lead)
+        yield Fault(f"used up, so that new objects are refused: {text}", lead)
     elif not used and objects.spec(quota).get("hard"):
         yield Fault("nothing has been counted yet: does minik8s-controllers run?", "kubectl -n kube-system get leases")
     _ = around
@@ -178,5 +178,5 @@ def cron_faults(cron: JsonObject, around: Around) -> Iterator[Fault]:
             yield Fault(f"its last Job {objects.name(job)}: {fault.cause}", fault.next)
     warnings = [event for event in around.events(cron) if event.get("type") == "Warning"][-1:]
     for event in warnings if not last else []:
-        told = f"{event.get('reason', '')}: {event.get('message', '')}"
-        yield Fault(told, kubectl(namespace, "describe", resource(cron)))
+        text = f"{event.get('reason', '')}: {event.get('message', '')}"
+        yield Fault(text, kubectl(namespace, "describe", resource(cron)))

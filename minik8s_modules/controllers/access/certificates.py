@@ -115,8 +115,8 @@ class CertificateController(Shell[str]):
 
     def _approve(self, request: JsonObject, subresource: str, message: str) -> None:
         if not self._may(request, subresource):
-            told = f"{objects.name(request)}: {objects.spec(request).get('username')} has no right to {subresource}"
-            raise NotAllowed(f"signing request {told}; approve it, or bind the role")
+            text = f"{objects.name(request)}: {objects.spec(request).get('username')} has no right to {subresource}"
+            raise NotAllowed(f"signing request {text}; approve it, or bind the role")
         condition = self._refusal(request) or self._condition("Approved", "AutoApproved", message)
         self._write(request, {"conditions": [*_conditions(request), condition]}, "approval")
 

@@ -69,8 +69,8 @@ def decide_newcomer(
     ready = objects.condition(node or {}, "Ready") or {}
     if node is not None and ready.get("status") == "True":
         name = objects.name(node)
-        told = f"node {name} is in the cluster and alive; choose another name, or remove that node first"
-        return Refuse("NodeIsAlive", told)
+        text = f"node {name} is in the cluster and alive; choose another name, or remove that node first"
+        return Refuse("NodeIsAlive", text)
     return Claim(_with(secret, {USED_BY: objects.uid(request), USED_AT: rfc3339(now)}))
 
 

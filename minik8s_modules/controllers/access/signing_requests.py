@@ -163,8 +163,8 @@ def _node(found: RequestedCertificate, names: tuple[str, ...], called: str) -> s
     if found.extensions:
         return f"the extension {found.extensions[0]} is not expected"
     if found.dns_names != names or found.addresses or found.emails or found.uris:
-        told = ", ".join((*found.dns_names, *found.addresses, *found.emails, *found.uris)) or "none"
-        return f"subjectAltNames must be {called}, not {told}"
+        text = ", ".join((*found.dns_names, *found.addresses, *found.emails, *found.uris)) or "none"
+        return f"subjectAltNames must be {called}, not {text}"
     return ""
 
 

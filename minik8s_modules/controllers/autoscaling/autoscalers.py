@@ -30,7 +30,7 @@ class Scale(NamedTuple):
     selector: str
 
 
-class Told(NamedTuple):
+class AutoscalerEvent(NamedTuple):
     """An Event on the autoscaler."""
 
     type: EventType
@@ -38,7 +38,7 @@ class Told(NamedTuple):
     message: str
 
 
-class Seen(NamedTuple):
+class ScaleInputs(NamedTuple):
     """What is decided on.
 
     Attributes:
@@ -70,7 +70,7 @@ class Decision(NamedTuple):
     """
 
     status: JsonObject
-    events: tuple[Told, ...]
+    events: tuple[AutoscalerEvent, ...]
     history: History
     replicas: int | None = None
     reason: str = ""
@@ -93,7 +93,7 @@ def needs_metrics(autoscaler: JsonObject, scale: Scale) -> bool:
 
 
 def decide_autoscaler(
-    autoscaler: JsonObject, seen: Seen, history: History, now: datetime, tuning: Tuning = DEFAULTS
+    autoscaler: JsonObject, seen: ScaleInputs, history: History, now: datetime, tuning: Tuning = DEFAULTS
 ) -> Decision:
     """Return what is to be done about an autoscaler.
 
@@ -107,15 +107,15 @@ def decide_autoscaler(
     status = dict(objects.status(autoscaler))
     if isinstance(seen.scale, str):
         _set(status, now, "AbleToScale", "False", "FailedGetScale", _UNREAD.format(seen.scale))
-        return Decision(status, (Told("Warning", "FailedGetScale", seen.scale),), history, error=seen.scale)
-    told = "the HPA controller was able to get the target's current scale"
-    _set(status, now, "AbleToScale", "True", "SucceededGetScale", told)
+        return Decision(status, (AutoscalerEvent("Warning", "FailedGetScale", seen.scale),), history, error=seen.scale)
+    text = "the HPA controller was able to get the target's current scale"
+    _set(status, now, "AbleToScale", "True", "SucceededGetScale", text)
     scale = seen.scale
     history = damping.begun(history, scale.replicas, now)
     least, most = least_of(autoscaler), objects.spec(autoscaler)["maxReplicas"]
     if scale.replicas == 0 and least != 0:
-        told = "scaling is disabled since the replica count of the target is zero"
-        _set(status, now, "ScalingActive", "False", "ScalingDisabled", told)
+        text = "scaling is disabled since the replica count of the target is zero"
+        _set(status, now, "ScalingActive", "False", "ScalingDisabled", text)
         return Decision(_counted(status, 0, 0, ()), (), history)
     if scale.replicas > most:
         return _bounded(status, scale, history, most, "Current number of replicas above Spec.MaxReplicas")
@@ -135,7 +135,7 @@ def _bounded(status: JsonObject, scale: Scale, history: History, replicas: int, 
 def _by_metrics(
     autoscaler: JsonObject,
     status: JsonObject,
-    seen: Seen,
+    seen: ScaleInputs,
     scale: Scale,
     history: History,
     now: datetime,
@@ -144,20 +144,22 @@ def _by_metrics(
     if trouble := _trouble_of_selector(scale, seen.others):
         reason = trouble.reason.replace("SelectorRequired", "InvalidSelector")
         _set(status, now, "ScalingActive", "False", reason, trouble.error)
-        return _failed(status, scale, history, (Told("Warning", trouble.reason, trouble.told),), trouble.told)
+        return _failed(
+            status, scale, history, (AutoscalerEvent("Warning", trouble.reason, trouble.told),), trouble.told
+        )
     case = Case(objects.namespace(autoscaler), scale.replicas, scale.status_replicas, seen.pods, now, tuning)
     metrics = objects.spec(autoscaler).get("metrics") or []
     proposals = tuple(propose(metric, found, case) for metric, found in zip(metrics, seen.measured, strict=True))
     troubles = [each for each in proposals if isinstance(each, Trouble)]
-    events = tuple(Told("Warning", each.reason, each.error) for each in troubles)
+    events = tuple(AutoscalerEvent("Warning", each.reason, each.error) for each in troubles)
     error = _invalid(troubles, len(metrics))
     best = _largest(proposals)
     if best is None or (troubles and best.replicas < scale.replicas):
-        told = f"the HPA was unable to compute the replica count: {troubles[0].error}"
-        _set(status, now, "ScalingActive", "False", troubles[0].reason, told)
+        text = f"the HPA was unable to compute the replica count: {troubles[0].error}"
+        _set(status, now, "ScalingActive", "False", troubles[0].reason, text)
         return _failed(status, scale, history, events, error, proposals)
-    told = f"the HPA was able to successfully calculate a replica count from {best.name}"
-    _set(status, now, "ScalingActive", "True", "ValidMetricFound", told)
+    text = f"the HPA was able to successfully calculate a replica count from {best.name}"
+    _set(status, now, "ScalingActive", "True", "ValidMetricFound", text)
     damped, history, stable = _damped(autoscaler, status, scale, best.replicas, history, now, tuning)
     unchanged = damped == scale.replicas
     desired = damped if unchanged else status.get("desiredReplicas") or 0
@@ -178,12 +180,12 @@ def _failed(
     status: JsonObject,
     scale: Scale,
     history: History,
-    events: tuple[Told, ...],
+    events: tuple[AutoscalerEvent, ...],
     error: str,
     proposals: tuple[Proposal | Trouble, ...] = (),
 ) -> Decision:
     shown = _counted(status, scale.replicas, status.get("desiredReplicas") or 0, _statuses(proposals))
-    told = (*events, Told("Warning", "FailedComputeMetricsReplicas", error))
+    told = (*events, AutoscalerEvent("Warning", "FailedComputeMetricsReplicas", error))
     return Decision(shown, told, history, proposals=proposals, error=error)
 
 
@@ -198,12 +200,12 @@ def _trouble_of_selector(scale: Scale, others: Sequence[Key]) -> Trouble | None:
     try:
         parse_label_selector(scale.selector)
     except BadRequest as error:
-        told = f"couldn't convert selector into a corresponding internal selector object: {error}"
-        return Trouble("InvalidSelector", told, told)
+        text = f"couldn't convert selector into a corresponding internal selector object: {error}"
+        return Trouble("InvalidSelector", text, text)
     if len(others) > 1:
         named = " ".join(f"{{{each.name} {each.namespace}}}" for each in sorted(others))
-        told = f"pods by selector {scale.selector} are controlled by multiple HPAs: [{named}]"
-        return Trouble("AmbiguousSelector", told, told)
+        text = f"pods by selector {scale.selector} are controlled by multiple HPAs: [{named}]"
+        return Trouble("AmbiguousSelector", text, text)
     return None
 
 
@@ -256,15 +258,15 @@ def after_scaling(
         raise TypeError("a decision that scales nothing has no outcome")
     status, wanted = dict(decision.status), decision.replicas
     if failure:
-        told = f"the HPA controller was unable to update the target scale: {failure}"
-        _set(status, now, "AbleToScale", "False", "FailedUpdateScale", told)
+        text = f"the HPA controller was unable to update the target scale: {failure}"
+        _set(status, now, "AbleToScale", "False", "FailedUpdateScale", text)
         message = f"New size: {wanted}; reason: {decision.reason}; error: {failure}"
-        event = Told("Warning", "FailedRescale", message)
+        event = AutoscalerEvent("Warning", "FailedRescale", message)
         return decision._replace(status=status, events=(*decision.events, event), error=failure)
-    told = f"the HPA controller was able to update the target scale to {wanted}"
-    _set(status, now, "AbleToScale", "True", "SucceededRescale", told)
+    text = f"the HPA controller was able to update the target scale to {wanted}"
+    _set(status, now, "AbleToScale", "True", "SucceededRescale", text)
     behavior = objects.spec(autoscaler).get("behavior")
-    event = Told("Normal", "SuccessfulRescale", f"New size: {wanted}; reason: {decision.reason}")
+    event = AutoscalerEvent("Normal", "SuccessfulRescale", f"New size: {wanted}; reason: {decision.reason}")
     return decision._replace(
         status={**status, "desiredReplicas": wanted, "lastScaleTime": rfc3339(now)},
         events=(*decision.events, event),

@@ -23,7 +23,7 @@ from minik8s_modules.client.interface import Raw
 from minik8s_modules.controllers.autoscaling.autoscalers import (
     Decision,
     Scale,
-    Seen,
+    ScaleInputs,
     after_scaling,
     decide_autoscaler,
     needs_metrics,
@@ -120,12 +120,12 @@ class AutoscalerController(Looping):
 
     # --- what is seen -----------------------------------------------------------------------------
 
-    def _see(self, key: Key, autoscaler: JsonObject) -> tuple[Kind | str, Seen]:
+    def _see(self, key: Key, autoscaler: JsonObject) -> tuple[Kind | str, ScaleInputs]:
         reference = objects.spec(autoscaler)["scaleTargetRef"]
         kind = self._kind(reference)
         scale = self._targets.scale(kind, key.namespace, reference["name"])
         if isinstance(scale, str) or not needs_metrics(autoscaler, scale):
-            return kind, Seen(scale)
+            return kind, ScaleInputs(scale)
         with self._lock:
             self._selecting.put(key, scale.selector)
             pods = self._selected(key.namespace, scale.selector)
@@ -134,7 +134,7 @@ class AutoscalerController(Looping):
             self._readings.refresh(2 * TICK_S)
         metrics = objects.spec(autoscaler).get("metrics") or []
         measured = [self._measure(key.namespace, scale, pods, metric) for metric in metrics]
-        return kind, Seen(scale, pods, measured, others)
+        return kind, ScaleInputs(scale, pods, measured, others)
 
     def _kind(self, reference: JsonObject) -> Kind | str:
         found = kind_of(self._context.informers.custom.registry, reference)
@@ -175,7 +175,7 @@ class AutoscalerController(Looping):
 
     # --- what is done -----------------------------------------------------------------------------
 
-    def _decide(self, key: Key, autoscaler: JsonObject, seen: Seen) -> Decision:
+    def _decide(self, key: Key, autoscaler: JsonObject, seen: ScaleInputs) -> Decision:
         clock, last = self._context.clock, self._last.get(key, _Last())
         decision = decide_autoscaler(autoscaler, seen, last.history, clock.now())
         selector = seen.scale.selector if isinstance(seen.scale, Scale) and seen.measured else ""

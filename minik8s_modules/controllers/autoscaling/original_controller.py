@@ -113,13 +113,13 @@ class OriginalAutoscalerController(Looping):
     def _scale(self, key: Key, autoscaler: JsonObject, scale: Scale, outcome: Outcome) -> None:
         name = objects.spec(autoscaler)["scaleTargetRef"]["name"]
         failure = self._targets.change(REPLICA_SET, key.namespace, name, scale.replicas, outcome.replicas)
-        told = f"New size: {outcome.replicas}; reason: {outcome.reason}"
+        text = f"New size: {outcome.replicas}; reason: {outcome.reason}"
         recorder = self._context.recorder
         if failure:
-            recorder.event(autoscaler, "Warning", "FailedRescale", f"{told}; error: {failure}", component=_COMPONENT)
+            recorder.event(autoscaler, "Warning", "FailedRescale", f"{text}; error: {failure}", component=_COMPONENT)
             return
         self._changed[key] = self._context.clock.now()
-        recorder.event(autoscaler, "Normal", "SuccessfulRescale", told, component=_COMPONENT)
+        recorder.event(autoscaler, "Normal", "SuccessfulRescale", text, component=_COMPONENT)
         log.info("%s: replica set %s has %d replicas: %s", key, name, outcome.replicas, outcome.reason)
 
 

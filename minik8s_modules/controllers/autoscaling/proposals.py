@@ -66,8 +66,8 @@ def propose(metric: JsonObject, measured: Measured, case: Case) -> Proposal | Tr
     """Return what one metric of the spec proposes."""
     compute = _BY_TYPE.get(metric["type"])
     if compute is None:  # only what was stored before it was checked
-        told = f'unknown metric source type "{metric["type"]}"'
-        return Trouble("InvalidMetricSourceType", told, told)
+        text = f'unknown metric source type "{metric["type"]}"'
+        return Trouble("InvalidMetricSourceType", text, text)
     return compute(metric, measured, case)
 
 
@@ -147,8 +147,8 @@ def _external(metric: JsonObject, measured: Measured, case: Case) -> Proposal | 
         count, shown = _of_value(target, value, case, per_pod=per_pod)
     except Uncountable as error:
         failed = f"failed to get {name} external metric" if per_pod else f"failed to get external metric {name}"
-        told = f"failed to get {name} external metric value: {failed}: {error}"
-        return Trouble("FailedGetExternalMetric", str(error), told)
+        text = f"failed to get {name} external metric value: {failed}: {error}"
+        return Trouble("FailedGetExternalMetric", str(error), text)
     status = {"metric": _identifier(source), "current": shown}
     return _proposal(metric, count, f"external metric {name}({selector_words(source)})", status)
 

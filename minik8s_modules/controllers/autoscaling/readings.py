@@ -115,8 +115,8 @@ class Readings:
         if isinstance(items, Unread):
             return items
         if len(items) != 1:
-            told = f"the custom metrics API server returned {len(items)} results when we asked for exactly one"
-            return Unread(f"unable to fetch metrics from custom metrics API: {told}")
+            text = f"the custom metrics API server returned {len(items)} results when we asked for exactly one"
+            return Unread(f"unable to fetch metrics from custom metrics API: {text}")
         return quantities.to_milli(items[0]["value"])
 
     def of_external(self, namespace: str, metric: JsonObject) -> Measured:
@@ -163,8 +163,8 @@ def use_in(namespace: str, uses: Mapping[str, Use], resource: str, container: st
     found = {}
     for name, use in uses.items():
         if container and container not in use.containers:
-            told = f"container {container} not present in metrics for pod {namespace}/{name}"
-            return Unread(f"failed to get container metrics: {told}")
+            text = f"container {container} not present in metrics for pod {namespace}/{name}"
+            return Unread(f"failed to get container metrics: {text}")
         amounts = [own.get(resource) for whose, own in use.containers.items() if container in {"", whose}]
         if amounts and None not in amounts:
             value = sum(quantities.to_milli(amount) for amount in amounts if amount is not None)

@@ -91,8 +91,8 @@ def _wake_up(cron_job: JsonObject, schedule: Schedule, zone: tzinfo, now: dateti
     following = schedule.next_after(since, zone)
     if following is None:
         text = objects.spec(cron_job).get("schedule")
-        told = f'schedule "{text}" never fires: there is no such time in the next five years'
-        return [Tell(cron_job, "Warning", "NeverFires", told)]
+        message = f'schedule "{text}" never fires: there is no such time in the next five years'
+        return [Tell(cron_job, "Warning", "NeverFires", message)]
     return [Again((following - now).total_seconds())]
 
 
@@ -153,11 +153,11 @@ def _begin(cron_job: JsonObject, jobs: Sequence[JsonObject], at: datetime, zone:
     steps: list[Step] = []
     policy, active = objects.spec(cron_job).get("concurrencyPolicy"), _active(jobs)
     if active and policy == "Forbid":
-        told = "Not starting job because prior execution is running and concurrency policy is Forbid"
-        return [Tell(cron_job, "Normal", "JobAlreadyActive", told)]
+        text = "Not starting job because prior execution is running and concurrency policy is Forbid"
+        return [Tell(cron_job, "Normal", "JobAlreadyActive", text)]
     if many:
-        told = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-        steps.append(Tell(cron_job, "Warning", "TooManyMissedTimes", told))
+        text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+        steps.append(Tell(cron_job, "Warning", "TooManyMissedTimes", text))
     if policy == "Replace":
         steps += [Delete(JOB, job, DELETED, propagation="Background") for job in active]
     return [*steps, Create(JOB, new_job(cron_job, at, zone), CREATED)]
@@ -219,11 +219,11 @@ def _news(cron_job: JsonObject, jobs: Sequence[JsonObject]) -> list[Step]:
     for known in objects.status(cron_job).get("active") or []:
         job = by_uid.get(str(known.get("uid")))
         if job is None:
-            told = f"Active job went missing: {known.get('name')}"
-            steps.append(Tell(cron_job, "Normal", "MissingJob", told))
+            text = f"Active job went missing: {known.get('name')}"
+            steps.append(Tell(cron_job, "Normal", "MissingJob", text))
         elif kind := _kind_of_end(job):
-            told = f"Saw completed job: {objects.name(job)}, condition: {kind}"
-            steps.append(Tell(cron_job, "Normal", "SawCompletedJob", told))
+            text = f"Saw completed job: {objects.name(job)}, condition: {kind}"
+            steps.append(Tell(cron_job, "Normal", "SawCompletedJob", text))
     return steps
 
 

@@ -55,12 +55,12 @@ def is_failed(job: JsonObject, pod: JsonObject) -> bool:
 def match(job: JsonObject, pod: JsonObject) -> Match:
     """Return what the first rule that fits says; Count where none does."""
     for number, rule in enumerate(objects.dig(job, "spec", "podFailurePolicy", "rules") or []):
-        action, told = rule.get("action"), f"matching {rule.get('action')} rule at index {number}"
+        action, text = rule.get("action"), f"matching {rule.get('action')} rule at index {number}"
         space, name = objects.namespace(pod), objects.name(pod)
         for container, code in _exit_codes(pod, rule.get("onExitCodes")):
-            return Match(action, f"Container {container} for pod {space}/{name} failed with exit code {code} {told}")
+            return Match(action, f"Container {container} for pod {space}/{name} failed with exit code {code} {text}")
         for kind in _conditions(pod, rule.get("onPodConditions") or []):
-            return Match(action, f"Pod {space}/{name} has condition {kind} {told}")
+            return Match(action, f"Pod {space}/{name} has condition {kind} {text}")
     return Match("Count", "")
 
 
@@ -141,8 +141,8 @@ def index_failure(job: JsonObject, done: set[int], failed: set[int]) -> Verdict 
     """Return why an Indexed job with a limit per index has failed, or None."""
     most = objects.spec(job).get("maxFailedIndexes")
     if most is not None and len(failed) > int(most):
-        told = "Job has exceeded the specified maximal number of failed indexes"
-        return Verdict(failed=True, reason="MaxFailedIndexesExceeded", message=told)
+        text = "Job has exceeded the specified maximal number of failed indexes"
+        return Verdict(failed=True, reason="MaxFailedIndexesExceeded", message=text)
     if failed and len(done) + len(failed) >= int(objects.spec(job).get("completions") or 0):
         return Verdict(failed=True, reason="FailedIndexes", message="Job has failed indexes")
     return None

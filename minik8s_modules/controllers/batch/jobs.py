@@ -156,8 +156,8 @@ def _verdict(
     wanted = objects.spec(job).get("completions")
     reached = tally.all_succeeded > 0 if wanted is None else tally.all_succeeded >= int(wanted)
     if reached and not active:
-        told = "Reached expected number of succeeded pods"
-        return Verdict(failed=False, reason="CompletionsReached", message=told)
+        text = "Reached expected number of succeeded pods"
+        return Verdict(failed=False, reason="CompletionsReached", message=text)
     return None
 
 

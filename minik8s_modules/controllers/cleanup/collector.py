@@ -218,12 +218,12 @@ class GarbageCollector:
         """Say that a reference names an owner where it cannot be (``ownerRefInvalidNamespace``)."""
         about = {**item.obj, "apiVersion": item.kind.api_version, "kind": item.kind.kind}
         named = f"{reference.get('apiVersion')}/{reference.get('kind')}, name: {reference.get('name')}"
-        told = (
+        text = (
             f"ownerRef [{named}, uid: {reference.get('uid')}] does not exist in namespace "
             f'"{objects.namespace(item.obj)}"'
         )
         self._context.recorder.event(
-            about, "Warning", "OwnerRefInvalidNamespace", told, component="garbage-collector-controller"
+            about, "Warning", "OwnerRefInvalidNamespace", text, component="garbage-collector-controller"
         )
 
     def _take(self, step: Step, *, alone: bool) -> None:

@@ -99,8 +99,8 @@ class OrphanController(Looping):
 
     def _tell(self, pod: JsonObject, node: str) -> None:
         log.warning("pod %s is deleted: its node %s does not exist", objects.key(pod), node)
-        told = f"Deleted: its node {node} does not exist"
-        self._context.recorder.event(pod, "Warning", "DeletingOrphan", told)
+        text = f"Deleted: its node {node} does not exist"
+        self._context.recorder.event(pod, "Warning", "DeletingOrphan", text)
 
     def _bound_to_nothing(self, _old: JsonObject | None, new: JsonObject | None) -> list[Key]:
         node = objects.spec(new).get("nodeName") if new is not None else None

@@ -31,7 +31,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 FRESH_S = 60.0  # a claim comes before its Node; registering takes one more request
 
 
-class Found(NamedTuple):
+class NodeRanges(NamedTuple):
     """What there is of one node.
 
     Attributes:
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     lease: JsonObject | None = None
 
 
-def decide_pod_cidrs(name: str, found: Found, now: datetime) -> list[Step]:
+def decide_pod_cidrs(name: str, found: NodeRanges, now: datetime) -> list[Step]:
     """Return what becomes of the claims of the node ``name``, and of what else was kept of it."""
     if found.node is not None:
         return _of_a_node(found.node, found)
@@ -59,7 +59,7 @@ def decide_pod_cidrs(name: str, found: Found, now: datetime) -> list[Step]:
     return [*rest, *([Delete(LEASE, found.lease)] if found.lease is not None else [])]
 
 
-def _of_a_node(node: JsonObject, found: Found) -> list[Step]:
+def _of_a_node(node: JsonObject, found: NodeRanges) -> list[Step]:
     name, cidr = objects.name(node), str(objects.spec(node).get("podCIDR") or "")
     if not cidr:
         return []
@@ -68,8 +68,8 @@ def _of_a_node(node: JsonObject, found: Found) -> list[Step]:
         steps.append(Create(POD_CIDR, claim_of(cidr, name)))
     elif objects.spec(found.holder).get("nodeName") != name:
         other = objects.spec(found.holder).get("nodeName")
-        told = f"its range {cidr} is claimed for node {other}: remove and add one of the two nodes"
-        steps.append(Tell(node, "Warning", "CIDRNotAvailable", told))
+        text = f"its range {cidr} is claimed for node {other}: remove and add one of the two nodes"
+        steps.append(Tell(node, "Warning", "CIDRNotAvailable", text))
     for claim in found.claims:
         steps += _claimed(claim, cidr, name)
     return steps
@@ -80,8 +80,8 @@ def _claimed(claim: JsonObject, cidr: str, node: str) -> list[Step]:
         return _in_phase(claim, ASSIGNED, "")
     if not objects.status(claim).get("phase"):
         return [Delete(POD_CIDR, claim)]  # of two that were claimed at a time, the Node has the other one
-    told = f"node {node} has another range now; containers with addresses from this range may still run on its machine"
-    return _in_phase(claim, QUARANTINED, told)
+    text = f"node {node} has another range now; containers with addresses from this range may still run on its machine"
+    return _in_phase(claim, QUARANTINED, text)
 
 
 def _without_node(claim: JsonObject, node: str, now: datetime) -> list[Step]:
@@ -89,11 +89,11 @@ def _without_node(claim: JsonObject, node: str, now: datetime) -> list[Step]:
     age_s = (now - parse_rfc3339(made)).total_seconds() if made else FRESH_S
     if not objects.status(claim).get("phase") and age_s < FRESH_S:
         return [Again(FRESH_S - age_s)]
-    told = (
+    text = (
         f"node {node} is gone, and its machine may still run containers with these addresses. "
         f"Clean it (playbooks/node_remove.yml), or, if it is clean: kubectl delete podcidr {objects.name(claim)}"
     )
-    return _in_phase(claim, QUARANTINED, told)
+    return _in_phase(claim, QUARANTINED, text)
 
 
 def _in_phase(claim: JsonObject, phase: str, message: str) -> list[Step]:
@@ -132,9 +132,9 @@ class PodCidrController(Looping):
                 self._loop.add_after(key, step.after_s)
         take_all(self._context, [step for step in steps if not isinstance(step, Again)])
 
-    def _found(self, name: str, node: JsonObject | None) -> Found:
+    def _found(self, name: str, node: JsonObject | None) -> NodeRanges:
         cidr = str(objects.spec(node).get("podCIDR") or "") if node is not None else ""
-        return Found(
+        return NodeRanges(
             node,
             self._claims.by_index(BY_NODE, name),
             self._claims.get("", claim_name(cidr)) if cidr else None,

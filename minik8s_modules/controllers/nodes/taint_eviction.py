@@ -52,8 +52,8 @@ def decide_eviction(
         return []
     if min(ends) > 0:
         return [Again(min(ends))]
-    told = f"Marking for deletion Pod {objects.key(pod)}"
-    return [_marked(pod, now), Tell(pod, "Normal", "TaintManagerEviction", told), Delete(POD, pod)]
+    text = f"Marking for deletion Pod {objects.key(pod)}"
+    return [_marked(pod, now), Tell(pod, "Normal", "TaintManagerEviction", text), Delete(POD, pod)]
 
 
 def no_execute(node: JsonObject) -> list[JsonObject]:

@@ -66,8 +66,8 @@ def _next(
     if last_taint_s is not None and last_taint_s < PAUSE_S:
         return [Again(PAUSE_S - last_taint_s)]
     node, wanted = min(free, key=lambda each: (_since(each[0]), objects.name(each[0])))
-    told = f"Node {objects.name(node)} is tainted {wanted}:{NO_EXECUTE}; pods that do not tolerate it are evicted"
-    steps: list[Step] = [_patch(node, wanted, now), Tell(node, "Normal", "NodeTainted", told)]
+    text = f"Node {objects.name(node)} is tainted {wanted}:{NO_EXECUTE}; pods that do not tolerate it are evicted"
+    steps: list[Step] = [_patch(node, wanted, now), Tell(node, "Normal", "NodeTainted", text)]
     return steps if len(free) == 1 else [*steps, Again(PAUSE_S)]
 
 

@@ -98,8 +98,8 @@ def _not_targeted(pod: JsonObject, now: datetime) -> list[Step]:
 
 def _told(budget: JsonObject, expected: Expected) -> Iterable[Tell]:
     if expected.trouble:
-        told = f"Failed to calculate the number of expected pods: {expected.trouble}"
-        yield Tell(budget, "Warning", "CalculateExpectedPodCountFailed", told)
+        text = f"Failed to calculate the number of expected pods: {expected.trouble}"
+        yield Tell(budget, "Warning", "CalculateExpectedPodCountFailed", text)
     elif expected.unmanaged and objects.status(budget).get("observedGeneration") != objects.generation(budget):
         selector = objects.spec(budget).get("selector")
         yield Tell(budget, "Warning", "UnmanagedPods", _UNMANAGED.format(selector))

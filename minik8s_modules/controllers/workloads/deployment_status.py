@@ -67,10 +67,10 @@ def _sum(sets: Sequence[JsonObject], field: str) -> int:
 
 def _availability(now: datetime, *, enough: bool) -> JsonObject:
     if enough:
-        told = "Deployment has minimum availability."
-        return condition(AVAILABLE, "True", "MinimumReplicasAvailable", told, now)
-    told = "Deployment does not have minimum availability."
-    return condition(AVAILABLE, "False", "MinimumReplicasUnavailable", told, now)
+        text = "Deployment has minimum availability."
+        return condition(AVAILABLE, "True", "MinimumReplicasAvailable", text, now)
+    text = "Deployment does not have minimum availability."
+    return condition(AVAILABLE, "False", "MinimumReplicasUnavailable", text, now)
 
 
 def _count(status: JsonObject, field: str) -> int:
@@ -141,8 +141,8 @@ def _with_progress(
     conditions: list[JsonObject] = status["conditions"]
     known = _progress(objects.status(deployment))
     if is_complete(deployment, status):
-        told = f"{what} has successfully progressed."
-        return with_condition(conditions, condition(PROGRESSING, "True", COMPLETE, told, now))
+        text = f"{what} has successfully progressed."
+        return with_condition(conditions, condition(PROGRESSING, "True", COMPLETE, text, now))
     if _progresses(objects.status(deployment), status):
         moving = condition(PROGRESSING, "True", UPDATED, f"{what} is progressing.", now)
         if known is not None and known.get("status") == "True":
@@ -150,8 +150,8 @@ def _with_progress(
         # replaced also when status and reason are the same: its lastUpdateTime is what the deadline counts from
         return [*without_condition(conditions, PROGRESSING), moving]
     if timed_out(deployment, status, now):
-        told = f"{what} has timed out progressing."
-        return with_condition(conditions, condition(PROGRESSING, "False", TIMED_OUT, told, now))
+        text = f"{what} has timed out progressing."
+        return with_condition(conditions, condition(PROGRESSING, "False", TIMED_OUT, text, now))
     return conditions
 
 

@@ -205,11 +205,11 @@ def _create(this: _Round, size: int) -> None:
     words = Words("", "", CREATE_FAILED, f'Failed to create new replica set "{name}": ')
     this.steps.append(Create(REPLICA_SET, made, words))
     if size > 0:
-        told = f"Scaled up replica set {name} from 0 to {size}"
-        this.steps.append(Tell(this.deployment, "Normal", SCALING, told))
+        text = f"Scaled up replica set {name} from 0 to {size}"
+        this.steps.append(Tell(this.deployment, "Normal", SCALING, text))
     if statuses.has_deadline(this.deployment):
-        told = f'Created new replica set "{name}"'
-        this.note = statuses.condition(statuses.PROGRESSING, "True", "NewReplicaSetCreated", told, this.now)
+        text = f'Created new replica set "{name}"'
+        this.note = statuses.condition(statuses.PROGRESSING, "True", "NewReplicaSetCreated", text, this.now)
 
 
 def new_replica_set(deployment: JsonObject, old: Sequence[JsonObject], size: int) -> JsonObject:
@@ -273,8 +273,8 @@ def _endings(this: _Round, before: JsonObject, *, scaling: bool) -> list[Step]:
     if outdated is not None and not _begins(this, known):
         return [Patch(DEPLOYMENT, before, {"metadata": {"annotations": {revisions.REVISION: outdated}}})]
     if outdated is not None:
-        told = f'Found new replica set "{objects.name(new or {})}"'
-        this.note = statuses.condition(statuses.PROGRESSING, "True", "FoundNewReplicaSet", told, this.now)
+        text = f'Found new replica set "{objects.name(new or {})}"'
+        this.note = statuses.condition(statuses.PROGRESSING, "True", "FoundNewReplicaSet", text, this.now)
     if this.note is not None:
         conditions = with_condition(objects.status(this.deployment).get("conditions") or [], this.note)
         noted = {**objects.status(this.deployment), "conditions": conditions}
@@ -323,9 +323,9 @@ class DeploymentController(WorkloadController):
                 count = int(objects.status(owner.obj).get("collisionCount") or 0) + 1
                 self._write(owner, {**objects.status(owner.obj), "collisionCount": count})
             elif statuses.has_deadline(owner.obj):
-                told = f'Failed to create new replica set "{objects.name(failure.step.obj)}": {failure.error}'
+                text = f'Failed to create new replica set "{objects.name(failure.step.obj)}": {failure.error}'
                 now = self.context.clock.now()
-                wanted = statuses.condition(statuses.PROGRESSING, "False", CREATE_FAILED, told, now)
+                wanted = statuses.condition(statuses.PROGRESSING, "False", CREATE_FAILED, text, now)
                 conditions = with_condition(objects.status(owner.obj).get("conditions") or [], wanted)
                 self._write(owner, {**objects.status(owner.obj), "conditions": conditions})
         super().failed(owner, failures)

@@ -83,8 +83,8 @@ class _Round:
     def deletion(self, pod: JsonObject) -> Delete:
         """Return the deletion of a pod, and note what to tell of it."""
         name, owner = objects.name(pod), objects.name(self.stateful_set)
-        told = f"delete Pod {name} in StatefulSet {owner} successful"
-        self.notes.append(Tell(self.stateful_set, "Normal", "SuccessfulDelete", told))
+        text = f"delete Pod {name} in StatefulSet {owner} successful"
+        self.notes.append(Tell(self.stateful_set, "Normal", "SuccessfulDelete", text))
         return Delete(POD, pod, Words("", "", "FailedDelete", f"delete Pod {name} in StatefulSet {owner} failed: "))
 
 
@@ -203,9 +203,9 @@ def _is_kept_back(this: _Round, ordinal: int) -> bool:
 def _ended(this: _Round, pod: JsonObject) -> Step:
     where = f"StatefulSet {objects.namespace(pod)}/{objects.name(this.stateful_set)}"
     failed = podlib.phase(pod) == "Failed"
-    told = f"{where} is recreating {'failed' if failed else 'terminated'} Pod {objects.name(pod)}"
+    text = f"{where} is recreating {'failed' if failed else 'terminated'} Pod {objects.name(pod)}"
     reason = "RecreatingFailedPod" if failed else "RecreatingTerminatedPod"
-    this.notes.append(Tell(this.stateful_set, "Warning" if failed else "Normal", reason, told))
+    this.notes.append(Tell(this.stateful_set, "Warning" if failed else "Normal", reason, text))
     return this.deletion(pod)
 
 

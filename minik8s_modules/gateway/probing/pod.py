@@ -19,7 +19,7 @@ from minik8s_modules.gateway.probing.checks import Check, Result, counted, worth
 from minik8s_modules.gateway.probing.prober import Prober, closed_quietly, has_prober
 from minik8s_modules.gateway.probing.running import Outcome, run_once
 from minik8s_modules.gateway.streams.dockerd import Dockerd
-from minik8s_modules.gateway.streams.reaching import Door
+from minik8s_modules.gateway.streams.reaching import NodeRoute
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ def _is_light(check: Check) -> bool:
 class PodChecks:
     """Runs what is declared of one pod; ``tell`` gets all its results whenever one has changed."""
 
-    def __init__(self, door: Callable[[], Door | None], tell: Told, answers: Answers) -> None:
-        self._door = door
+    def __init__(self, route: Callable[[], NodeRoute | None], tell: Told, answers: Answers) -> None:
+        self._route = route
         self._answers = answers
         self._tell = tell
         self._sandbox = ""
@@ -109,10 +109,10 @@ class PodChecks:
         """Keep attached to the pause program until it turns out that there is none."""
         failures = 0
         while True:
-            door = self._door()
+            route = self._route()
             try:
-                if door is not None:
-                    docker = Dockerd(door.docker_socket)
+                if route is not None:
+                    docker = Dockerd(route.docker_socket)
                     found = await has_prober(docker, sandbox)
                     if found is False:
                         await self._go_without()
@@ -169,10 +169,10 @@ class PodChecks:
             self._tell(self.results)
 
     async def _run(self, check: Check) -> Outcome | None:
-        door = self._door()
-        if door is None:
+        route = self._route()
+        if route is None:
             return Outcome(good=False, message="the node is not connected")
-        return await run_once(check, door, self._answers)
+        return await run_once(check, route, self._answers)
 
     async def _run_until_told(self, check: Check) -> Outcome:
         """Run a hook, again if nobody could tell how it went."""

@@ -20,7 +20,7 @@ from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import Check
 from minik8s_modules.gateway.probing.wire import Cause, cause_of, message_of
 from minik8s_modules.gateway.streams.dockerd import Dockerd
-from minik8s_modules.gateway.streams.reaching import Door, Reached, reach
+from minik8s_modules.gateway.streams.reaching import NodeRoute, Reached, reach
 from minik8s_modules.streams.frames import Demultiplexer
 
 log = logging.getLogger(__name__)
@@ -39,16 +39,16 @@ class Outcome(NamedTuple):
 Sleep = Callable[[float], Awaitable[None]]
 
 
-async def run_once(check: Check, door: Door, answers: Answers, sleep: Sleep = asyncio.sleep) -> Outcome | None:
+async def run_once(check: Check, route: NodeRoute, answers: Answers, sleep: Sleep = asyncio.sleep) -> Outcome | None:
     """Run the check's action within its timeout; None when nobody can tell. Raises nothing but for cancellation."""
     try:
         match check.kind:
             case "sleep":
                 return await _slept(check, sleep)
             case "exec":
-                return await _command(check, Dockerd(door.docker_socket))
+                return await _command(check, Dockerd(route.docker_socket))
             case _:
-                cause = await _dialled(check, door, answers)
+                cause = await _dialled(check, route, answers)
     except NobodyReads as error:
         log.info("check %s is not counted: %s", check.id, error)
         return None
@@ -106,19 +106,19 @@ async def _command(check: Check, docker: Dockerd) -> Outcome:
     return Outcome(good=False, message=said or f"command {check.action!r} exited with {code}")
 
 
-async def _dialled(check: Check, door: Door, answers: Answers) -> Cause:
+async def _dialled(check: Check, route: NodeRoute, answers: Answers) -> Cause:
     loop = asyncio.get_running_loop()
     end = loop.time() + check.timeout_s
     try:
         async with asyncio.timeout_at(end):
-            reached = await reach(door, check.action["host"], check.action["port"])
+            reached = await reach(route, check.action["host"], check.action["port"])
     except TimeoutError as error:
         return Cause("errno", error.errno) if error.errno else Cause("timeout")
     except OSError as error:
         return cause_of("errno", error.errno or 0)
     try:
         if check.kind == "tcp":
-            return await _reached(reached, through_ssh=door.reach is not None)
+            return await _reached(reached, through_ssh=route.reach is not None)
         return await answers.of(check, reached, max(0.0, end - loop.time()))
     finally:
         await reached.close()

@@ -17,7 +17,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import Check, Result, results_of
 from minik8s_modules.gateway.probing.pod import PodChecks
-from minik8s_modules.gateway.streams.reaching import Doors
+from minik8s_modules.gateway.streams.reaching import Routes
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ Key = tuple[str, str]
 class Probing:
     """Runs the declared checks; all methods may be called from any thread."""
 
-    def __init__(self, doors: Doors, publish: Publish) -> None:
-        self._doors = doors
+    def __init__(self, routes: Routes, publish: Publish) -> None:
+        self._routes = routes
         self._publish = publish
         self._answers = Answers()
         self._pods: dict[Key, PodChecks] = {}
@@ -96,7 +96,7 @@ class Probing:
         pod = self._pods.get(key)
         if pod is None:
             node = key[0]
-            pod = PodChecks(lambda: self._doors(node), self._teller(key), self._answers)
+            pod = PodChecks(lambda: self._routes(node), self._teller(key), self._answers)
             self._pods[key] = pod
         await pod.declare(sandbox, checks)
 

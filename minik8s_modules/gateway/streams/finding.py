@@ -16,7 +16,7 @@ from minik8s_modules.streams.requests import StreamRequest
 _NOT_FOUND = 404
 
 
-class Found(NamedTuple):
+class FoundContainer(NamedTuple):
     """A container: its Docker id, whether it has a terminal, whether it runs, whether its stdin is open.
 
     ``stdin_once``: the first end of its stdin is the end of it.
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     stdin_once: bool = False
 
 
-async def of_log(docker: Dockerd, request: StreamRequest) -> Found:
+async def of_log(docker: Dockerd, request: StreamRequest) -> FoundContainer:
     """Return the container whose log is asked for: the one with ``id``, else the newest of that name.
 
     Raises:
@@ -42,7 +42,7 @@ async def of_log(docker: Dockerd, request: StreamRequest) -> Found:
     return found
 
 
-async def running(docker: Dockerd, request: StreamRequest) -> Found:
+async def running(docker: Dockerd, request: StreamRequest) -> FoundContainer:
     """Return the running container of that name; worded as the kubelet words it when there is none."""
     wanted = await _newest(docker, request)
     found = await _inspected(docker, request, wanted) if wanted else None
@@ -94,7 +94,7 @@ def _attempt(entry: dict[str, Any]) -> int:
     return labels.attempt_of(entry.get("Labels") or {})
 
 
-async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str) -> Found | None:
+async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str) -> FoundContainer | None:
     if not container_id.isalnum():  # it stands in a path
         return None
     try:
@@ -108,4 +108,4 @@ async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str)
     if not _marks(request).items() <= marks.items():
         return None
     stdin, once = bool(config.get("OpenStdin")), bool(config.get("StdinOnce"))
-    return Found(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), stdin, once)
+    return FoundContainer(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), stdin, once)

@@ -14,7 +14,7 @@ from minik8s_modules.gateway.streams import finding
 from minik8s_modules.gateway.streams.conversing import converse
 from minik8s_modules.gateway.streams.dockerd import Dockerd
 from minik8s_modules.gateway.streams.opening import Given, Opening, numbers
-from minik8s_modules.gateway.streams.reaching import Door, Reached, reach, words
+from minik8s_modules.gateway.streams.reaching import NodeRoute, Reached, reach, words
 from minik8s_modules.streams import passing
 from minik8s_modules.streams.requests import StreamRequest
 
@@ -26,15 +26,15 @@ _WORDS_S = 1.0
 class Forwarding:
     """The connections of one port-forward."""
 
-    def __init__(self, door: Door, address: str) -> None:
-        self._door = door
+    def __init__(self, route: NodeRoute, address: str) -> None:
+        self._route = route
         self._address = address
         self._running: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def of(cls, docker: Dockerd, request: StreamRequest, door: Door) -> Opening:
+    async def of(cls, docker: Dockerd, request: StreamRequest, route: NodeRoute) -> Opening:
         """Find the pod; ``connect`` makes connections to it. Raises StatusError, as Dockerd."""
-        made = cls(door, await finding.address(docker, request))
+        made = cls(route, await finding.address(docker, request))
         return Opening(Given({}), {"connect": made.connect}, made.close)
 
     async def connect(self, message: JsonObject) -> Given:
@@ -53,23 +53,23 @@ class Forwarding:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _carry(self, channel: passing.Channel, port: int) -> None:
-        await converse(channel, lambda: _opened(self._door, self._address, port))
+        await converse(channel, lambda: _opened(self._route, self._address, port))
 
 
-async def of_proxy(docker: Dockerd, request: StreamRequest, door: Door) -> Opening:
+async def of_proxy(docker: Dockerd, request: StreamRequest, route: NodeRoute) -> Opening:
     """Hand over a connection to the one port that is asked for. Raises StatusError, as Dockerd."""
     port = request.text("ports")
     if not (port.isascii() and port.isdecimal() and 0 < int(port) <= _LARGEST_PORT):
         raise BadRequest(f"ports must be one number from 1 to {_LARGEST_PORT}, not {port!r}")
     try:
-        return await _opened(door, await finding.address(docker, request), int(port))
+        return await _opened(route, await finding.address(docker, request), int(port))
     except StatusError as error:
         raise ServiceUnavailable(f"error trying to reach service: {error}") from error
 
 
-async def _opened(door: Door, address: str, port: int) -> Opening:
+async def _opened(route: NodeRoute, address: str, port: int) -> Opening:
     try:
-        reached = await reach(door, address, port)
+        reached = await reach(route, address, port)
     except OSError as error:
         raise ServiceUnavailable(words(error)) from error
 

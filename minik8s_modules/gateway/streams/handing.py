@@ -24,7 +24,7 @@ from minik8s_modules.gateway.streams.conversing import converse
 from minik8s_modules.gateway.streams.dockerd import Dockerd
 from minik8s_modules.gateway.streams.forwarding import Forwarding
 from minik8s_modules.gateway.streams.opening import Opening
-from minik8s_modules.gateway.streams.reaching import Doors
+from minik8s_modules.gateway.streams.reaching import Routes
 from minik8s_modules.gateway.streams.signatures import Signatures
 from minik8s_modules.streams.passing import BadPacket, Channel
 from minik8s_modules.streams.requests import METRICS, StreamRequest, parse_line
@@ -49,10 +49,10 @@ class HandingServer:
     """Answers the user ``uid`` at the named socket ``path``."""
 
     def __init__(
-        self, path: Path, uid: int, signatures: Signatures, doors: Doors, metrics: Metrics, answers: Answers
+        self, path: Path, uid: int, signatures: Signatures, routes: Routes, metrics: Metrics, answers: Answers
     ) -> None:
         self._path, self._uid, self._signatures = path, uid, signatures
-        self._doors, self._metrics, self._answers = doors, metrics, answers
+        self._routes, self._metrics, self._answers = routes, metrics, answers
         self._listener = _listen(path)
         self._loop = asyncio.new_event_loop()
         self._conversations: set[asyncio.Task[None]] = set()
@@ -135,10 +135,10 @@ class HandingServer:
     async def _opened(self, request: StreamRequest) -> Opening:
         if request.what == METRICS:
             return opening.of_metrics(self._metrics(request.flag("history")))
-        door = self._doors(request.node)
-        if door is None:
+        route = self._routes(request.node)
+        if route is None:
             raise ServiceUnavailable(f"the gateway has no connection to node {request.node}")
-        docker = Dockerd(door.docker_socket)
+        docker = Dockerd(route.docker_socket)
         match request.what:
             case "exec":
                 return await opening.of_exec(docker, request)
@@ -147,9 +147,9 @@ class HandingServer:
             case "log":
                 return await opening.of_log(docker, request)
             case "portforward":
-                return await Forwarding.of(docker, request, door)
+                return await Forwarding.of(docker, request, route)
             case "proxy":
-                return await forwarding.of_proxy(docker, request, door)
+                return await forwarding.of_proxy(docker, request, route)
         raise NotFound.path()
 
 

@@ -18,7 +18,7 @@ _WORDS_BYTES = 64 * 1024
 _WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
-class Door(NamedTuple):
+class NodeRoute(NamedTuple):
     """The way to a node: its Docker socket here, and the command whose stdin and stdout reach an address there.
 
     Without a command the node is this machine.
@@ -28,8 +28,8 @@ class Door(NamedTuple):
     reach: Callable[[str, int], list[str]] | None
 
 
-Doors = Callable[[str], Door | None]
-"""Returns the door of a node, None for a node that is not reached from here now."""
+Routes = Callable[[str], NodeRoute | None]
+"""Returns the way to a node, None for a node that is not reached from here now."""
 
 
 class Reached(Protocol):
@@ -84,19 +84,19 @@ class ThroughSsh:
         await self._process.wait()
 
 
-async def reach(door: Door, host: str, port: int) -> Reached:
+async def reach(route: NodeRoute, host: str, port: int) -> Reached:
     """Return a connection to ``host``:``port`` from the node; OSError when there is none.
 
     Through ssh a refusal shows only at the end of what is read: ask ``failure`` then.
     """
-    if door.reach is None:
+    if route.reach is None:
         async with asyncio.timeout(CONNECT_S):
             return Direct(await _connected(host, port))
     (ours_in, its_in), (ours_out, its_out) = socket.socketpair(), socket.socketpair()
     try:
         process = await asyncio.create_subprocess_exec(
             *_WITH_PARENT,
-            *door.reach(host, port),
+            *route.reach(host, port),
             stdin=its_in.fileno(),
             stdout=its_out.fileno(),
             stderr=asyncio.subprocess.PIPE,

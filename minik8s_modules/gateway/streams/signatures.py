@@ -76,8 +76,8 @@ class Signatures:
     def _check_new(self, at_s: int, nonce: str) -> None:
         now_s = self._clock.now().timestamp()
         if abs(now_s - at_s) > WINDOW_S:
-            told = f"the clocks of API server and gateway differ by {now_s - at_s:.0f} s; {WINDOW_S:.0f} are allowed"
-            raise _refusal(f"the request was signed at another time: {told}")
+            message = f"the clocks of API server and gateway differ by {now_s - at_s:.0f} s; {WINDOW_S:.0f} are allowed"
+            raise _refusal(f"the request was signed at another time: {message}")
         with self._lock:
             while self._seen and next(iter(self._seen.values())) < now_s:
                 del self._seen[next(iter(self._seen))]

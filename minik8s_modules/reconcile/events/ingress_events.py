@@ -16,7 +16,7 @@ SERVERS = {"dns": dns_entries.SERVER, "ingress": ingress_entries.SERVER}
 REASONS = {"dns": ("FailedToUpdateNames", "NamesUpdated"), "ingress": ("FailedToUpdatePaths", "PathsUpdated")}
 
 
-class NameTeller:
+class IngressEvents:
     """Tells each error once, until it is over; the runner's one thread calls it.
 
     Args:

@@ -18,7 +18,7 @@ AGAIN_S = 300.0
 """A failure that lasts is told again: who reads the Event sees that it is not over."""
 
 
-class PassTeller:
+class PassEvents:
     """Tells each failure, again every ``AGAIN_S``, until it is over; the runner's one thread calls it.
 
     Args:
@@ -40,9 +40,9 @@ class PassTeller:
             if self._told.pop(outcome.node, None):
                 self._recorder.event(node, "Normal", RECOVERED, "passes over the node end well again")
             return
-        told = " ".join((outcome.message or outcome.status).split())
+        text = " ".join((outcome.message or outcome.status).split())
         before, at_s = self._told.get(outcome.node, ("", 0.0))
         now_s = self._clock.monotonic()
-        if before != told or now_s - at_s >= AGAIN_S:
-            self._told[outcome.node] = (told, now_s)
-            self._recorder.event(node, "Warning", REASON, told)
+        if before != text or now_s - at_s >= AGAIN_S:
+            self._told[outcome.node] = (text, now_s)
+            self._recorder.event(node, "Warning", REASON, text)

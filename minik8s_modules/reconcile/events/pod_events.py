@@ -47,7 +47,7 @@ def happenings(before: ObservedPod, after: ObservedPod) -> list[PodEvent]:
     return found
 
 
-class Teller:
+class PodEvents:
     """Records events of pods; ``lookup(uid)`` finds a pod. One caller at a time."""
 
     def __init__(self, recorder: Recorder, lookup: Callable[[str], JsonObject | None]) -> None:

@@ -16,7 +16,7 @@ REASON = "FailedToUpdateServiceRules"
 _RECOVERED = "ServiceRulesUpdated"
 
 
-class ServiceTeller:
+class ServiceEvents:
     """Tells each error once, until it is over; the runner's one thread calls it.
 
     Args:

@@ -19,7 +19,7 @@ _RETRY_S = 10.0
 """How soon a pod without an address looks again when no release has woken it."""
 
 
-class Claimer:
+class AddressClaims:
     """``look_again(uids)`` wakes pods that may get an address now. Thread-safe; holds no lock while it calls."""
 
     def __init__(self, book: AddressBook, look_again: Callable[[Iterable[str]], None]) -> None:

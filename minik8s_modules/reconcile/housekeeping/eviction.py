@@ -48,9 +48,9 @@ def choose(
     if not candidates:
         return None
     first = min(candidates, key=lambda pod: _rank(pod, used.get(objects.uid(pod), Used()), resource))
-    told = f"The node was low on resource: {resource}. Threshold quantity: {_shown(threshold, found)}, "
-    told += f"available: {_quantity(found.left, resource)}. "
-    return Eviction(first, told + _consumption(first, used.get(objects.uid(first), Used()), resource))
+    text = f"The node was low on resource: {resource}. Threshold quantity: {_shown(threshold, found)}, "
+    text += f"available: {_quantity(found.left, resource)}. "
+    return Eviction(first, text + _consumption(first, used.get(objects.uid(first), Used()), resource))
 
 
 def may_go(pod: JsonObject) -> bool:

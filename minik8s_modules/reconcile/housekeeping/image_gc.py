@@ -96,5 +96,5 @@ def shortfall(plan: ImagePlan, freed_bytes: int) -> tuple[str, str] | None:
     """Return (reason, message) of the Event when the deletions freed too little."""
     if freed_bytes >= plan.to_free_bytes:
         return None
-    told = f"Failed to garbage collect required amount of images. Attempted to free {plan.to_free_bytes} bytes"
-    return "FreeDiskSpaceFailed", f"{told}, but only found {freed_bytes} bytes eligible to free."
+    text = f"Failed to garbage collect required amount of images. Attempted to free {plan.to_free_bytes} bytes"
+    return "FreeDiskSpaceFailed", f"{text}, but only found {freed_bytes} bytes eligible to free."

@@ -33,8 +33,8 @@ class StaticFiles(Job):
         files = [one for one in result.get("files") or [] if isinstance(one, dict)]
         parsed = parse_manifests(self._node, files)
         errors = {**{str(name): str(why) for name, why in (result.get("errors") or {}).items()}, **parsed.errors}
-        told = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
-        if told and told != self._told:
-            self._world.tell(self._node, "Warning", "FailedStaticPod", f"static pods in {self._folder}: {told}")
-        self._told = told
+        text = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
+        if text and text != self._told:
+            self._world.tell(self._node, "Warning", "FailedStaticPod", f"static pods in {self._folder}: {text}")
+        self._told = text
         self._world.static(self._node, parsed.pods)

@@ -22,7 +22,7 @@ Concerned = Callable[[str, str], Sequence[JsonObject]]
 """Returns the objects that a section and key are about; none of what is the node's own."""
 
 
-class DriftTeller:
+class DriftEvents:
     """Tells what a pass found; one caller at a time.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.reconcile.events.pod_events import Teller
+from minik8s_modules.reconcile.events.pod_events import PodEvents
 from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.pods.observed import observation
@@ -16,12 +16,14 @@ _CHANGES, _CHANGED = frozenset({"update", "pause"}), frozenset({"sandboxes", "co
 Heard = Callable[[NodeState, JsonObject], set[str]]
 
 
-class Hearing:
+class GatewayEvents:
     """``life_changed(node)`` is called when a node was said to live or not. One caller at a time."""
 
-    def __init__(self, clock: Clock, teller: Teller, pulls: Pulls, life_changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, clock: Clock, event_writer: PodEvents, pulls: Pulls, life_changed: Callable[[str], None]
+    ) -> None:
         self._clock = clock
-        self._teller = teller
+        self._event_writer = event_writer
         self._pulls = pulls
         self._life_changed = life_changed
         self._known: dict[str, Heard] = {
@@ -58,7 +60,7 @@ class Hearing:
         seen = [observation(raw, now) for raw in message["containers"]]
         first = not state.known
         images = map(str, message["images"])
-        changed = state.on_state(seen, images, self._clock.monotonic(), self._teller.happened)
+        changed = state.on_state(seen, images, self._clock.monotonic(), self._event_writer.happened)
         if first:
             self._life_changed(state.name)  # nothing was said of its life before
         return changed
@@ -68,7 +70,7 @@ class Hearing:
         seen = observation(raw, self._clock.now()) if raw is not None else None
         if seen is not None and message["action"] in _CHANGES:
             state.on_changed(_CHANGED, self._clock.monotonic())
-        return state.on_event(str(message["id"]), seen, self._clock.monotonic(), self._teller.happened)
+        return state.on_event(str(message["id"]), seen, self._clock.monotonic(), self._event_writer.happened)
 
     def _on_images(self, state: NodeState, message: JsonObject) -> set[str]:
         return set(state.decisions) if state.on_images(map(str, message["images"])) else set()

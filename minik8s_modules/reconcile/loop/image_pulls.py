@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.events.pod_events import Teller
+from minik8s_modules.reconcile.events.pod_events import PodEvents
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.storage.pull_secrets import Credential, pull_key
@@ -21,9 +21,9 @@ class _Asked(NamedTuple):
 class Pulls:
     """One pull per image, credentials and node at a time; one caller at a time."""
 
-    def __init__(self, gateway: Gateway, teller: Teller) -> None:
+    def __init__(self, gateway: Gateway, event_writer: PodEvents) -> None:
         self._gateway = gateway
-        self._teller = teller
+        self._event_writer = event_writer
         self._under_way: dict[str, _Asked] = {}
 
     def ask(self, state: NodeState, uid: str, image: str, pull_id: str, given: tuple[Credential, ...] = ()) -> None:
@@ -36,7 +36,7 @@ class Pulls:
                 return
             self._under_way[pull_id] = _Asked(uid, image, key)
             state.on_pull_asked(key)
-        self._teller.image(uid, image, "Pulling", f'Pulling image "{image}"')
+        self._event_writer.image(uid, image, "Pulling", f'Pulling image "{image}"')
 
     def on_pulled(self, state: NodeState, message: JsonObject, now: datetime) -> set[str]:
         """Take over the end of a pull; return the UIDs of the pods that use the image."""
@@ -49,8 +49,8 @@ class Pulls:
         state.on_pulled(image, key=asked.key, ok=ok, reason=reason, message=text, now=now)
         if ok:
             for uid in state.decisions:
-                if self._teller.uses(uid, image):
-                    self._teller.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
+                if self._event_writer.uses(uid, image):
+                    self._event_writer.image(uid, image, "Pulled", f'Successfully pulled image "{image}"')
         # every pod uses the pause image, so all look again
         return set(state.decisions)
 
@@ -62,7 +62,7 @@ class Pulls:
         unused = [
             (pull_id, asked.key)
             for pull_id, asked in self._under_way.items()
-            if asked.uid == uid and not any(self._teller.uses(other, asked.image) for other in state.decisions)
+            if asked.uid == uid and not any(self._event_writer.uses(other, asked.image) for other in state.decisions)
         ]
         for pull_id, key in unused:
             del self._under_way[pull_id]

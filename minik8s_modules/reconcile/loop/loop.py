@@ -17,12 +17,12 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.reconcile.events.pod_events import Teller
-from minik8s_modules.reconcile.feeds.address_claims import Claimer
+from minik8s_modules.reconcile.events.pod_events import PodEvents
+from minik8s_modules.reconcile.feeds.address_claims import AddressClaims
 from minik8s_modules.reconcile.loop import requests as requesting
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.changed_pods import ChangedPods
-from minik8s_modules.reconcile.loop.gateway_events import Hearing
+from minik8s_modules.reconcile.loop.gateway_events import GatewayEvents
 from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.loop.section_changes import Request
@@ -57,7 +57,7 @@ class Reconciler:
         on_fenced: Callable[[], None],
     ) -> None:
         self._shard = shard
-        self._teller = Teller(shard.recorder, shard.objects.pod)
+        self._event_writer = PodEvents(shard.recorder, shard.objects.pod)
         self._token = token
         self._clock = clock
         self._on_fenced = on_fenced
@@ -70,10 +70,10 @@ class Reconciler:
         self._fenced = False
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._workers = Workers(self._queue, self._sync, "reconcile", _SYNCERS)
-        self._claimer = Claimer(shard.addresses, self.on_references)
+        self._claimer = AddressClaims(shard.addresses, self.on_references)
         self._ids = itertools.count(1)
-        self._pulls = Pulls(shard.gateway, self._teller)
-        self._hearing = Hearing(clock, self._teller, self._pulls, shard.registrar.enqueue)
+        self._pulls = Pulls(shard.gateway, self._event_writer)
+        self._gateway_events = GatewayEvents(clock, self._event_writer, self._pulls, shard.registrar.enqueue)
 
     def start(self) -> None:
         """Work from now on; every node is observed fully first."""
@@ -161,11 +161,11 @@ class Reconciler:
     def on_gateway(self, message: JsonObject) -> None:
         """Handle a message of the gateway; nodes of other shards are not ours."""
         state = self._nodes.get(str(message.get("node") or ""))
-        if state is None or not self._hearing.understands(message):
+        if state is None or not self._gateway_events.understands(message):
             return
         with self._lock:
             before = state.alive
-            state.dirty |= self._hearing.take(state, message)
+            state.dirty |= self._gateway_events.take(state, message)
             back = state.alive and not before
         if back:
             # nothing is decided on what was seen before it fell silent: it may have lost its power
@@ -194,7 +194,7 @@ class Reconciler:
                 self._on_facts(state, outcome)
             else:
                 now_s = self._clock.monotonic()
-                state.dirty |= state.on_outcome(outcome, self._clock.now(), now_s, self._teller.happened)
+                state.dirty |= state.on_outcome(outcome, self._clock.now(), now_s, self._event_writer.happened)
                 state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
                 if state.relist_wanted:
                     state.relist_wanted = not self._shard.gateway.send({"op": "relist", "node": state.name})
@@ -280,7 +280,7 @@ class Reconciler:
             log.exception("pod %s stays as it is: no decision", objects.key(pod))
             return None
         state.decisions[uid] = decision
-        self._teller.decided(pod, decision.events)
+        self._event_writer.decided(pod, decision.events)
         sandbox = state.observed.pod(uid).sandbox
         state.checking.declare(self._shard.gateway, uid, sandbox.id if sandbox else "", decision.checks)
         for image in decision.pulls:
@@ -298,7 +298,7 @@ class Reconciler:
         if self._pulls.forget(state, uid):
             self._queue.add(state.name)
         self._claimer.forget(uid)
-        self._teller.forget(uid)
+        self._event_writer.forget(uid)
         self._shard.references.forget(uid)
         self._shard.tokens.forget(uid)
         self._shard.writer.enqueue(uid)

@@ -10,7 +10,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import is_asked
 from minik8s_modules.reconcile.feeds.references import ReferencedObjects
 from minik8s_modules.reconcile.feeds.tokens import TokenBook
-from minik8s_modules.reconcile.loop.drift_events import DriftTeller
+from minik8s_modules.reconcile.loop.drift_events import DriftEvents
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
 from minik8s_modules.reconcile.nodes.registration import Registrar
@@ -59,7 +59,7 @@ class Shard(NamedTuple):
     registrar: Registrar
     recorder: EventRecorder
     settings: Settings
-    drifts: DriftTeller
+    drifts: DriftEvents
 
 
 def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject, address_error: str) -> PodInputs:

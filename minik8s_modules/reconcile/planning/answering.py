@@ -14,7 +14,7 @@ from minik8s_modules.reconcile.planning.plan import Checks, Planner, Present
 from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulation import Question
-from minik8s_modules.reconcile.planning.standalone_plans import Told, read_foretold
+from minik8s_modules.reconcile.planning.standalone_plans import SuppliedObjects, read_foretold
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.values import Settings
 
@@ -53,7 +53,7 @@ class Plans(NamedTuple):
         own = Cluster((), (), self.names(), imagined=self.named.imagined)
         if question.foretold is not None:
             told = read_foretold(question.foretold)
-            return self._planner(Told(told.sources, self.api)).answer(question, own, told)
+            return self._planner(SuppliedObjects(told.sources, self.api)).answer(question, own, told)
         if question.operations:
             raise ValueError("a node with a reconciler of its own is told what a plan comes to (foretold)")
         return self._planner(self.api).answer(question, own)

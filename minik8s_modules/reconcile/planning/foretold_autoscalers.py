@@ -17,7 +17,13 @@ from minik8s_modules.api.kinds import HORIZONTAL_POD_AUTOSCALER, KINDS, POD_METR
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.clock import Clock
-from minik8s_modules.controllers.autoscaling.autoscalers import Decision, Scale, Seen, decide_autoscaler, needs_metrics
+from minik8s_modules.controllers.autoscaling.autoscalers import (
+    Decision,
+    Scale,
+    ScaleInputs,
+    decide_autoscaler,
+    needs_metrics,
+)
 from minik8s_modules.controllers.autoscaling.damping import History
 from minik8s_modules.controllers.autoscaling.proposals import Measured, Unread
 from minik8s_modules.controllers.autoscaling.readings import Readings
@@ -82,17 +88,17 @@ def _note(
     return Note(f"{said} {_said(scale, decision)}", about)
 
 
-def _seen(autoscaler: JsonObject, scale: Scale, pods: Iterable[JsonObject], readings: Readings) -> Seen:
+def _seen(autoscaler: JsonObject, scale: Scale, pods: Iterable[JsonObject], readings: Readings) -> ScaleInputs:
     if not needs_metrics(autoscaler, scale):
-        return Seen(scale)
+        return ScaleInputs(scale)
     try:
         selector = parse_label_selector(scale.selector)
     except BadRequest:
-        return Seen(scale)
+        return ScaleInputs(scale)
     space = objects.namespace(autoscaler)
     own = [pod for pod in pods if objects.namespace(pod) == space and selector.matches(objects.labels(pod))]
     measured = [_measure(metric, own, readings) for metric in objects.spec(autoscaler).get("metrics") or []]
-    return Seen(scale, own, measured)
+    return ScaleInputs(scale, own, measured)
 
 
 def _measure(metric: JsonObject, pods: list[JsonObject], readings: Readings) -> Measured:

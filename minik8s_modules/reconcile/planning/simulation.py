@@ -226,8 +226,8 @@ def _take_namespace(
         graces_s += [int(objects.spec(pod).get("terminationGracePeriodSeconds") or 0)] if node else []
         yield _place("delete", pod, f"Namespace/{name}")
     if any(graces_s):
-        told = f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop"
-        messages.append(Note(told, (of(POD, name),)))
+        text = f"Namespace {name}: its pods go first; their containers get up to {max(graces_s)} s to stop"
+        messages.append(Note(text, (of(POD, name),)))
 
 
 def _take_pod(

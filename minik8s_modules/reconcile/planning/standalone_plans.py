@@ -39,7 +39,7 @@ class Foretold(NamedTuple):
     sources: Mapping[Placed, JsonObject]
 
 
-class Told:
+class SuppliedObjects:
     """Reads what was told before it asks the API, which refuses a node what none of its pods names yet."""
 
     def __init__(self, sources: Mapping[Placed, JsonObject], reader: Getter) -> None:

@@ -23,8 +23,8 @@ from minik8s_modules.reconcile.pods.pod_context import (
     SANDBOX_MISSING,
     SIDECAR,
     VOLUME_MISSING,
+    ContainerDecision,
     PodContext,
-    Step,
 )
 from minik8s_modules.reconcile.pods.sandboxes import pod_identity
 from minik8s_modules.reconcile.pods.security import MustNotBeRoot, effective, security, user
@@ -78,7 +78,9 @@ def failed_mount_event(text: str) -> PodEvent:
     return PodEvent("Warning", FAILED_MOUNT, text, f"mount/{text}")
 
 
-def declare(context: PodContext, container: JsonObject, kind: str, attempt: int, *, made: bool = False) -> Step:
+def declare(
+    context: PodContext, container: JsonObject, kind: str, attempt: int, *, made: bool = False
+) -> ContainerDecision:
     """Return the step that has ``attempt`` exist and started, or says why it cannot be configured.
 
     ``made``: it exists, so which Services there are counts no more for it.
@@ -90,13 +92,13 @@ def declare(context: PodContext, container: JsonObject, kind: str, attempt: int,
     except ConfigurationMissing as error:
         event = PodEvent("Warning", "Failed", f"Error: {error}", f"config/{name}/{error}", name)
         waiting = Waiting("CreateContainerConfigError", str(error))
-        return Step(kept(context, container, kind), waiting=waiting, events=(event,))
+        return ContainerDecision(kept(context, container, kind), waiting=waiting, events=(event,))
     if variables.links and not made:
         entry["links"] = variables.links
     if target := container.get("targetContainerName"):  # a debugging container sees the target's processes
         entry["security"]["pid"] = f"container/{target}"
     sealed = Sealed({own_secret(pod, name): dict(variables.made)} if variables.made else {})
-    return Step(entry, references=variables.references, sealed=sealed)
+    return ContainerDecision(entry, references=variables.references, sealed=sealed)
 
 
 def kept(context: PodContext, container: JsonObject, kind: str) -> ContainerEntry | None:

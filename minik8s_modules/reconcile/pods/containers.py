@@ -18,7 +18,14 @@ from minik8s_modules.base.backoff import CONTAINER_RESTART
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.reconcile.pods.container_entries import creating, declare, errors, kept
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
-from minik8s_modules.reconcile.pods.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, recorded_status
+from minik8s_modules.reconcile.pods.pod_context import (
+    CREATING,
+    EPHEMERAL,
+    SIDECAR,
+    ContainerDecision,
+    PodContext,
+    recorded_status,
+)
 from minik8s_modules.reconcile.pods.probes import Verdict, examine
 from minik8s_modules.reconcile.pods.sandboxes import RESET_AFTER_S
 from minik8s_modules.reconcile.pods.service_links import takes_in_links
@@ -31,7 +38,7 @@ START_ERROR = 128
 """Exit code of a container that could not be started (kubelet's StartError)."""
 
 
-def decide_container(context: PodContext, container: JsonObject, kind: str) -> Step:
+def decide_container(context: PodContext, container: JsonObject, kind: str) -> ContainerDecision:
     """Return what the container (``kind`` app or init) wants now."""
     last = context.seen.last(container["name"])
     if last is None or (last.over and context.fresh(last) and _later_attempt_is_gone(context, container, last)):
@@ -53,14 +60,14 @@ def _later_attempt_is_gone(context: PodContext, container: JsonObject, last: Obs
     return bool(recorded.get("containerID")) and int(recorded.get("restartCount") or 0) > last.attempt
 
 
-def _unseen(context: PodContext, container: JsonObject, kind: str) -> Step:
+def _unseen(context: PodContext, container: JsonObject, kind: str) -> ContainerDecision:
     """Decide about a container whose newest attempt does not exist: never made, or removed behind our back."""
     recorded = recorded_status(context.pod, container["name"])
     ended = objects.dig(recorded, "state", "terminated")
     if kind == EPHEMERAL and recorded.get("containerID"):
-        return Step(finished=True)
+        return ContainerDecision(finished=True)
     if ended and not _restarts(context.pod, kind, int(ended.get("exitCode") or 0)):
-        return Step(finished=True, exit_code=int(ended.get("exitCode") or 0))
+        return ContainerDecision(finished=True, exit_code=int(ended.get("exitCode") or 0))
     attempt = int(recorded.get("restartCount") or 0) + 1 if recorded.get("containerID") else 0
     needed_since = parse_rfc3339(objects.dig(context.pod, "metadata", "creationTimestamp") or _EPOCH)
     return _start(context, container, kind, attempt, needed_since)
@@ -69,7 +76,7 @@ def _unseen(context: PodContext, container: JsonObject, kind: str) -> Step:
 _EPOCH = "1970-01-01T00:00:00Z"
 
 
-def _alive(context: PodContext, container: JsonObject, kind: str, last: ObservedContainer) -> Step:
+def _alive(context: PodContext, container: JsonObject, kind: str, last: ObservedContainer) -> ContainerDecision:
     name = container["name"]
     if not context.fresh(last):
         return stop(context, container, kind, f"Stopping container {name}")
@@ -91,7 +98,7 @@ def _alive(context: PodContext, container: JsonObject, kind: str, last: Observed
     return step._replace(waiting=waiting, events=verdict.events, checks=verdict.checks, health=verdict.health)
 
 
-def _condemned(context: PodContext, container: JsonObject, kind: str, verdict: Verdict) -> Step:
+def _condemned(context: PodContext, container: JsonObject, kind: str, verdict: Verdict) -> ContainerDecision:
     """Return the step that ends a container for what its probes or its hook said."""
     text = f"Container {container['name']} {verdict.kill}"
     if verdict.kill.startswith("failed ") and _restarts(context.pod, kind, START_ERROR):
@@ -103,7 +110,7 @@ def _condemned(context: PodContext, container: JsonObject, kind: str, verdict: V
     )
 
 
-def _untouched(context: PodContext, container: JsonObject, kind: str, attempt: int) -> Step:
+def _untouched(context: PodContext, container: JsonObject, kind: str, attempt: int) -> ContainerDecision:
     """Return the step that leaves an attempt as it is, with the secrets it was made from."""
     step = declare(context, container, kind, attempt)
     return step._replace(entry=kept(context, container, kind), waiting=None, events=())
@@ -120,14 +127,14 @@ def _configured_from_objects(container: JsonObject) -> bool:
     )
 
 
-def _ended(context: PodContext, container: JsonObject, kind: str, last: ObservedContainer) -> Step:
+def _ended(context: PodContext, container: JsonObject, kind: str, last: ObservedContainer) -> ContainerDecision:
     exit_code = exit_code_of(last)
     fresh = context.fresh(last)
     # an init container of an earlier sandbox runs again, whatever came of it
     rerun = kind == "init" and not fresh and objects.spec(context.pod).get("restartPolicy") != "Never"
     resized = container["name"] in context.restarting
     if last.over and not rerun and not resized and not _restarts(context.pod, kind, exit_code):
-        return Step(kept(context, container, kind), finished=True, exit_code=exit_code)
+        return ContainerDecision(kept(context, container, kind), finished=True, exit_code=exit_code)
     attempts = context.seen.containers[container["name"]]
     due = (last.finished_at or last.created_at or context.now) + timedelta(seconds=backoff_s(attempts))
     if fresh and not resized and last.image == container["image"] and context.now < due:
@@ -177,7 +184,7 @@ def _pauses_taken(previous: ObservedContainer, last: ObservedContainer) -> int:
     return steps
 
 
-def _backing_off(context: PodContext, container: JsonObject, kind: str, due: datetime) -> Step:
+def _backing_off(context: PodContext, container: JsonObject, kind: str, due: datetime) -> ContainerDecision:
     name, pod = container["name"], context.pod
     pause = int(backoff_s(context.seen.containers[name]))
     where = f"{objects.name(pod)}_{objects.namespace(pod)}({objects.uid(pod)})"
@@ -194,10 +201,12 @@ def _duration(seconds: int) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _start(context: PodContext, container: JsonObject, kind: str, attempt: int, needed_since: datetime) -> Step:
+def _start(
+    context: PodContext, container: JsonObject, kind: str, attempt: int, needed_since: datetime
+) -> ContainerDecision:
     before = kept(context, container, kind)
     if not context.sandbox_usable:
-        return Step(before, waiting=CREATING)
+        return ContainerDecision(before, waiting=CREATING)
     inputs, image = context.inputs, container["image"]
     policy = container.get("imagePullPolicy") or ""
     pull = inputs.pulls.get(image)
@@ -205,7 +214,7 @@ def _start(context: PodContext, container: JsonObject, kind: str, attempt: int, 
     events = tuple(event._replace(container=container["name"]) for event in decided.events)
     if not decided.ready:
         wanted = image if decided.pull else ""
-        return Step(before, decided.waiting or CREATING, decided.wake_at, wanted, events)
+        return ContainerDecision(before, decided.waiting or CREATING, decided.wake_at, wanted, events)
     step = declare(context, container, kind, attempt)
     if step.waiting is not None:
         return step._replace(entry=before)

@@ -20,7 +20,14 @@ from minik8s_modules.reconcile.pods.containers import decide_container
 from minik8s_modules.reconcile.pods.deadlines import DEADLINE, deadline_of
 from minik8s_modules.reconcile.pods.node_admission import unfit
 from minik8s_modules.reconcile.pods.observed import ObservedPod
-from minik8s_modules.reconcile.pods.pod_context import CREATING, EPHEMERAL, SIDECAR, PodContext, Step, kinds
+from minik8s_modules.reconcile.pods.pod_context import (
+    CREATING,
+    EPHEMERAL,
+    SIDECAR,
+    ContainerDecision,
+    PodContext,
+    kinds,
+)
 from minik8s_modules.reconcile.pods.resizing import AGAIN_S, Resizing, decide_resizing
 from minik8s_modules.reconcile.pods.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.pods.security import Refusal, refusal
@@ -43,7 +50,7 @@ from minik8s_modules.reconcile.values.values import (
     Waiting,
 )
 
-Steps = Mapping[str, Step]
+Steps = Mapping[str, ContainerDecision]
 INITIALIZING = Waiting("PodInitializing")
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
@@ -120,7 +127,7 @@ def _over(context: PodContext, phase: str, why: PodEvent | None = None) -> PodDe
         decision = _stopping(context)
         decision = decision._replace(phase=phase if recorded else "", events=(*_told(why), *decision.events))
     else:
-        steps = {one["name"]: Step(kept(context, one, kind)) for kind, one in kinds(context.pod)}
+        steps = {one["name"]: ContainerDecision(kept(context, one, kind)) for kind, one in kinds(context.pod)}
         decision = _decision(context, Sandbox(None), steps, Volumes({}, frozenset(), {}))
         decision = decision._replace(phase=phase, address_released=not context.seen.sandboxes, events=_told(why))
     return decision._replace(reason=why.reason, message=why.message) if why and decision.phase else decision
@@ -165,17 +172,17 @@ def _without_volumes(pod: JsonObject, made: Volumes) -> PodDecision:
     return PodDecision({}, events=events, waiting=waiting)
 
 
-def _steps(context: PodContext) -> dict[str, Step]:
+def _steps(context: PodContext) -> dict[str, ContainerDecision]:
     """Return each container's step: init containers one after the other, then the others together."""
     pod, seen = context.pod, context.seen
     apps = objects.containers(pod)
     started = any((last := seen.last(one["name"])) is not None and context.fresh(last) for one in apps)
-    steps: dict[str, Step] = {}
+    steps: dict[str, ContainerDecision] = {}
     blocked = False
     for container in objects.init_containers(pod):
         kind = SIDECAR if container.get("restartPolicy") == "Always" else "init"
         if started and kind == "init":
-            steps[container["name"]] = Step(kept(context, container, kind), finished=True)
+            steps[container["name"]] = ContainerDecision(kept(context, container, kind), finished=True)
             continue
         decide = _held if blocked else decide_container
         step = steps[container["name"]] = decide(context, container, kind)
@@ -189,12 +196,12 @@ def _steps(context: PodContext) -> dict[str, Step]:
     return steps
 
 
-def _lets_go_on(step: Step, kind: str) -> bool:
+def _lets_go_on(step: ContainerDecision, kind: str) -> bool:
     """Return whether what comes after an init container may start: it ended well, or is a sidecar that has started."""
     return step.health.started if kind == SIDECAR else step.finished and step.exit_code == 0
 
 
-def _held(context: PodContext, container: JsonObject, kind: str) -> Step:
+def _held(context: PodContext, container: JsonObject, kind: str) -> ContainerDecision:
     """Return the step of a container that waits for init containers; one that was let go before goes on."""
     last = context.seen.last(container["name"])
     if kind != "app" and last is not None and last.alive and context.fresh(last):

@@ -60,8 +60,8 @@ def _too_large(pod: PodInfo, node: NodeInfo) -> Refusal | None:
     for resource, wanted in amounts(pod.requests).items():
         used = node.requested.get(resource, 0)
         if resource in named and wanted and wanted > has[resource] - used:
-            told = f"{resource}, requested: {wanted}, used: {used}, capacity: {has[resource]}"
-            return Refusal(f"OutOf{resource}", f"Node didn't have enough resource: {told}")
+            text = f"{resource}, requested: {wanted}, used: {used}, capacity: {has[resource]}"
+            return Refusal(f"OutOf{resource}", f"Node didn't have enough resource: {text}")
     return None
 
 

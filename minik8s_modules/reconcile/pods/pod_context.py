@@ -48,7 +48,7 @@ class PodContext(NamedTuple):
         return since is not None and (one.created_at is None or one.created_at >= since)
 
 
-class Step(NamedTuple):
+class ContainerDecision(NamedTuple):
     """What one container wants; ``finished`` means that it will not run again."""
 
     entry: ContainerEntry | None = None

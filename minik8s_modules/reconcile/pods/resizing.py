@@ -144,8 +144,8 @@ def _deferred(pod: JsonObject, inputs: PodInputs, has: dict[str, int]) -> Condit
 
 
 def _short(name: str, wanted: dict[str, int], used: dict[str, int], has: dict[str, int]) -> Condition:
-    told = f"{name}, requested: {wanted[name]}, used: {used[name]}, capacity: {has[name]}"
-    return Condition(PENDING, DEFERRED, f"Node didn't have enough resource: {told}")
+    text = f"{name}, requested: {wanted[name]}, used: {used[name]}, capacity: {has[name]}"
+    return Condition(PENDING, DEFERRED, f"Node didn't have enough resource: {text}")
 
 
 def _kept(pod: JsonObject) -> dict[str, int]:

@@ -20,7 +20,7 @@ from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.reconcile.pods.container_entries import kept
 from minik8s_modules.reconcile.pods.hooks import NoSuchPort, hook, hook_check, result
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
-from minik8s_modules.reconcile.pods.pod_context import DEFAULT_GRACE_S, SIDECAR, PodContext, Step, kinds
+from minik8s_modules.reconcile.pods.pod_context import DEFAULT_GRACE_S, SIDECAR, ContainerDecision, PodContext, kinds
 from minik8s_modules.reconcile.pods.probes import readiness
 from minik8s_modules.reconcile.values.values import PodEvent
 
@@ -32,17 +32,17 @@ EVICTED, EVICTED_GRACE_S = "Evicted", 1
 
 def stop(
     context: PodContext, container: JsonObject, kind: str, text: str, grace_s: int | None = None, spent_s: float = 0.0
-) -> Step:
+) -> ContainerDecision:
     """Return the step that ends the newest attempt within ``grace_s`` (None: the pod's); ``spent_s`` of it are over."""
     last, entry = context.seen.last(container["name"]), kept(context, container, kind)
     if last is None or entry is None:
-        return Step()
+        return ContainerDecision()
     pod_grace_s = grace_of(context.pod)
     whole_s = pod_grace_s if grace_s is None else grace_s
     left_s = max(LEAST_S, whole_s - spent_s) if spent_s else whole_s
     key = f"killing/{container['name']}/{entry['attempt']}"
     events: tuple[PodEvent, ...] = (PodEvent("Normal", "Killing", text, key, container["name"]),)
-    step = Step(entry, events=events)
+    step = ContainerDecision(entry, events=events)
     if hook(container, PRE_STOP) and left_s > 0:
         step, left_s = _after_hook(context, container, last, step, left_s)
         if left_s < 0:
@@ -81,8 +81,8 @@ def _delay(context: PodContext) -> _Delay | None:
 
 
 def _after_hook(
-    context: PodContext, container: JsonObject, last: ObservedContainer, step: Step, left_s: float
-) -> tuple[Step, float]:
+    context: PodContext, container: JsonObject, last: ObservedContainer, step: ContainerDecision, left_s: float
+) -> tuple[ContainerDecision, float]:
     """Return the step with its hook and the seconds left after it, -1 while it runs."""
     end = _end_of_grace(context.pod)
     try:
@@ -100,7 +100,7 @@ def _after_hook(
     return step, max(LEAST_S, left_s - known.took_s)
 
 
-def _failed(step: Step, container: JsonObject, last: ObservedContainer) -> Step:
+def _failed(step: ContainerDecision, container: JsonObject, last: ObservedContainer) -> ContainerDecision:
     event = PodEvent("Warning", "FailedPreStopHook", "PreStopHook failed", f"prestop/{last.id}", container["name"])
     return step._replace(events=(*step.events, event))
 
@@ -111,7 +111,7 @@ def _end_of_grace(pod: JsonObject) -> datetime | None:
     return parse_rfc3339(told) if told else None
 
 
-def stop_all(context: PodContext) -> dict[str, Step]:
+def stop_all(context: PodContext) -> dict[str, ContainerDecision]:
     """Return the steps that end a pod: all containers at once, then its sidecars one by one, the last first."""
     members = list(kinds(context.pod))
     sidecars = [one for kind, one in members if kind == SIDECAR]
@@ -129,21 +129,21 @@ def stop_all(context: PodContext) -> dict[str, Step]:
     return steps
 
 
-def _left_running(context: PodContext, container: JsonObject) -> Step:
+def _left_running(context: PodContext, container: JsonObject) -> ContainerDecision:
     """Return the step of a sidecar whose turn to end has not come."""
-    return watched(context, container, Step(kept(context, container, SIDECAR)))
+    return watched(context, container, ContainerDecision(kept(context, container, SIDECAR)))
 
 
-def stop_or_keep(context: PodContext, container: JsonObject, kind: str, spent_s: float = 0.0) -> Step:
+def stop_or_keep(context: PodContext, container: JsonObject, kind: str, spent_s: float = 0.0) -> ContainerDecision:
     """Return the step that ends a container when it lives, and leaves it as it is when it does not."""
     last = context.seen.last(container["name"])
     if last is None or not last.alive:
-        return Step(kept(context, container, kind))
+        return ContainerDecision(kept(context, container, kind))
     text = f"Stopping container {container['name']}"
     return watched(context, container, stop(context, container, kind, text, spent_s=spent_s))
 
 
-def watched(context: PodContext, container: JsonObject, step: Step) -> Step:
+def watched(context: PodContext, container: JsonObject, step: ContainerDecision) -> ContainerDecision:
     """Return the step with the readiness of a container that still lives."""
     last = context.seen.last(container["name"])
     if last is None or not last.alive:

@@ -125,17 +125,17 @@ class Agent:
         """Return who this machine is, joining if it is nobody yet."""
         known, given = self.home.identity(), self._given
         if known is not None and known.node != given.node:
-            told = f"this machine is node {known.node} ({self.home.folder}), not {given.node}"
-            raise ConfigurationError(f"{told}; start it under its name, or give another --state-dir")
+            text = f"this machine is node {known.node} ({self.home.folder}), not {given.node}"
+            raise ConfigurationError(f"{text}; start it under its name, or give another --state-dir")
         if known is not None and known.server != given.server:
             known = self._moved(given.server)
         good = client_validity(self.home.path("kubeconfig"))
         if known is not None and good is not None and not good.over(self._clock.now()):
             return known
         if given.token is None:
-            told = "its certificate has expired" if good is not None else "it has not joined the cluster"
+            text = "its certificate has expired" if good is not None else "it has not joined the cluster"
             raise ConfigurationError(
-                f"{told}: give --token and --ca-hash, as printed by: minik8s token create --print-join-command"
+                f"{text}: give --token and --ca-hash, as printed by: minik8s token create --print-join-command"
             )
         return self._join(given.token, stop)
 

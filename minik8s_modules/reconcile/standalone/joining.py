@@ -82,10 +82,10 @@ def fetch_info(server: str) -> dict[str, str]:
         data = answer["data"]
         return {str(key): str(value) for key, value in data.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"{server} answers {response.status}, and not as the API server of a cluster that can be joined"
+        text = f"{server} answers {response.status}, and not as the API server of a cluster that can be joined"
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise TemporaryError(told) from error
-        raise ConfigurationError(told) from error
+            raise TemporaryError(text) from error
+        raise ConfigurationError(text) from error
 
 
 def trusted_authorities(
@@ -105,12 +105,12 @@ def trusted_authorities(
     if pins:
         found = authority_pins.pinned(pem, pins)
         if not found:
-            told = f"the cluster at {server} has another authority ({', '.join(known)}) than the given hash"
-            raise ConfigurationError(f"{told}: it is another cluster, or somebody intercepts the connection")
+            text = f"the cluster at {server} has another authority ({', '.join(known)}) than the given hash"
+            raise ConfigurationError(f"{text}: it is another cluster, or somebody intercepts the connection")
         return found
     if token is None or not bootstrap_tokens.is_signed(kubeconfig, data.get(f"{SIGNATURE_KEY}{token.id}", ""), token):
-        told = f"the cluster at {server} does not know the token (it is wrong, used, or has expired)"
-        raise ConfigurationError(f"{told}; create another: minik8s token create --print-join-command")
+        text = f"the cluster at {server} does not know the token (it is wrong, used, or has expired)"
+        raise ConfigurationError(f"{text}; create another: minik8s token create --print-join-command")
     log.warning(
         "the token alone verifies the cluster, so anybody who knows the token could impersonate it; give --ca-hash"
     )
@@ -201,8 +201,8 @@ def _patiently(call: Callable[[], JsonObject], clock: Clock, stop: threading.Eve
         try:
             return call()
         except Unauthorized as error:
-            told = "the cluster does not take the token: it is wrong, was used, or has expired"
-            raise ConfigurationError(f"{told}; create another: minik8s token create --print-join-command") from error
+            text = "the cluster does not take the token: it is wrong, was used, or has expired"
+            raise ConfigurationError(f"{text}; create another: minik8s token create --print-join-command") from error
         except (Forbidden, NotFound) as error:
             raise ConfigurationError(f"the cluster refuses the request: {error}") from error
         except AlreadyExists:

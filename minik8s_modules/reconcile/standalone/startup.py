@@ -146,8 +146,8 @@ def check_machine(docker_socket: str, pause_image: str) -> None:
         docker.call("GET", f"/images/{pause_image}/json")
     except DockerError as error:
         if error.status == 404:  # noqa: PLR2004 - HTTP
-            told = f"image {pause_image} is not on this machine; playbooks/reconciler.yml makes it"
-            raise ConfigurationError(told) from error
+            text = f"image {pause_image} is not on this machine; playbooks/reconciler.yml makes it"
+            raise ConfigurationError(text) from error
         raise ConfigurationError(f"Docker at {docker_socket} does not answer: {error}") from error
     finally:
         docker.close()

@@ -87,9 +87,9 @@ def missing_event(pod: JsonObject, secrets: Mapping[str, JsonObject]) -> tuple[P
     names = [name.partition("/")[2] for name in secret_names(pod) if name not in secrets]
     if not names:
         return ()
-    told = ", ".join(names)
-    text = f"Unable to retrieve some image pull secrets ({told}); attempting to pull the image may not succeed."
-    return (PodEvent("Warning", "FailedToRetrieveImagePullSecret", text, f"pull-secrets/{told}"),)
+    message = ", ".join(names)
+    text = f"Unable to retrieve some image pull secrets ({message}); attempting to pull the image may not succeed."
+    return (PodEvent("Warning", "FailedToRetrieveImagePullSecret", text, f"pull-secrets/{message}"),)
 
 
 def _place(image: str) -> str:

@@ -240,8 +240,8 @@ class Channel:
             chunk = self._sock.recv(_RECEIVE_BYTES)
         except OSError as error:
             late = _is_timeout(error)
-            told = "nothing came in time" if late else f"receiving failed: {error}"
-            raise Broken(told, unseen=unseen, late=late) from error
+            text = "nothing came in time" if late else f"receiving failed: {error}"
+            raise Broken(text, unseen=unseen, late=late) from error
         if not chunk:
             raise Broken("the server closed the connection", unseen=unseen)
         data = self._unread + chunk if self._unread else chunk

@@ -21,7 +21,7 @@ from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import parse
 from minik8s_modules.gateway.probing.running import Outcome, run_once
 from minik8s_modules.gateway.probing.wire import table_of
-from minik8s_modules.gateway.streams.reaching import Door
+from minik8s_modules.gateway.streams.reaching import NodeRoute
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from tests.benchmarks.figures import Figure
 from tests.support.docker.pause import compiled, http_check
@@ -109,10 +109,10 @@ def measure_commands() -> Iterator[Figure]:
         docker.start(container)
         watched = [int(pid) for pid in _pids("dockerd", "containerd", f"containerd-shim.*{container}")]
         check = parse({"id": "c/l", "container": container, "timeout_s": 30, "exec": ["true"]})
-        asyncio.run(run_once(check, Door(SOCKET, None), Answers()))
+        asyncio.run(run_once(check, NodeRoute(SOCKET, None), Answers()))
         before, began = sum(map(cpu_s, watched)), time.monotonic()
         for _ in range(EXECS):
-            assert asyncio.run(run_once(check, Door(SOCKET, None), Answers())) == Outcome(good=True)
+            assert asyncio.run(run_once(check, NodeRoute(SOCKET, None), Answers())) == Outcome(good=True)
         wall_ms = (time.monotonic() - began) / EXECS * 1e3
         spent_ms = (sum(map(cpu_s, watched)) - before) / EXECS * 1e3
         yield Figure("a command as a probe", spent_ms, "ms of CPU", told=f"Docker's exec; wall {wall_ms:.0f} ms")

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.module_utils.minik8s.install.garbage import Wanted, collect
+from minik8s_modules.module_utils.minik8s.install.garbage import RemovalRequest, collect
 from minik8s_modules.module_utils.minik8s.install.manifests import LARGEST_FILE, read_manifests
 from minik8s_modules.module_utils.minik8s.install.usage import containers_used, disk_usage, volumes_used
 from tests.support.node import TestNode
@@ -43,14 +43,14 @@ def test_only_dead_containers_of_this_node_are_removed(node):
     _pods(node)
     ids = _ids(node)
     _wait_dead(node, ids["dead"])
-    everything = Wanted([*ids.values(), "0" * 64], [], 0)
+    everything = RemovalRequest([*ids.values(), "0" * 64], [], 0)
     assert collect(node.docker, node.name, everything, check=True).containers == [ids["dead"]]
     assert collect(node.docker, "another", everything, check=False).containers == []
     found = collect(node.docker, node.name, everything, check=False)
     assert found.containers == [ids["dead"]]
     assert set(found.errors) == {ids["alive"], ids["sandbox"]}
     assert set(_ids(node)) == {"alive", "sandbox"}
-    assert collect(node.docker, node.name, Wanted([ids["dead"]], [], 0), check=False).containers == []
+    assert collect(node.docker, node.name, RemovalRequest([ids["dead"]], [], 0), check=False).containers == []
 
 
 def test_images_go_in_order_until_enough_is_free(node):
@@ -65,7 +65,7 @@ def test_images_go_in_order_until_enough_is_free(node):
             seen = node.docker.image(name)
             images.append({"id": seen["Id"], "names": [name, f"{name}-too"], "size_bytes": 10})
         user = node.docker.create(f"keeping-{node.name}", {"Image": names[0], "Cmd": ["x"]})
-        found = collect(node.docker, node.name, Wanted([], images, 5), check=False)
+        found = collect(node.docker, node.name, RemovalRequest([], images, 5), check=False)
         # the first is in use, which Docker says; the second is enough
         assert (found.images, found.freed_bytes) == ([images[1]["id"]], 10)
         assert list(found.errors) == [images[0]["id"]]

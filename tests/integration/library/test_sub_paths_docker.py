@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
-from minik8s_modules.module_utils.minik8s.install.garbage import Wanted, collect
+from minik8s_modules.module_utils.minik8s.install.garbage import RemovalRequest, collect
 from minik8s_modules.module_utils.minik8s.pods import sub_paths
 from minik8s_modules.module_utils.minik8s.pods.container_spec import Mount
 from minik8s_modules.module_utils.minik8s.pods.containers import forget
@@ -92,6 +92,6 @@ def test_garbage_collection_leaves_nothing_of_a_container(node: TestNode) -> Non
     def gone(name: str) -> None:
         forget(node.state_dir, node.run_dir, name)
 
-    found = collect(node.docker, node.name, Wanted([app], [], 0), check=False, forget=gone)
+    found = collect(node.docker, node.name, RemovalRequest([app], [], 0), check=False, forget=gone)
     assert found.containers == [app]
     assert [len(list(folder.iterdir())) for folder in kept] == [0, 0]

@@ -10,7 +10,7 @@ import pytest
 from minik8s_modules.api.kinds import NAMESPACE
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
-from minik8s_modules.apiserver.serving.startup import Wanted, ensure
+from minik8s_modules.apiserver.serving.startup import RequiredObject, ensure
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.memory import MemoryStore
@@ -31,7 +31,7 @@ def backend(clock: FakeClock) -> Iterator[Backend]:
     assert cache.wait_ready(10)
     made = Backend(store, cache, clock)
     for name in ("default", "kube-system", "kube-node-lease", "kube-public"):
-        ensure(made, Wanted(NAMESPACE, "", name, {}))
+        ensure(made, RequiredObject(NAMESPACE, "", name, {}))
     yield made
     cache.stop()
     store.close()

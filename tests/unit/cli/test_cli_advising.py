@@ -13,7 +13,7 @@ from minik8s_modules.api.errors import Forbidden, ServiceUnavailable
 from minik8s_modules.api.kinds import POD, POD_METRICS, REPLICA_SET, Kind
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.cli import advising
-from minik8s_modules.cli.advising import Seen, Watched, Workload, observe, rows, workload_of
+from minik8s_modules.cli.advising import SampledPods, Watched, Workload, observe, rows, workload_of
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.client.interface import ObjectList
 
@@ -38,7 +38,7 @@ def used(name: str, second: int, cpu: str, memory: str = "1Mi", container: str =
     }
 
 
-def told(seen: Seen, name: str = "web") -> Any:
+def told(seen: SampledPods, name: str = "web") -> Any:
     return rows(seen, dict.fromkeys(seen.samples, Workload("default", "Deployment", name)))
 
 
@@ -68,14 +68,14 @@ class Api:
         return self.sets[name]
 
 
-def observed(api: Any, for_s: float) -> Seen:
-    seen = Seen()
+def observed(api: Any, for_s: float) -> SampledPods:
+    seen = SampledPods()
     observe(seen, api, EVERYTHING, for_s, FakeClock())
     return seen
 
 
 def test_ranks_are_of_all_samples_of_a_workloads_pods():
-    seen = Seen()
+    seen = SampledPods()
     seen.take([pod("a"), pod("b")], [used("a", 0, "10m", "100Mi"), used("b", 0, "20m", "200Mi")])
     for second in range(1, 9):
         seen.take([pod("a")], [used("a", second, f"{100 * second}m", f"{second}Mi")])
@@ -86,21 +86,21 @@ def test_ranks_are_of_all_samples_of_a_workloads_pods():
 
 
 def test_a_sample_that_is_read_twice_counts_once():
-    seen = Seen()
+    seen = SampledPods()
     for _ in range(3):
         seen.take([pod("a")], [used("a", 0, "10m")])
     assert told(seen)[0].samples == 1
 
 
 def test_amounts_are_rounded_up_to_whole_millicores_and_mebibytes():
-    seen = Seen()
+    seen = SampledPods()
     seen.take([pod("a")], [used("a", 0, "1n", "1")])
     resources = told(seen)[0].resources
     assert (resources["cpu"]["peak"], resources["memory"]["peak"]) == ("1m", "1Mi")
 
 
 def test_the_newest_pod_says_what_is_requested():
-    seen = Seen()
+    seen = SampledPods()
     old, new = pod("a", {"cpu": "0.1"}), pod("b", {"cpu": "0.25", "memory": "64Mi"}, created="2026-01-02T00:00:00Z")
     seen.take([old, new], [used("a", 0, "1m"), used("b", 0, "1m")])
     resources = told(seen)[0].resources
@@ -108,7 +108,7 @@ def test_the_newest_pod_says_what_is_requested():
 
 
 def test_a_metric_of_a_pod_that_is_not_listed_is_left_out():
-    seen = Seen()
+    seen = SampledPods()
     seen.take([], [used("a", 0, "1m")])
     assert told(seen) == []
     assert seen.window == ("", "")

@@ -74,7 +74,7 @@ def test_values_of_secrets_are_hidden_and_a_difference_is_told() -> None:
     live = {"metadata": metadata, "data": {"a": "canary-1", "b": "canary-2", "c": "canary-3"}}
     after = {"metadata": metadata, "data": {"a": "canary-1", "b": "canary-4", "d": "canary-5"}}
     api: Any = Answers(live, after)
-    step = declared.plan(api, declared.Wanted(SECRET, live), MANNER)
+    step = declared.plan(api, declared.DeclaredObject(SECRET, live), MANNER)
     assert step is not None
     assert step.before is not None
     assert step.after is not None
@@ -92,7 +92,7 @@ def test_only_ones_own_fields_and_what_was_declared_count_as_a_change() -> None:
         ]
         return {**config("a", resourceVersion=version, managedFields=entries), "status": {"seen": version}}
 
-    wanted = declared.Wanted(CONFIG_MAP, config("a"))
+    wanted = declared.DeclaredObject(CONFIG_MAP, config("a"))
     same: Any = Answers(seen("1", ansible="x", other="y"), seen("2", ansible="x", other="z"))
     assert declared.plan(same, wanted, MANNER) is None
     assert same.dry_runs == [True]
@@ -105,7 +105,7 @@ def test_only_ones_own_fields_and_what_was_declared_count_as_a_change() -> None:
 def test_who_owns_what_is_not_told_beside_what_changes() -> None:
     owned = [{"manager": "ansible", "operation": "Apply", "fieldsV1": {"f:data": {}}}]
     api: Any = Answers(config("a"), {**config("a", managedFields=owned), "data": {"k": "v"}})
-    step = declared.plan(api, declared.Wanted(CONFIG_MAP, config("a")), MANNER)
+    step = declared.plan(api, declared.DeclaredObject(CONFIG_MAP, config("a")), MANNER)
     assert step is not None
     assert step.after is not None
     assert step.after["data"] == {"k": "v"}

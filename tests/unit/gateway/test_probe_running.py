@@ -18,13 +18,13 @@ from minik8s_modules.gateway.probing.answers import Answers
 from minik8s_modules.gateway.probing.checks import parse
 from minik8s_modules.gateway.probing.pod import PodChecks
 from minik8s_modules.gateway.probing.running import Outcome, run_once
-from minik8s_modules.gateway.streams.reaching import Door
+from minik8s_modules.gateway.streams.reaching import NodeRoute
 from minik8s_modules.streams.answers import read_answers
 from minik8s_modules.streams.passing import Channel, pair
 from tests.support.docker.pause import http_check
 from tests.support.pki import Authority
 
-HERE = Door("/nowhere.sock", None)
+HERE = NodeRoute("/nowhere.sock", None)
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 

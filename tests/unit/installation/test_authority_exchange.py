@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from minik8s_modules.module_utils.minik8s.install.authorities import (
-    Found,
-    Step,
+    AuthorityFiles,
+    AuthorityStep,
     TooEarly,
     certificates_in,
     plan_exchange,
@@ -17,19 +17,19 @@ from minik8s_modules.module_utils.minik8s.install.authorities import (
 )
 
 OLD, NEW = "old\n", "new\n"
-SETTLED = Found((OLD,), "", waiting_key=False)
-READY = Found((OLD,), NEW, waiting_key=True)
+SETTLED = AuthorityFiles((OLD,), "", waiting_key=False)
+READY = AuthorityFiles((OLD,), NEW, waiting_key=True)
 PHASES = ("prepare", "switch", "finish")
 
 
-def after(found: Found, step: Step) -> Found:
+def after(found: AuthorityFiles, step: AuthorityStep) -> AuthorityFiles:
     """Return what stands in the files after a step."""
     if step.action == "write":
         return found._replace(trusted=step.trusted)
     return found._replace(waiting_key=False) if step.action == "take" else found._replace(waiting="")
 
 
-def goes(found: Found, phase: str) -> Found:
+def goes(found: AuthorityFiles, phase: str) -> AuthorityFiles:
     for step in plan_exchange(phase, found):
         found = after(found, step)
     return found
@@ -40,10 +40,10 @@ def test_both_are_trusted_then_the_new_one_signs_then_it_is_alone():
     assert prepared.trusted == (OLD, NEW)
     switched = goes(prepared, "switch")
     assert (switched.trusted, stage(switched)) == ((NEW, OLD), "switched")
-    assert goes(switched, "finish") == Found((NEW,), "", waiting_key=False)
+    assert goes(switched, "finish") == AuthorityFiles((NEW,), "", waiting_key=False)
 
 
-def run(found: Found) -> Iterator[Step]:
+def run(found: AuthorityFiles) -> Iterator[AuthorityStep]:
     """Yield the steps of all phases."""
     for phase in PHASES:
         for step in plan_exchange(phase, found):
@@ -68,7 +68,7 @@ def test_a_run_that_was_killed_after_any_step_is_continued(done: int):
     for phase in PHASES:
         found = goes(found, phase)
         assert found.trusted
-    assert found == Found((NEW,), "", waiting_key=False)
+    assert found == AuthorityFiles((NEW,), "", waiting_key=False)
 
 
 def test_nothing_signs_before_it_is_trusted_and_nothing_old_goes_before_the_new_one_signs():

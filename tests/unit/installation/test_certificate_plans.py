@@ -6,22 +6,34 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.install.certificates import Found, Identity, Step, Wanted, plan_certificates
+from minik8s_modules.module_utils.minik8s.install.certificates import (
+    CertificateFiles,
+    CertificateStep,
+    DeclaredCertificate,
+    Identity,
+    plan_certificates,
+)
 
 ACCESS = ("root", "root", "0600")
 NOW_S = 1_800_000_000.0
 DAY_S = 86400.0
-CA = Wanted("/pki/ca.crt", "", Identity("minik8s", (), (), ()), "", ACCESS)
-SERVER = Wanted("/pki/server.crt", "/pki/ca.crt", Identity("api", (), ("127.0.0.1",), ("server",)), "", ACCESS)
-ADMIN = Wanted("/admin", "/pki/ca.crt", Identity("admin", ("masters",), (), ("client",)), "https://a:6443", ACCESS)
+CA = DeclaredCertificate("/pki/ca.crt", "", Identity("minik8s", (), (), ()), "", ACCESS)
+SERVER = DeclaredCertificate(
+    "/pki/server.crt", "/pki/ca.crt", Identity("api", (), ("127.0.0.1",), ("server",)), "", ACCESS
+)
+ADMIN = DeclaredCertificate(
+    "/admin", "/pki/ca.crt", Identity("admin", ("masters",), (), ("client",)), "https://a:6443", ACCESS
+)
 
 
-def present(wanted: Wanted, **changed: Any) -> Found:
-    good = Found(wanted.identity, NOW_S + 365 * DAY_S, trusted=True, key_fits=True, server=wanted.server, access=ACCESS)
+def present(wanted: DeclaredCertificate, **changed: Any) -> CertificateFiles:
+    good = CertificateFiles(
+        wanted.identity, NOW_S + 365 * DAY_S, trusted=True, key_fits=True, server=wanted.server, access=ACCESS
+    )
     return good._replace(**changed)
 
 
-def plan(*found: tuple[Wanted, Found | None]) -> list[Step]:
+def plan(*found: tuple[DeclaredCertificate, CertificateFiles | None]) -> list[CertificateStep]:
     state = {wanted.place: value for wanted, value in found}
     return plan_certificates([ADMIN, SERVER, CA], state, NOW_S, 90 * DAY_S)
 
@@ -55,18 +67,18 @@ def test_an_authority_that_is_issued_anew_takes_its_certificates_along() -> None
 )
 def test_a_certificate_is_issued_anew_for_a_reason(changed: dict[str, Any], reason: str) -> None:
     steps = plan((CA, present(CA)), (SERVER, present(SERVER, **changed)), (ADMIN, present(ADMIN)))
-    assert steps == [Step("issue", SERVER.place, reason)]
+    assert steps == [CertificateStep("issue", SERVER.place, reason)]
 
 
 def test_a_kubeconfig_follows_its_server() -> None:
     steps = plan((CA, present(CA)), (SERVER, present(SERVER)), (ADMIN, present(ADMIN, server="https://b:6443")))
-    assert steps == [Step("issue", "/admin", "its server is 'https://b:6443', not 'https://a:6443'")]
+    assert steps == [CertificateStep("issue", "/admin", "its server is 'https://b:6443', not 'https://a:6443'")]
 
 
 def test_a_readable_key_is_protected_and_kept() -> None:
     open_key = present(SERVER, access=("root", "root", "0644"))
     steps = plan((CA, present(CA)), (SERVER, open_key), (ADMIN, present(ADMIN)))
-    assert steps == [Step("protect", SERVER.place, "root:root 0644 becomes root:root 0600")]
+    assert steps == [CertificateStep("protect", SERVER.place, "root:root 0644 becomes root:root 0600")]
 
 
 @pytest.mark.parametrize("done", [0, 1, 2])

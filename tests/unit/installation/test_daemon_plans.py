@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.module_utils.minik8s.install.confinement import Confinement
-from minik8s_modules.module_utils.minik8s.install.daemons import Daemon, Found, Step, plan_daemons, render, restart_key
+from minik8s_modules.module_utils.minik8s.install.daemons import (
+    Daemon,
+    DaemonState,
+    DaemonStep,
+    plan_daemons,
+    render,
+    restart_key,
+)
 
 AWKWARD = ("/bin/x", "a b", "100%", 'say "hi"', "it's", "$HOME", "back\\slash")
 
@@ -17,41 +24,52 @@ AWKWARD = ("/bin/x", "a b", "100%", 'say "hi"', "it's", "$HOME", "back\\slash")
 @pytest.mark.parametrize("manager", ["systemd", "supervisor"])
 def test_a_program_with_its_declared_definition_is_left_alone(manager: str) -> None:
     assert (
-        plan_daemons({"a": "text"}, ["b"], {"a": Found("text", running=True), "b": Found(None, running=False)}, manager)
+        plan_daemons(
+            {"a": "text"},
+            ["b"],
+            {"a": DaemonState("text", running=True), "b": DaemonState(None, running=False)},
+            manager,
+        )
         == []
     )
 
 
 @pytest.mark.parametrize(
     ("manager", "steps"),
-    [("systemd", [Step("define", "a"), Step("restart", "a")]), ("supervisor", [Step("define", "a")])],
+    [("systemd", [DaemonStep("define", "a"), DaemonStep("restart", "a")]), ("supervisor", [DaemonStep("define", "a")])],
 )
-def test_a_changed_definition_is_a_restart(manager: str, steps: list[Step]) -> None:
-    assert plan_daemons({"a": "new"}, [], {"a": Found("old", running=True)}, manager) == steps
+def test_a_changed_definition_is_a_restart(manager: str, steps: list[DaemonStep]) -> None:
+    assert plan_daemons({"a": "new"}, [], {"a": DaemonState("old", running=True)}, manager) == steps
 
 
 @pytest.mark.parametrize("manager", ["systemd", "supervisor"])
 def test_what_a_program_reads_again_is_a_signal_to_it_while_it_runs(manager: str) -> None:
     daemon = Daemon("a", "about", ("/bin/x",))
     old, new, other = (render(manager, daemon, *keys) for keys in (("1", "1"), ("1", "2"), ("2", "2")))
-    assert plan_daemons({"a": new}, [], {"a": Found(old, running=True)}, manager) == [
-        Step("define", "a"),
-        Step("reload", "a"),
+    assert plan_daemons({"a": new}, [], {"a": DaemonState(old, running=True)}, manager) == [
+        DaemonStep("define", "a"),
+        DaemonStep("reload", "a"),
     ]
-    restart = [Step("define", "a"), *([Step("restart", "a")] if manager == "systemd" else [])]
-    assert plan_daemons({"a": other}, [], {"a": Found(old, running=True)}, manager) == restart
-    assert plan_daemons({"a": new}, [], {"a": Found(old, running=False)}, manager) == restart
+    restart = [DaemonStep("define", "a"), *([DaemonStep("restart", "a")] if manager == "systemd" else [])]
+    assert plan_daemons({"a": other}, [], {"a": DaemonState(old, running=True)}, manager) == restart
+    assert plan_daemons({"a": new}, [], {"a": DaemonState(old, running=False)}, manager) == restart
     without = render(manager, daemon, "1")
-    assert plan_daemons({"a": old}, [], {"a": Found(without, running=True)}, manager) == restart
+    assert plan_daemons({"a": old}, [], {"a": DaemonState(without, running=True)}, manager) == restart
 
 
 def test_a_stopped_program_is_started() -> None:
-    assert plan_daemons({"a": "text"}, [], {"a": Found("text", running=False)}, "systemd") == [Step("start", "a")]
+    assert plan_daemons({"a": "text"}, [], {"a": DaemonState("text", running=False)}, "systemd") == [
+        DaemonStep("start", "a")
+    ]
 
 
 def test_programs_go_in_the_reverse_order() -> None:
-    found = {"a": Found("x", running=True), "b": Found(None, running=True), "c": Found(None, running=False)}
-    assert plan_daemons({}, ["a", "b", "c"], found, "systemd") == [Step("remove", "b"), Step("remove", "a")]
+    found = {
+        "a": DaemonState("x", running=True),
+        "b": DaemonState(None, running=True),
+        "c": DaemonState(None, running=False),
+    }
+    assert plan_daemons({}, ["a", "b", "c"], found, "systemd") == [DaemonStep("remove", "b"), DaemonStep("remove", "a")]
 
 
 def test_supervisor_reads_back_the_very_arguments() -> None:

@@ -17,7 +17,7 @@ from minik8s_modules.module_utils.minik8s.network import attachment, netfilter, 
 from minik8s_modules.module_utils.minik8s.network import network as net
 from minik8s_modules.module_utils.minik8s.network.netlink import Address, Link
 from minik8s_modules.module_utils.minik8s.pods import sandbox_plan, sandboxes
-from minik8s_modules.module_utils.minik8s.pods.container_plan import Sandbox, Seen, plan_container
+from minik8s_modules.module_utils.minik8s.pods.container_plan import ContainerInputs, Sandbox, plan_container
 from minik8s_modules.module_utils.minik8s.pods.container_spec import Mount, body_of, normalized
 from minik8s_modules.module_utils.minik8s.volumes import secrets, volumes
 from minik8s_modules.module_utils.minik8s.volumes.volume_files import File, Tree, links_for
@@ -106,11 +106,11 @@ def as_docker_shows(entry: ContainerEntry, found: dict[str, Any]) -> dict[str, A
     }
 
 
-def seen_of(case: dict[str, Any], entry: ContainerEntry, found: list[dict[str, Any]]) -> Seen:
+def seen_of(case: dict[str, Any], entry: ContainerEntry, found: list[dict[str, Any]]) -> ContainerInputs:
     """Return what the plan of a container looks at."""
     sandbox = case.get("sandbox", {"attempt": 0, "running": True})
     ago = {f"id{each['attempt']}": each["signalled_s_ago"] for each in found if "signalled_s_ago" in each}
-    return Seen(
+    return ContainerInputs(
         [as_docker_shows(entry, each) for each in found],
         Sandbox("pause", **sandbox) if sandbox else None,
         KeyFault("CreateContainerConfigError", "no") if case.get("mount_fault") else [MOUNT],
@@ -203,7 +203,7 @@ def test_plan_sandbox(case: dict[str, Any]) -> None:
         if found["state"] == "running":
             attachments[number] = right._replace(**{name: found[name] for name in right._fields if name in found})
     stray = Link(9, "mk8s-4ab1c2d3", "veth", 0, True, 1500, "")  # noqa: FBT003  (a record as the kernel gives it)
-    observed = sandbox_plan.Observed(
+    observed = sandbox_plan.ObservedSandboxes(
         {UID: containers} if containers else {}, attachments, {UID: [stray]} if case.get("stray") else {}
     )
     entries = {UID: entry} if case.get("declared", True) else {}
@@ -251,14 +251,14 @@ def test_plan_network(case: dict[str, Any]) -> None:
     entry = {"driver": "bridge", "bridge": "br-a", "cidr": "10.1.0.0/24", "gateway": "10.1.0.1"}
     entry_full: dict[str, Any] = {**entry, "cluster_cidr": "10.1.0.0/16", "mtu": 1500}
     found = case.get("found", {})
-    observed = network_bridge.Observed({}, [], "0", {}, {})
+    observed = network_bridge.ObservedNetwork({}, [], "0", {}, {})
     if found is not None:
         up, alias = found.get("up", True), found.get("alias", network_bridge.alias_of("n1"))
         rules = netfilter.forward_rules("n1", "br-a") * (2 if found.get("doubled") else 1)
         chain = [netfilter.HOOK, netfilter.masquerade_rule("n1", "10.1.0.0/24", "10.1.0.0/16")]
         there = found.get("addresses", ["10.1.0.1/24"])
         mac = found.get("mac", "0a:58:0a:01:00:01")
-        observed = network_bridge.Observed(
+        observed = network_bridge.ObservedNetwork(
             {} if found.get("gone") else {"br-a": Link(5, "br-a", "bridge", 0, up, 1500, alias, mac=mac)},
             [Address(5, each.partition("/")[0], int(each.partition("/")[2])) for each in there],
             found.get("forwarding", "1"),

@@ -31,7 +31,7 @@ from minik8s_modules.apiserver.intake.limits import Admission
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.resources import Services
-from minik8s_modules.apiserver.serving.startup import Wanted, ensure
+from minik8s_modules.apiserver.serving.startup import RequiredObject, ensure
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store.cache import WatchCache
@@ -53,7 +53,7 @@ def client() -> Iterator[Client]:
     cached.start()
     assert cached.wait_ready(10)
     backend = Backend(store, cached, clock)
-    ensure(backend, Wanted(NAMESPACE, "", "default", {}))
+    ensure(backend, RequiredObject(NAMESPACE, "", "default", {}))
     hub = Hub(clock, cached, Admission(Limits(), Registry()))
     hub.start()
     services = Services(backend, hub, Access(Rbac(cached)))

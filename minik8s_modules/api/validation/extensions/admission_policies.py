@@ -66,8 +66,8 @@ def _kind(at: str, value: Any) -> list[Cause]:
     if not value:
         return [cause.required(at)]
     problems = syntax.dns1035_label(value.lower())
-    told = f"may have mixed case, but should otherwise match: {', '.join(problems)}"
-    return [cause.invalid(at, value, told)] if problems else []
+    text = f"may have mixed case, but should otherwise match: {', '.join(problems)}"
+    return [cause.invalid(at, value, text)] if problems else []
 
 
 _PARAM_KIND = check.fields(("apiVersion", _group_version), ("kind", _kind))
@@ -95,8 +95,8 @@ def validate_policy(policy: JsonObject) -> list[Cause]:
     causes += match_conditions("spec.matchConditions", declared.get("matchConditions"), params=names.params)
     causes += _variables(declared, names)
     if not declared.get("validations") and not declared.get("auditAnnotations"):
-        told = "validations or auditAnnotations must contain at least one item"
-        return [*causes, *(cause.required(f"spec.{field}", told) for field in ("validations", "auditAnnotations"))]
+        text = "validations or auditAnnotations must contain at least one item"
+        return [*causes, *(cause.required(f"spec.{field}", text) for field in ("validations", "auditAnnotations"))]
     for index, each in enumerate(declared.get("validations") or ()):
         causes += _validation(f"spec.validations[{index}]", each, names)
     return causes + list(_annotations(name(policy), declared.get("auditAnnotations") or [], names))
@@ -137,8 +137,8 @@ def _validation(at: str, each: JsonObject, names: PolicyNames) -> list[Cause]:
 
 def _annotations(policy: str, values: list[JsonObject], names: PolicyNames) -> Iterator[Cause]:
     if len(values) > _MOST_ANNOTATIONS:
-        told = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
-        yield cause.invalid("spec.auditAnnotations", values, told)
+        text = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
+        yield cause.invalid("spec.auditAnnotations", values, text)
     seen = set()
     for index, each in enumerate(values[:_MOST_ANNOTATIONS]):
         at, key = f"spec.auditAnnotations[{index}]", each.get("key") or ""
@@ -159,10 +159,10 @@ def _annotations(policy: str, values: list[JsonObject], names: PolicyNames) -> I
 
 
 def _param_ref(at: str, ref: Any) -> list[Cause]:
-    called, selector, told = ref.get("name"), ref.get("selector"), "name and selector are mutually exclusive"
+    called, selector, text = ref.get("name"), ref.get("selector"), "name and selector are mutually exclusive"
     causes = cause.all_invalid(f"{at}.name", called, syntax.path_segment(called)) if called else []
     if called and selector is not None:
-        causes += [cause.forbidden(f"{at}.name", told), cause.forbidden(f"{at}.selector", told)]
+        causes += [cause.forbidden(f"{at}.name", text), cause.forbidden(f"{at}.selector", text)]
     if selector is not None:
         causes += label_selector(f"{at}.selector", selector)
     if not called and selector is None:

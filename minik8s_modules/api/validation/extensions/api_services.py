@@ -57,14 +57,14 @@ def _trust(declared: JsonObject) -> list[Cause]:
     blind = bool(declared.get("insecureSkipTLSVerify"))
     if service is not None:
         found = _SERVICE("spec.service", service)
-        told = "may not be true if caBundle is present"
-        return [*found, *([cause.invalid("spec.insecureSkipTLSVerify", blind, told)] if blind and bundle else [])]
+        text = "may not be true if caBundle is present"
+        return [*found, *([cause.invalid("spec.insecureSkipTLSVerify", blind, text)] if blind and bundle else [])]
     found = []
     if bundle:
         found.append(cause.invalid("spec.caBundle", _size(bundle), "local APIServices may not have a caBundle"))
     if blind:
-        told = "local APIServices may not have insecureSkipTLSVerify"
-        found.append(cause.invalid("spec.insecureSkipTLSVerify", blind, told))
+        text = "local APIServices may not have insecureSkipTLSVerify"
+        found.append(cause.invalid("spec.insecureSkipTLSVerify", blind, text))
     return found
 
 

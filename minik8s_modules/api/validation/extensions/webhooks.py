@@ -73,8 +73,8 @@ def _alone_resources(at: str, values: list[str]) -> list[Cause]:
     if len(values) > 1 and "*/*" in values:
         causes.append(cause.invalid(at, values, "if '*/*' is present, must not specify other resources"))
     if "*" in plain and plain[-1] != "*":
-        told = "if '*' is present, must not specify other resources without subresources"
-        causes.append(cause.invalid(at, values, told))
+        text = "if '*' is present, must not specify other resources without subresources"
+        causes.append(cause.invalid(at, values, text))
     return causes
 
 
@@ -186,8 +186,8 @@ def conversion(definition: JsonObject) -> list[Cause]:
     if strategy not in {"None", "Webhook"}:
         return [cause.not_supported(f"{at}.strategy", strategy, ("None", "Webhook"))]
     if strategy == "None":
-        told = "should not be set when strategy is not set to Webhook"
-        return [cause.forbidden(f"{at}.webhook", told)] if webhook else []
+        text = "should not be set when strategy is not set to Webhook"
+        return [cause.forbidden(f"{at}.webhook", text)] if webhook else []
     if webhook.get("clientConfig") is None:
         return [cause.required(f"{at}.webhook.clientConfig", "required when strategy is set to Webhook")]
     causes = client_config(f"{at}.webhook.clientConfig", webhook["clientConfig"])

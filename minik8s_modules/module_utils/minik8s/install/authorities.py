@@ -18,7 +18,7 @@ PHASES = ("observe", "prepare", "switch", "finish")
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?")
 
 
-class Found(NamedTuple):
+class AuthorityFiles(NamedTuple):
     """What stands in the files: trusted certificates in their order, the waiting one ("" for none), a waiting key."""
 
     trusted: tuple[str, ...]
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     waiting_key: bool
 
 
-class Step(NamedTuple):
+class AuthorityStep(NamedTuple):
     """One effect: ``write`` the trusted certificates, ``take`` the waiting key, ``remove`` the waiting certificate."""
 
     action: str
@@ -43,14 +43,14 @@ def certificates_in(text: str) -> tuple[str, ...]:
     return tuple(block if block.endswith("\n") else block + "\n" for block in _PEM.findall(text))
 
 
-def stage(found: Found) -> str:
+def stage(found: AuthorityFiles) -> str:
     """Return how far the exchange has come."""
     if found.waiting_key:
         return "preparing"
     return "switched" if len(found.trusted) > 1 else "settled"
 
 
-def plan_exchange(phase: str, found: Found) -> list[Step]:
+def plan_exchange(phase: str, found: AuthorityFiles) -> list[AuthorityStep]:
     """Return the steps of ``phase``; none when it is over already.
 
     Raises:
@@ -65,29 +65,32 @@ def plan_exchange(phase: str, found: Found) -> list[Step]:
     return []
 
 
-def _prepare(found: Found) -> list[Step]:
+def _prepare(found: AuthorityFiles) -> list[AuthorityStep]:
     if stage(found) != "preparing" or found.waiting in found.trusted:
         return []
-    return [Step("write", (*found.trusted[:1], found.waiting), "the new authority is trusted, too")]
+    return [AuthorityStep("write", (*found.trusted[:1], found.waiting), "the new authority is trusted, too")]
 
 
-def _switch(found: Found) -> list[Step]:
+def _switch(found: AuthorityFiles) -> list[AuthorityStep]:
     if stage(found) != "preparing":
         return []
     if not found.waiting or found.waiting not in found.trusted:
         raise TooEarly("the new authority is not trusted yet; prepare first")
     others = tuple(each for each in found.trusted if each != found.waiting)
-    steps = [Step("write", (found.waiting, *others), "the new authority comes first")]
-    take = [Step("take", (), "the new authority signs"), Step("remove", (), "no authority is waiting any more")]
+    steps = [AuthorityStep("write", (found.waiting, *others), "the new authority comes first")]
+    take = [
+        AuthorityStep("take", (), "the new authority signs"),
+        AuthorityStep("remove", (), "no authority is waiting any more"),
+    ]
     return take if found.trusted[:1] == (found.waiting,) else steps + take
 
 
-def _finish(found: Found) -> list[Step]:
+def _finish(found: AuthorityFiles) -> list[AuthorityStep]:
     if stage(found) == "preparing":
         raise TooEarly("the new authority does not sign yet; switch first")
-    steps = [Step("remove", (), "no authority is waiting any more")] if found.waiting else []
+    steps = [AuthorityStep("remove", (), "no authority is waiting any more")] if found.waiting else []
     if stage(found) == "switched":
-        steps.append(Step("write", found.trusted[:1], "the old authority is no longer trusted"))
+        steps.append(AuthorityStep("write", found.trusted[:1], "the old authority is no longer trusted"))
     return steps
 
 

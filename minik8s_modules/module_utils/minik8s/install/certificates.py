@@ -25,7 +25,7 @@ class Identity(NamedTuple):
     usages: tuple[str, ...]
 
 
-class Wanted(NamedTuple):
+class DeclaredCertificate(NamedTuple):
     """One declared certificate. ``authority`` is empty for an authority itself, which signs itself.
 
     ``place`` is the file that holds the certificate (or the kubeconfig), ``server`` is empty unless it is a kubeconfig.
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     access: tuple[str, str, str]
 
 
-class Found(NamedTuple):
+class CertificateFiles(NamedTuple):
     """What stands in a declared certificate's files now; ``not_after_s`` is in seconds since 1970."""
 
     identity: Identity
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     access: tuple[str, str, str]
 
 
-class Step(NamedTuple):
+class CertificateStep(NamedTuple):
     """One thing to do: ``issue`` makes a new key and certificate, ``protect`` sets owner, group and mode."""
 
     action: str
@@ -58,11 +58,11 @@ class Step(NamedTuple):
 
 
 def plan_certificates(
-    wanted: Sequence[Wanted],
-    found: Mapping[str, Optional[Found]],  # noqa: UP045 - evaluated by tools on Python 3.9
+    wanted: Sequence[DeclaredCertificate],
+    found: Mapping[str, Optional[CertificateFiles]],  # noqa: UP045 - evaluated by tools on Python 3.9
     now_s: float,
     renew_s: float,
-) -> list[Step]:
+) -> list[CertificateStep]:
     """Return the steps that make ``found`` as ``wanted``, authorities first.
 
     Args:
@@ -71,7 +71,7 @@ def plan_certificates(
         now_s: the present time in seconds since 1970.
         renew_s: certificates that end within this many seconds are issued again.
     """
-    steps: list[Step] = []
+    steps: list[CertificateStep] = []
     renewed: set[str] = set()
     for item in sorted(wanted, key=lambda entry: entry.authority != ""):
         present = found.get(item.place)
@@ -79,18 +79,20 @@ def plan_certificates(
             "its authority is issued again" if item.authority in renewed else _reason(item, present, now_s, renew_s)
         )
         if reason:
-            steps.append(Step("issue", item.place, reason))
+            steps.append(CertificateStep("issue", item.place, reason))
             if not item.authority:
                 renewed.add(item.place)
         elif present is not None and present.access != item.access:
-            steps.append(Step("protect", item.place, f"{_access(present.access)} becomes {_access(item.access)}"))
+            steps.append(
+                CertificateStep("protect", item.place, f"{_access(present.access)} becomes {_access(item.access)}")
+            )
     return steps
 
 
 def diff(
-    steps: Sequence[Step],
-    wanted: Mapping[str, Wanted],
-    found: Mapping[str, Optional[Found]],  # noqa: UP045 - evaluated by tools on Python 3.9
+    steps: Sequence[CertificateStep],
+    wanted: Mapping[str, DeclaredCertificate],
+    found: Mapping[str, Optional[CertificateFiles]],  # noqa: UP045 - evaluated by tools on Python 3.9
     days: int,
 ) -> dict[str, str]:
     """Return what stands in the files of ``steps`` before and after them, a line a file, for ``--diff``.
@@ -122,7 +124,7 @@ def _state(identity: Identity, server: str, ends: str, access: tuple[str, str, s
     return "; ".join([*told, *([f"server {server}"] if server else []), ends, _access(access)])
 
 
-def _reason(item: Wanted, present: Found | None, now_s: float, renew_s: float) -> str:
+def _reason(item: DeclaredCertificate, present: CertificateFiles | None, now_s: float, renew_s: float) -> str:
     """Return why ``item`` must be issued; empty when what is there will do."""
     if present is None:
         return "it is missing or cannot be read"
@@ -147,7 +149,7 @@ def _access(access: tuple[str, str, str]) -> str:
     return f"{owner}:{group} {mode}"
 
 
-def kubeconfig(wanted: Wanted, authority: bytes, certificate: bytes, key: bytes) -> dict[str, Any]:
+def kubeconfig(wanted: DeclaredCertificate, authority: bytes, certificate: bytes, key: bytes) -> dict[str, Any]:
     """Return a kubeconfig document with everything (PEM) embedded."""
 
     def text(data: bytes) -> str:

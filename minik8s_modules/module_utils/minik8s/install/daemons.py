@@ -47,14 +47,14 @@ class Daemon(NamedTuple):
     """What root runs before each start, () for nothing; unless it succeeds, the program is not started."""
 
 
-class Found(NamedTuple):
+class DaemonState(NamedTuple):
     """A daemon's present definition (None when there is none) and whether it runs."""
 
     definition: Optional[str]  # noqa: UP045 - a runtime annotation on Python 3.9
     running: bool
 
 
-class Step(NamedTuple):
+class DaemonStep(NamedTuple):
     """``define``, ``restart``, ``reload``, ``start`` or ``remove`` of one daemon."""
 
     action: str
@@ -79,8 +79,8 @@ def restart_key(paths: Sequence[str]) -> str:
 
 
 def plan_daemons(
-    wanted: Mapping[str, str], absent: Sequence[str], found: Mapping[str, Found], manager: str
-) -> list[Step]:
+    wanted: Mapping[str, str], absent: Sequence[str], found: Mapping[str, DaemonState], manager: str
+) -> list[DaemonStep]:
     """Return the steps that make ``found`` as declared, in the order of declaration.
 
     Args:
@@ -89,18 +89,20 @@ def plan_daemons(
         found: what stands on the machine, for every name of both.
         manager: ``systemd`` restarts as a step of its own; ``supervisor`` restarts by taking over a definition.
     """
-    steps: list[Step] = []
+    steps: list[DaemonStep] = []
     for name, definition in wanted.items():
         present = found[name]
         if present.definition != definition:
-            steps.append(Step("define", name))
+            steps.append(DaemonStep("define", name))
             if present.running and _may_be_told(present.definition or "", definition):
-                steps.append(Step("reload", name))
+                steps.append(DaemonStep("reload", name))
             elif manager == "systemd":
-                steps.append(Step("restart", name))
+                steps.append(DaemonStep("restart", name))
         elif not present.running:
-            steps.append(Step("start", name))
-    steps.extend(Step("remove", name) for name in reversed(absent) if found[name] != Found(None, running=False))
+            steps.append(DaemonStep("start", name))
+    steps.extend(
+        DaemonStep("remove", name) for name in reversed(absent) if found[name] != DaemonState(None, running=False)
+    )
     return steps
 
 

@@ -21,7 +21,7 @@ class Member(NamedTuple):
     learner: bool = False
 
 
-class Step(NamedTuple):
+class MemberStep(NamedTuple):
     """One effect: ``update`` peers of ``id``, ``remove`` or ``promote`` it, ``add`` a learner with ``peer``."""
 
     action: str
@@ -42,33 +42,33 @@ def members_of(answer: dict[str, Any]) -> list[Member]:
     ]
 
 
-def plan_only(members: Sequence[Member], own_id: str, own_peer: str, declared: Sequence[str]) -> list[Step]:
+def plan_only(members: Sequence[Member], own_id: str, own_peer: str, declared: Sequence[str]) -> list[MemberStep]:
     """Return the steps after which the member ``own_id`` has ``own_peer``, and no other has an undeclared one."""
     steps = [
-        Step("remove", each.id, ",".join(each.peers), "it is no longer declared")
+        MemberStep("remove", each.id, ",".join(each.peers), "it is no longer declared")
         for each in members
         if each.id != own_id and not set(each.peers) & set(declared)
     ]
     # last: the address of a member that is left alone is its loopback, where those that go could not reach it
     steps += [
-        Step("update", each.id, own_peer, f"it is reached as {own_peer} by the others")
+        MemberStep("update", each.id, own_peer, f"it is reached as {own_peer} by the others")
         for each in members
         if each.id == own_id and each.peers != (own_peer,)
     ]
     return steps
 
 
-def plan_joining(members: Sequence[Member], peer: str) -> list[Step]:
+def plan_joining(members: Sequence[Member], peer: str) -> list[MemberStep]:
     """Return the steps after which a member with ``peer``, whose machine has no data yet, may be started."""
     found = [each for each in members if peer in each.peers]
     # one that has been started has a name; without its data it must not come back as the same member
-    lost = [Step("remove", each.id, peer, "its data is lost") for each in found if each.name]
+    lost = [MemberStep("remove", each.id, peer, "its data is lost") for each in found if each.name]
     if found and not lost:
         return []
-    return [*lost, Step("add", "", peer, "it joins")]
+    return [*lost, MemberStep("add", "", peer, "it joins")]
 
 
-def plan_voting(members: Sequence[Member], peer: str) -> list[Step]:
+def plan_voting(members: Sequence[Member], peer: str) -> list[MemberStep]:
     """Return the step after which the member with ``peer`` votes; none when it does.
 
     Raises:
@@ -77,7 +77,7 @@ def plan_voting(members: Sequence[Member], peer: str) -> list[Step]:
     found = [each for each in members if peer in each.peers]
     if not found:
         raise NoSuchMember(f"no member has the peer URL {peer}")
-    return [Step("promote", each.id, peer, "it has all the data") for each in found if each.learner]
+    return [MemberStep("promote", each.id, peer, "it has all the data") for each in found if each.learner]
 
 
 def initial_cluster(members: Sequence[Member], name: str, peer: str) -> str:

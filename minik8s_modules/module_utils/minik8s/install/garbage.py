@@ -18,7 +18,7 @@ ALIVE = frozenset({"running", "paused", "restarting"})
 LIMIT_S = 2.0  # a pass begins nothing after that
 
 
-class Wanted(NamedTuple):
+class RemovalRequest(NamedTuple):
     """Containers by id; images in order, as ``{"id", "names", "size_bytes"}``, until ``to_free_bytes`` are free."""
 
     containers: Sequence[str]
@@ -37,7 +37,7 @@ class Collected(NamedTuple):
 
 
 def collect(
-    docker: Docker, node: str, wanted: Wanted, *, check: bool, forget: Forget = str, limit_s: float = LIMIT_S
+    docker: Docker, node: str, wanted: RemovalRequest, *, check: bool, forget: Forget = str, limit_s: float = LIMIT_S
 ) -> Collected:
     """Remove what is wanted and may go; ``forget`` gets the Docker name of each container that is gone."""
     end = time.monotonic() + limit_s

@@ -86,8 +86,8 @@ def _shared_problems(machine: Machine, needed: Needed) -> Iterator[str]:
     apart_s = machine.time_s - needed.time_s
     if needed.time_s and abs(apart_s) > CLOCKS_APART_S:
         what = "ahead of" if apart_s > 0 else "behind"
-        told = f"its clock is {abs(apart_s):.0f} s {what} the one of the machine that installs"
-        yield f"{told}: certificates need synchronized clocks; run chrony or systemd-timesyncd"
+        text = f"its clock is {abs(apart_s):.0f} s {what} the one of the machine that installs"
+        yield f"{text}: certificates need synchronized clocks; run chrony or systemd-timesyncd"
     if needed.host_key and not machine.host_key:
         yield f"there is no {HOST_KEY}, which the control plane pins: make it with `ssh-keygen -A`"
 

@@ -25,7 +25,7 @@ FILES = (ZONE, REVERSE, HOSTS, UPSTREAMS, COREFILE)
 REVERSE_ORIGIN = "in-addr.arpa"
 
 
-class Observed(NamedTuple):
+class ObservedNames(NamedTuple):
     """The files as they are, the lines of each key in them, and the node around them."""
 
     files: dict[str, str | None]
@@ -58,7 +58,7 @@ class Dns:
         """Raise KeyFault for an entry that cannot be used."""
         dns_entries.check_entry(key, entry)
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedNames:
         """Return the files and the node around them."""
         folder = folder_of(context.state_dir)
         if not context.check:
@@ -72,7 +72,7 @@ class Dns:
         config = entries.get(SERVER)
         kept = dns_host.kept_resolver(context.state_dir)
         own = dns_host.node_resolver(kept, self._resolver)
-        return Observed(
+        return ObservedNames(
             files,
             parts,
             parse_resolver(own),
@@ -90,7 +90,7 @@ class Dns:
             remove_leftovers(each)
         dns_host.clear(context.state_dir, self._resolver)
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedNames, scope: Scope) -> Plan:
         """Return the steps; files are written after all, the node's resolver is changed last."""
         plan = Plan()
         config = entries.get(SERVER)
@@ -140,7 +140,7 @@ class Dns:
         self,
         context: Context,
         entries: Entries,
-        observed: Observed,
+        observed: ObservedNames,
         touched: frozenset[str],
     ) -> dict[str, Any]:
         """Return what is known of ``entries``."""
@@ -191,7 +191,7 @@ def _tell_keys(plan: Plan, found: Parts, wanted: Parts) -> None:
             plan.differs(key, before, after)
 
 
-def _files(context: Context, config: Mapping[str, Any], observed: Observed, wanted: Parts) -> dict[str, str]:
+def _files(context: Context, config: Mapping[str, Any], observed: ObservedNames, wanted: Parts) -> dict[str, str]:
     origins: dict[str, tuple[str, Lines]] = {
         ZONE: (config["domain"], wanted.zone),
         REVERSE: (REVERSE_ORIGIN, wanted.reverse),
@@ -212,7 +212,7 @@ def _next_serial(context: Context, text: str | None) -> int:
     return max(dns_files.serial_of(text) + 1, int(context.clock.time()) % 2**31)
 
 
-def _plan_files(plan: Plan, observed: Observed, wanted: Mapping[str, str]) -> None:
+def _plan_files(plan: Plan, observed: ObservedNames, wanted: Mapping[str, str]) -> None:
     before: Facets = {}
     after: Facets = {}
     for name, text in wanted.items():
@@ -227,7 +227,7 @@ def _plan_files(plan: Plan, observed: Observed, wanted: Mapping[str, str]) -> No
         plan.differs(SERVER, before or None, after)
 
 
-def _plan_resolver(plan: Plan, config: Mapping[str, Any], observed: Observed) -> None:
+def _plan_resolver(plan: Plan, config: Mapping[str, Any], observed: ObservedNames) -> None:
     wanted = dns_files.resolver_text(config, observed.own)
     if config.get("host_resolver"):
         if observed.resolver != wanted:
@@ -236,12 +236,12 @@ def _plan_resolver(plan: Plan, config: Mapping[str, Any], observed: Observed) ->
         plan.closing.append(Step("restore", SERVER, "resolv.conf"))
 
 
-def _plan_address(plan: Plan, observed: Observed) -> None:
+def _plan_address(plan: Plan, observed: ObservedNames) -> None:
     if observed.left:
         plan.opening.append(Step("remove-address", SERVER, observed.left))
 
 
-def _plan_removal(plan: Plan, observed: Observed) -> None:
+def _plan_removal(plan: Plan, observed: ObservedNames) -> None:
     if observed.kept:
         plan.opening.append(Step("restore", SERVER, "resolv.conf"))
     _plan_address(plan, observed)

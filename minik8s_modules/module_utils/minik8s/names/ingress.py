@@ -21,7 +21,7 @@ from .ingress_entries import ANY, SERVER, file_of, text_of
 from .nginx import MAIN, Tree
 
 
-class Observed(NamedTuple):
+class ObservedIngress(NamedTuple):
     """The files as they are and as they can be, the hosts nginx refuses, and the running server."""
 
     tree: Tree
@@ -44,7 +44,7 @@ class Ingress:
         """Raise KeyFault for an entry that cannot be used."""
         ingress_entries.check_entry(key, entry)
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedIngress:
         """Return files, their judgement by nginx, and the server."""
         folder = nginx.folder_of(context.state_dir)
         if not context.check:
@@ -52,7 +52,7 @@ class Ingress:
         tree = nginx.read_tree(folder)
         wanted, refused = self._wanted(context, entries, scope, tree)
         prepared = nginx.is_prepared(folder, context.run_dir)
-        return Observed(tree, wanted, refused, nginx.master(folder), nginx.loaded(folder), prepared)
+        return ObservedIngress(tree, wanted, refused, nginx.master(folder), nginx.loaded(folder), prepared)
 
     def _wanted(self, context: Context, entries: Entries, scope: Scope, tree: Tree) -> tuple[Tree, dict[str, str]]:
         """Return the files that can be put in force, and why the others cannot."""
@@ -93,7 +93,7 @@ class Ingress:
             good[file_of(ANY)] = nginx.fallback_text(entries[SERVER])
         return good, refused
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedIngress, scope: Scope) -> Plan:
         """Return the steps: files, then one reload."""
         plan = Plan()
         for key, why in observed.refused.items():
@@ -135,7 +135,7 @@ class Ingress:
         self,
         context: Context,
         entries: Entries,
-        observed: Observed,
+        observed: ObservedIngress,
         touched: frozenset[str],
     ) -> dict[str, Any]:
         """Return what is known of ``entries``."""
@@ -160,7 +160,7 @@ def _awaits_secrets(context: Context, entries: Entries) -> bool:
     return any(not os.path.exists(os.path.join(folder, secret)) for secret in wanted)
 
 
-def _plan_files(plan: Plan, entries: Entries, observed: Observed) -> None:
+def _plan_files(plan: Plan, entries: Entries, observed: ObservedIngress) -> None:
     keys = {file_of(key): key for key in entries} | {MAIN: SERVER}
     for name in sorted({*observed.tree, *observed.wanted}):
         before, after = observed.tree.get(name), observed.wanted.get(name)

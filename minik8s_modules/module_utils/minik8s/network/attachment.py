@@ -45,8 +45,8 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
     if entry["host_network"]:
         return Attachment()
     if entry.get("plugin") is not None:
-        told = f"{entry['ip']}/{entry['prefix_length']}" if entry["ip"] else "given by the plugin"
-        return Attachment(entry["plugin"]["driver"], address=told)
+        text = f"{entry['ip']}/{entry['prefix_length']}" if entry["ip"] else "given by the plugin"
+        return Attachment(entry["plugin"]["driver"], address=text)
     address = f"{entry['ip']}/{entry['prefix_length']}"
     return Attachment(
         link=link_name(key),

@@ -71,8 +71,8 @@ def find_network(folder: str) -> Network:
             return parse_network(name, (read_bytes(os.path.join(folder, name)) or b"").decode("utf-8", "replace"))
         except ValueError as error:
             wrong.append(f"{name}: {error}")
-    told = "; ".join(wrong) or f"no file name ends in {', '.join(ENDINGS)}"
-    raise KeyFault("NetworkNotReady", f"No valid networks found in {folder}: {told}")
+    message = "; ".join(wrong) or f"no file name ends in {', '.join(ENDINGS)}"
+    raise KeyFault("NetworkNotReady", f"No valid networks found in {folder}: {message}")
 
 
 def parse_network(file: str, text: str) -> Network:
@@ -223,12 +223,12 @@ def _run(command: str, path: str, folders: Sequence[str], call: Call, given: Map
         "CNI_ARGS": ";".join(f"{name}={value}" for name, value in call.arguments.items()),
         "CNI_PATH": ":".join(folders),
     }
-    told = f"plugin {os.path.basename(path)} of network {given['name']!r}: {command}"
-    text = network_programs.call(told, [path], environment, TIMEOUT_S, json.dumps(given), _cause)
+    message = f"plugin {os.path.basename(path)} of network {given['name']!r}: {command}"
+    text = network_programs.call(message, [path], environment, TIMEOUT_S, json.dumps(given), _cause)
     try:
         return json.loads(text) if text.strip() else None
     except ValueError:
-        raise KeyFault("NetworkNotReady", f"{told} did not answer JSON: {text[:SHOWN]}") from None
+        raise KeyFault("NetworkNotReady", f"{message} did not answer JSON: {text[:SHOWN]}") from None
 
 
 def _cause(done: Done) -> str:

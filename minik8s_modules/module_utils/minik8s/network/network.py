@@ -20,7 +20,7 @@ from ..core.section import Context, Plan, Scope, Step
 from ..entries.network import NetworkEntry
 from . import netfilter
 from .netlink import Link
-from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, Observed, alias_of
+from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, ObservedNetwork, alias_of
 from .network_plugins import CniNetwork, WeaveNetwork, forget_all
 from .network_vxlan import VxlanDriver
 from .overlay_links import OverlayNetlink
@@ -62,7 +62,7 @@ class Network:
             raise KeyFault("InvalidEntry", f"{key}: {error}") from None
         DRIVERS[entry["driver"]].check(key, entry)
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedNetwork:
         """Return links, addresses and rules."""
         overlaid = "overlay" in entries.get(KEY, {})
         with OverlayNetlink() as netlink:
@@ -73,9 +73,9 @@ class Network:
         plugin = DRIVERS[entries[KEY]["driver"]].look(context, entries[KEY]) if KEY in entries else {}
         left = _weave_before(context) if "weave" not in entries.get(KEY, {}) else ""
         rules = netfilter.chains(), netfilter.forwards(context.node)
-        return Observed(links, addresses, forwarding, *rules, overlay, plugin, left)
+        return ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left)
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedNetwork, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
         plan = Plan()
         declared = entries[KEY]["bridge"] if KEY in entries else None
@@ -126,7 +126,9 @@ class Network:
         with OverlayNetlink() as netlink:
             netlink.delete_link(step.data)
 
-    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+    def status(
+        self, context: Context, entries: Entries, observed: ObservedNetwork, touched: frozenset[str]
+    ) -> dict[str, Any]:
         """Return ``{"state": "present"}`` when the network is what was declared, else None."""
         if KEY not in entries:
             return {}
@@ -142,18 +144,18 @@ def _weave_before(context: Context) -> str:
     return str(last["weave"]["command"]) if (last.get("weave") or {}).get("peers") else ""
 
 
-def _overlays(node: str, observed: Observed) -> list[Link]:
+def _overlays(node: str, observed: ObservedNetwork) -> list[Link]:
     """Return the overlay devices this node has."""
     return [link for link in observed.links.values() if link.alias == alias_of(node) and link.kind == "vxlan"]
 
 
-def _ours(node: str, observed: Observed) -> list[str]:
+def _ours(node: str, observed: ObservedNetwork) -> list[str]:
     """Return the bridges this node has, or of which only rules are left."""
     links = [name for name, link in observed.links.items() if link.alias == alias_of(node) and link.kind == "bridge"]
     return sorted({*links, *netfilter.chains_of(node, observed.chains), *(observed.forwards or {})})
 
 
-def _plan_removal(plan: Plan, bridge: str, observed: Observed) -> None:
+def _plan_removal(plan: Plan, bridge: str, observed: ObservedNetwork) -> None:
     before = {"bridge": bridge}
     if observed.forwards and bridge in observed.forwards:
         before["forward"] = "; ".join(observed.forwards[bridge])
@@ -166,7 +168,7 @@ def _plan_removal(plan: Plan, bridge: str, observed: Observed) -> None:
     plan.differs(KEY, before, None)
 
 
-def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: Observed, node: str) -> None:
+def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: ObservedNetwork, node: str) -> None:
     driver = DRIVERS[entry["driver"]]
     found, declared = driver.found(node, entry, observed), driver.declared(node, entry, observed)
     link = observed.links.get(entry["bridge"])

@@ -24,7 +24,7 @@ KEY = "pod-network"
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 
 
-class Observed(NamedTuple):
+class ObservedNetwork(NamedTuple):
     """The node's network as the kernel has it; ``overlay`` is looked at where the declared driver makes one.
 
     ``plugin`` is what a driver's ``look`` found, ``left`` the command of a Weave that is no longer declared.
@@ -49,10 +49,10 @@ class Driver(Protocol):
     def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what there is beyond the kernel's."""
 
-    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be, on a machine that is as observed."""
 
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is, with the same aspects."""
 
     def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
@@ -82,7 +82,7 @@ class BridgeDriver:
         """Return nothing."""
         return {}
 
-    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
         prefix_length = entry["cidr"].partition("/")[2]
         return {
@@ -93,11 +93,11 @@ class BridgeDriver:
             "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
         }
 
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is."""
         return self.found_of_bridge(node, entry, observed)
 
-    def found_of_bridge(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found_of_bridge(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is of the bridge."""
         name = entry["bridge"]
         link = observed.links.get(name)

@@ -18,7 +18,7 @@ from ..core.schema import Schema, check_fields, check_texts, schema_of
 from ..core.section import Context, Facets
 from ..entries.network import CniPart, WeavePart
 from . import cni, netfilter
-from .network_bridge import KEY, BridgeDriver, Observed
+from .network_bridge import KEY, BridgeDriver, ObservedNetwork
 from .weave import Weave, check_peer
 
 OF_BRIDGES = ("cidr", "gateway", "overlay")
@@ -38,7 +38,7 @@ class PluginDriver(BridgeDriver):
             raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver {self.name}")
         check_fields(f"{where}.{self.name}", entry.get(self.name), self.fields)
 
-    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
         return {
             "bridge": f"{entry['bridge']} up mtu {entry['mtu']}",
@@ -48,7 +48,7 @@ class PluginDriver(BridgeDriver):
             "forward": "; ".join(_forwards(node, entry)),
         }
 
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is."""
         found = self.found_of_bridge(node, entry, observed)
         return found | ({} if observed.forwards is not None else {"forward": "; ".join(_forwards(node, entry))})
@@ -93,11 +93,11 @@ class CniNetwork(PluginDriver):
             return {"fault": str(fault)}
         return {}
 
-    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return that, and a network."""
         return super().declared(node, entry, observed) | {"network": f"a valid one in {entry['cni']['conf_dir']}"}
 
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return that, and the network or what is wrong with it."""
         right = self.declared(node, entry, observed)["network"]
         return super().found(node, entry, observed) | {"network": observed.plugin.get("fault") or right}
@@ -129,12 +129,12 @@ class WeaveNetwork(PluginDriver):
             return {"fault": str(fault)}
         return {"targets": targets, "before": peers_before(context)}
 
-    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return that, this machine's end and the peers."""
         wanted = {"exposed": "an address on device weave", "peers": _lines(entry["weave"]["peers"])}
         return super().declared(node, entry, observed) | wanted
 
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return that; of Weave's targets those that are ours."""
         seen, peers = observed.plugin, set(entry["weave"]["peers"])
         device = observed.links.get("weave")

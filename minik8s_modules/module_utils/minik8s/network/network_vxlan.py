@@ -23,7 +23,7 @@ from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Facets
 from ..entries.network import Overlay, Peer
 from .netlink import Address
-from .network_bridge import BridgeDriver, Observed, alias_of, check_range
+from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_range
 from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
 
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
@@ -80,7 +80,7 @@ class VxlanDriver(BridgeDriver):
             _check_peer(f"{where}.peers.{name}", peer, entry["cluster_cidr"], taken)
             taken[name] = ipaddress.IPv4Network(peer["cidr"])
 
-    def declared(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
         overlay, found = entry["overlay"], ways(entry, _underlay(entry, observed))
         hops = [way for way in found if way.mac]
@@ -96,7 +96,7 @@ class VxlanDriver(BridgeDriver):
             ),
         }
 
-    def found(self, node: str, entry: Mapping[str, Any], observed: Observed) -> Facets:
+    def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is."""
         overlay, underlay = observed.overlay, _underlay(entry, observed)
         assert overlay is not None  # noqa: S101  observed where an overlay is declared
@@ -176,7 +176,7 @@ def _check_peer(where: str, peer: Any, cluster_cidr: str, taken: Mapping[str, ip
             raise KeyFault("InvalidEntry", f"{where}.cidr {cidr} overlaps {range_} of {other}")
 
 
-def _underlay(entry: Mapping[str, Any], observed: Observed) -> Underlay:
+def _underlay(entry: Mapping[str, Any], observed: ObservedNetwork) -> Underlay:
     wanted = entry["overlay"]["address"]
     devices = {link.ifindex: link for link in observed.links.values()}
     for address in observed.addresses:
@@ -226,8 +226,8 @@ def _refuse_underlay(_context: Context, entry: Mapping[str, Any], netlink: Overl
         raise KeyFault(
             "NetworkNotReady", f"no device of this machine has the address {address}, which tunnels leave from"
         )
-    told = f"pods' packets of {mtu} bytes and {HEADERS} of VXLAN do not fit {at.name}, whose mtu is {at.mtu}"
-    raise KeyFault("NetworkNotReady", f"{told}: declare an mtu of {at.mtu - HEADERS} or less")
+    message = f"pods' packets of {mtu} bytes and {HEADERS} of VXLAN do not fit {at.name}, whose mtu is {at.mtu}"
+    raise KeyFault("NetworkNotReady", f"{message}: declare an mtu of {at.mtu - HEADERS} or less")
 
 
 def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
@@ -264,7 +264,7 @@ def _seen(entry: Mapping[str, Any], netlink: OverlayNetlink) -> tuple[int, list[
     link = netlink.link(entry["overlay"]["device"])
     if link is None or link.kind != "vxlan":
         raise KeyFault("NetworkNotReady", f"device {entry['overlay']['device']} is not an overlay (yet)")
-    underlay = _underlay(entry, Observed(netlink.links(), netlink.addresses(), "", {}, None))
+    underlay = _underlay(entry, ObservedNetwork(netlink.links(), netlink.addresses(), "", {}, None))
     return link.ifindex, ways(entry, underlay), underlay
 
 

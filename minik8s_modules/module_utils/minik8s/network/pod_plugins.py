@@ -134,8 +134,8 @@ class WeaveDriver:
             near = [each.ip for each in outside.addresses() if each.ifindex == indexes[0]]
             own = [each for each in inside.addresses() if each.ifindex == indexes[1] and each.ip == ip]
             if not near or not own:
-                told = f"device {DEVICE} of this node has no address" if own else f"the pod has no {INTERFACE} with it"
-                raise KeyFault("NetworkNotReady", f"weave attach gave {ip}, but {told}")
+                text = f"device {DEVICE} of this node has no address" if own else f"the pod has no {INTERFACE} with it"
+                raise KeyFault("NetworkNotReady", f"weave attach gave {ip}, but {text}")
             inside.set_default_route(near[0], indexes[1])
             outer = outside.link_at(pod_end.peer) if pod_end and pod_end.peer else None
             if outer and device and outer.master == device.ifindex:  # with Open vSwitch it is not a port of a bridge

@@ -71,13 +71,13 @@ class Weave:
 
     def _run(self, *words: str) -> str:
         program = shutil.which(self._command)
-        told = f"{self._command} {' '.join(words)}"
+        text = f"{self._command} {' '.join(words)}"
         if program is None:
             raise KeyFault(
                 "NetworkNotReady", f"the command {self._command!r} is not installed on this node (Weave Net)"
             )
         environment = {**os.environ, "DOCKER_HOST": f"unix://{self._docker_socket}"}
-        return network_programs.call(told, [program, *words], environment, TIMEOUT_S)
+        return network_programs.call(text, [program, *words], environment, TIMEOUT_S)
 
 
 def check_peer(where: str, peer: object) -> None:

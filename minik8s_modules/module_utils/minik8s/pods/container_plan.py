@@ -38,7 +38,7 @@ class Sandbox(NamedTuple):
     started_at: str = ""
 
 
-class Seen(NamedTuple):
+class ContainerInputs(NamedTuple):
     """Everything the plan of one container looks at.
 
     ``mounts`` is a fault when a source cannot be used; ``unmade`` is a volume that must stand before it is created.
@@ -83,7 +83,7 @@ def _brief(inspect: Inspect) -> Facets:
     return {"state": state_of(inspect), "attempt": str(attempt_of(inspect)), "image": inspect["Config"]["Image"]}
 
 
-def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: Seen) -> None:
+def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: ContainerInputs) -> None:
     """Plan one declared container; ``entry`` is normalized."""
     steps: list[Step] = []
     try:
@@ -102,7 +102,7 @@ def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: Seen) -> N
         plan.differs(key, _brief(last) if last else None, {**(_brief(last) if last else {}), "steps": steps[-1].action})
 
 
-def _plan_others(steps: list[Step], key: str, entry: ContainerEntry, seen: Seen) -> None:
+def _plan_others(steps: list[Step], key: str, entry: ContainerEntry, seen: ContainerInputs) -> None:
     earlier = [each for each in seen.containers if attempt_of(each) < entry["attempt"]]
     later = [each for each in seen.containers if attempt_of(each) > entry["attempt"]]
     steps.extend(Step("remove", key, name_of(each), each["Id"]) for each in [*earlier[:-1], *later])
@@ -110,7 +110,7 @@ def _plan_others(steps: list[Step], key: str, entry: ContainerEntry, seen: Seen)
         steps.append(Step("kill", key, name_of(earlier[-1]), earlier[-1]["Id"]))
 
 
-def _usable_sandbox(key: str, entry: ContainerEntry, seen: Seen) -> Sandbox:
+def _usable_sandbox(key: str, entry: ContainerEntry, seen: ContainerInputs) -> Sandbox:
     sandbox = seen.sandbox
     if sandbox is None or sandbox.attempt != entry["sandbox_attempt"] or not sandbox.running:
         raise KeyFault(
@@ -119,20 +119,20 @@ def _usable_sandbox(key: str, entry: ContainerEntry, seen: Seen) -> Sandbox:
     return sandbox
 
 
-def _mounts(seen: Seen) -> list[Mount]:
+def _mounts(seen: ContainerInputs) -> list[Mount]:
     if isinstance(seen.mounts, KeyFault):
         raise seen.mounts
     return list(seen.mounts)
 
 
-def _mounts_to_create(key: str, seen: Seen) -> list[Mount]:
+def _mounts_to_create(key: str, seen: ContainerInputs) -> list[Mount]:
     """Return the mounts of a container about to be created; what it mounts must stand first."""
     if seen.unmade:
         raise KeyFault("VolumeMissing", f"{key} needs volume {seen.unmade!r} of its pod, which is not made yet")
     return _mounts(seen)
 
 
-def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, seen: Seen) -> None:
+def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, seen: ContainerInputs) -> None:
     if entry["state"] != "running" or entry["stop"] is not None:
         return
     sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts_to_create(key, seen)
@@ -144,7 +144,9 @@ def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry
     plan.differs(key, _brief(had) if had else None, {"state": "running", "attempt": str(entry["attempt"]), **wanted})
 
 
-def _plan_present(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: Seen) -> None:
+def _plan_present(
+    plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: ContainerInputs
+) -> None:
     state = state_of(current)
     if state == "paused":
         steps.append(Step("unpause", key, name_of(current), current["Id"]))
@@ -160,7 +162,9 @@ def _plan_present(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry
         _plan_limits(plan, steps, key, entry, current, seen)
 
 
-def _plan_limits(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: Seen) -> None:
+def _plan_limits(
+    plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: ContainerInputs
+) -> None:
     """Plan the limits of a container that is left as it is in all else."""
     before = limit_facets(current["HostConfig"], entry, seen.kernel.get(current["Id"], Limits()))
     after = declared_limits(entry)
@@ -169,7 +173,9 @@ def _plan_limits(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry,
         steps.append(Step("update", key, ", ".join(differing), (current["Id"], entry)))
 
 
-def _plan_stop(plan: Plan, steps: list[Step], key: str, grace_s: float, current: Inspect, seen: Seen) -> None:
+def _plan_stop(
+    plan: Plan, steps: list[Step], key: str, grace_s: float, current: Inspect, seen: ContainerInputs
+) -> None:
     signalled_at = seen.signalled_at.get(current["Id"])
     if signalled_at is None and grace_s > 0:
         signal = current["Config"].get("StopSignal") or "SIGTERM"
@@ -189,7 +195,7 @@ def _plan_running(
     key: str,
     entry: ContainerEntry,
     current: Inspect,
-    seen: Seen,
+    seen: ContainerInputs,
     state: str,
 ) -> None:
     error = current["State"].get("Error")
@@ -211,7 +217,7 @@ def _plan_running(
         steps.append(Step("start", key, name_of(current)))
 
 
-def _plan_restart(steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: Seen) -> None:
+def _plan_restart(steps: list[Step], key: str, entry: ContainerEntry, current: Inspect, seen: ContainerInputs) -> None:
     """Plan an exited container's start; one whose mount is gone (a sub path of an updated volume) is made again."""
     sandbox = _usable_sandbox(key, entry, seen)
     if current["Id"] in seen.mountless:
@@ -223,7 +229,7 @@ def _plan_restart(steps: list[Step], key: str, entry: ContainerEntry, current: I
 
 
 def _compare(
-    entry: ContainerEntry, current: Inspect, sandbox: Sandbox, mounts: list[Mount], seen: Seen
+    entry: ContainerEntry, current: Inspect, sandbox: Sandbox, mounts: list[Mount], seen: ContainerInputs
 ) -> tuple[Facets, Facets]:
     marks = current["Config"]["Labels"].get(labels.SECRET_ENV, "")
     told = expected_label(entry, marks)
@@ -254,7 +260,7 @@ def _plan_drift(
     wanted: tuple[ContainerEntry, str, list[Mount]],
     current: Inspect,
     facets: tuple[Facets, Facets],
-    seen: Seen,
+    seen: ContainerInputs,
 ) -> None:
     before, after = facets
     differing = {name for name in {*before, *after} if before.get(name) != after.get(name)}

@@ -27,7 +27,7 @@ from ..volumes.persistent import is_mount_point
 from ..volumes.volumes import stands
 from . import pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
-from .container_plan import Inspect, Sandbox, Seen, attempt_of, plan_container, plan_removed
+from .container_plan import ContainerInputs, Inspect, Sandbox, attempt_of, plan_container, plan_removed
 from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
 from .sandboxes import create_fault
 from .security import adapted, completed
@@ -35,7 +35,7 @@ from .security import adapted, completed
 READ_ONLY_KINDS = frozenset({"configMap", "secret", "projected", "downwardAPI"})  # as in Kubernetes since 1.9.6
 
 
-class Observed(NamedTuple):
+class ObservedContainers(NamedTuple):
     """What the system holds: inspections by key (attempts ascending) and what the entries point to."""
 
     containers: dict[str, list[Inspect]]
@@ -59,7 +59,7 @@ class Containers:
         """Raise KeyFault for an entry that cannot be used."""
         normalized(key, entry)
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedContainers:
         """Return the node's pod containers in scope with their images, sandboxes, mount sources and markers."""
         ours = {key: adapted(normalized(key, entry)) for key, entry in entries.items() if scope.covers(key)}
         listed, sandboxes = _list(context, scope)
@@ -75,9 +75,11 @@ class Containers:
         kernel = _kernel_limits(ours, containers)
         gone = _mountless(context, containers) if context.unattended else frozenset()
         unmade = {key: _unmade(context, ours[key]) for key, found in mounts.items() if not isinstance(found, KeyFault)}
-        return Observed(containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade)
+        return ObservedContainers(
+            containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade
+        )
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedContainers, scope: Scope) -> Plan:
         """Return the steps: undeclared containers go first, then each declared one."""
         plan = Plan()
         for key in sorted(set(observed.containers) - set(entries)):
@@ -141,7 +143,9 @@ class Containers:
         write_atomically(marker, b"")
         os.utime(marker, (now, now))
 
-    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+    def status(
+        self, context: Context, entries: Entries, observed: ObservedContainers, touched: frozenset[str]
+    ) -> dict[str, Any]:
         """Return each declared container's observation: of its attempt, else of the newest there is."""
         names = {key: _newest(observed.containers.get(key, []), entry) for key, entry in entries.items()}
         stale = sorted(touched & frozenset(entries))
@@ -240,13 +244,13 @@ def _markers(run_dir: str, containers: Mapping[str, list[Inspect]]) -> dict[str,
     return found
 
 
-def _seen(context: Context, key: str, entry: ContainerEntry, observed: Observed) -> Seen:
+def _seen(context: Context, key: str, entry: ContainerEntry, observed: ObservedContainers) -> ContainerInputs:
     attempts = observed.sandboxes.get(entry["pod"]["uid"], [])
     sandbox = next((each for each in attempts if each.attempt == entry["sandbox_attempt"]), None)
     if sandbox is None and context.check:
         # the section before this one would have made it by now
         sandbox = Sandbox("(new)", entry["sandbox_attempt"], running=True)
-    return Seen(
+    return ContainerInputs(
         observed.containers.get(key, []),
         sandbox,
         observed.mounts[key],

@@ -134,8 +134,8 @@ def _element(row: Row, uid: str = "") -> tuple[str, str]:
     """Return (map, element); with ``uid`` the whole element, else what deletes it."""
     place = f"{row.address} . {row.host_port}" if row.address else str(row.host_port)
     name = f"{row.protocol}_{'one' if row.address else 'any'}"
-    told = f' comment "{uid}"' if uid else ""
-    return name, f"{place}{told} : {row.ip} . {row.port}"
+    message = f' comment "{uid}"' if uid else ""
+    return name, f"{place}{message} : {row.ip} . {row.port}"
 
 
 def change(node: str, seen: Rows, uid: str, wanted: frozenset[Row], network: str) -> None:

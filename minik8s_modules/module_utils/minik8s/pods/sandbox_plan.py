@@ -19,7 +19,7 @@ from . import sandbox_parts as parts
 LIVE = ("running", "paused", "restarting")
 
 
-class Observed(NamedTuple):
+class ObservedSandboxes(NamedTuple):
     """Inspections by key (newest attempt last), attachments by container id, links of ours without a pod."""
 
     containers: dict[str, list[dict[str, Any]]]
@@ -41,7 +41,7 @@ def attempt_of(inspect: Mapping[str, Any]) -> int:
     return labels.attempt_of(inspect["Config"]["Labels"])
 
 
-def _plan_unplug(plan: Plan, key: str, observed: Observed, keep: str = "") -> None:
+def _plan_unplug(plan: Plan, key: str, observed: ObservedSandboxes, keep: str = "") -> None:
     """Plan away what a plugin attached, unless it is of the container ``keep``."""
     record = observed.parts.records.get(key)
     if record is not None and record.container != keep:
@@ -52,7 +52,7 @@ def _plan_unplug(plan: Plan, key: str, observed: Observed, keep: str = "") -> No
         plan.differs(key, {"attached": record.address}, None)
 
 
-def plan_removal(plan: Plan, key: str, observed: Observed) -> None:
+def plan_removal(plan: Plan, key: str, observed: ObservedSandboxes) -> None:
     """Plan away everything of an undeclared pod."""
     _plan_unplug(plan, key, observed)
     for each in observed.containers.get(key, []):
@@ -71,7 +71,7 @@ def plan_removal(plan: Plan, key: str, observed: Observed) -> None:
         plan.differs(key, {**(plan.before.get(key) or {}), "cgroup": "empty"}, None)
 
 
-def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: ObservedSandboxes) -> None:
     """Plan one declared sandbox: other attempts go, this one exists, runs and is attached."""
     current: dict[str, Any] | None = None
     for each in observed.containers.get(key, []):
@@ -96,7 +96,7 @@ def _wrong_network(inspect: Mapping[str, Any], entry: Mapping[str, Any]) -> bool
 
 
 def _next_steps(
-    context: Context, key: str, entry: Mapping[str, Any], current: dict[str, Any] | None, observed: Observed
+    context: Context, key: str, entry: Mapping[str, Any], current: dict[str, Any] | None, observed: ObservedSandboxes
 ) -> list[Step]:
     if current is None:
         return [Step("create", key, labels.sandbox_name(entry["pod"], entry["attempt"]), entry)]
@@ -117,7 +117,9 @@ def _next_steps(
     return steps
 
 
-def _show(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed, current: dict[str, Any] | None) -> None:
+def _show(
+    plan: Plan, key: str, entry: Mapping[str, Any], observed: ObservedSandboxes, current: dict[str, Any] | None
+) -> None:
     had = current or next(iter(reversed(observed.containers.get(key, []))), None)
     before = None
     if had is not None:

@@ -38,7 +38,7 @@ from ..network.attachment import (
 from ..network.netlink import Link, Netlink
 from . import host_ports
 from . import sandbox_parts as parts
-from .sandbox_plan import LIVE, Observed, attempt_of, plan_removal, plan_sandbox
+from .sandbox_plan import LIVE, ObservedSandboxes, attempt_of, plan_removal, plan_sandbox
 
 POD = schema_of(PodIdentity)
 ENTRY = schema_of(SandboxEntry)
@@ -107,7 +107,7 @@ class Sandboxes:
             _check_addresses(key, entry)
         parts.check(key, with_defaults(entry, ENTRY))
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedSandboxes:
         """Return the node's pause containers, their networks, and (full scope) links nobody declared."""
         found = list_sandboxes(context, scope)
         inspected = [each for each in context.map(context.docker.inspect, [one["Id"] for one in found]) if each]
@@ -120,9 +120,9 @@ class Sandboxes:
         attachments = {each["Id"]: _attachment(each, links) for each in running}
         left = strays(context.node, links, containers, scope)
         rest = parts.observe(context, entries, containers, attachments, scope)
-        return Observed(containers, attachments, left, rest)
+        return ObservedSandboxes(containers, attachments, left, rest)
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedSandboxes, scope: Scope) -> Plan:
         """Return the steps: undeclared ones go first, then each declared one."""
         plan = Plan()
         rest = observed.parts
@@ -223,7 +223,9 @@ class Sandboxes:
     def _uncgroup(self, context: Context, step: Step) -> None:
         parts.removed(context, step.key)
 
-    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+    def status(
+        self, context: Context, entries: Entries, observed: ObservedSandboxes, touched: frozenset[str]
+    ) -> dict[str, Any]:
         """Return each declared sandbox's observation (None: there is none of its attempt)."""
         stale = sorted(touched & frozenset(entries))
         fresh = dict(zip(stale, context.map(lambda key: _look_again(context, entries[key]), stale)))
@@ -244,7 +246,7 @@ def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def _observed_before(
-    entry: Mapping[str, Any], observed: Observed, found: list[dict[str, Any]]
+    entry: Mapping[str, Any], observed: ObservedSandboxes, found: list[dict[str, Any]]
 ) -> dict[str, Any] | None:
     exact = [each for each in found if attempt_of(each) == entry["attempt"]]
     if not exact:

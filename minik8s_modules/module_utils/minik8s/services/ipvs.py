@@ -58,7 +58,7 @@ from .services_host import (
     device,
 )
 from .services_host import INFO_KIND as KIND
-from .services_plan import Found, Rule, Rules
+from .services_plan import FixedPart, Rule, Rules
 from .services_wire import (
     ACK,
     CREATE,
@@ -203,7 +203,7 @@ class Ipvs:
 
     # the fixed part
 
-    def found(self) -> Found:
+    def found(self) -> FixedPart:
         """Return table, device and switches as they are and should be.
 
         Raises:
@@ -215,7 +215,7 @@ class Ipvs:
         wanted = {**table.wanted, "device": f"{DEVICE} dummy"}
         for name, value in SWITCHES.items():
             seen[name], wanted[name] = read_switch(name), value
-        return Found(seen, wanted)
+        return FixedPart(seen, wanted)
 
     def mend(self, aspect: str) -> None:
         """Make one aspect right.

@@ -30,7 +30,7 @@ from . import nftables_wire as wire_words
 from .conntrack import Lost
 from .nftables_table import FixedTable, chains_text, head_of
 from .nftables_wire import Change
-from .services_plan import Found, Rule, Rules
+from .services_plan import FixedPart, Rule, Rules
 from .services_wire import NETFILTER, Wire
 
 PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
@@ -278,7 +278,7 @@ class Nftables:
         """Return what the next pass needs to recognize the chains."""
         return dict(self._table.known)
 
-    def found(self) -> Found:
+    def found(self) -> FixedPart:
         """Return how the fixed part is and should be."""
         return self._table.found()
 

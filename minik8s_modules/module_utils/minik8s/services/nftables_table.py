@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from ..core.faults import KeyFault
 from ..network.netfilter import mark_of
 from . import nftables_wire as wire_words
-from .services_plan import Found
+from .services_plan import FixedPart
 from .services_wire import Wire
 
 
@@ -59,7 +59,7 @@ class FixedTable:
         """Digests of chains as they were after they had been written, by name; "" is that of the text."""
         self.seen: dict[str, str] = {}
 
-    def found(self) -> Found:
+    def found(self) -> FixedPart:
         """Return how the fixed part is and should be.
 
         Raises:
@@ -68,7 +68,7 @@ class FixedTable:
         wanted = f"ip {self.name}"
         comment = wire_words.comment_of(self._wire, self.name)
         if comment is None:
-            return Found({"table": ""}, {"table": wanted})
+            return FixedPart({"table": ""}, {"table": wanted})
         if comment != self._mark:
             raise KeyFault(
                 "NetworkNotReady", f"table ip {self.name} exists and is not ours (comment {comment!r}); remove it"
@@ -77,7 +77,7 @@ class FixedTable:
         wrong = [name for name in self._chains if not self.is_right(name)]
         if not wrong and self.known.get("") != wire_words.digest_of(self._text):
             wrong = ["definition"]
-        return Found({"table": f"changed: {', '.join(wrong)}" if wrong else wanted}, {"table": wanted})
+        return FixedPart({"table": f"changed: {', '.join(wrong)}" if wrong else wanted}, {"table": wanted})
 
     def is_right(self, chain: str) -> bool:
         """Return whether a chain is as it was written."""

@@ -22,7 +22,7 @@ from .ipvs import Ipvs
 from .nftables import Nftables
 from .services_entries import DATAPLANE, check_entry
 from .services_host import Host, bridge_rules_possible
-from .services_plan import SHOWN, Found, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules
+from .services_plan import SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules
 
 TRIES = 3
 
@@ -44,7 +44,7 @@ class Backend(Protocol):
     def udp_flow(self, rule: Rule) -> conntrack.Lost | None:
         """Return what clients send over UDP that a rule has to do with, None for TCP; endpoint "": the service."""
 
-    def found(self) -> Found:
+    def found(self) -> FixedPart:
         """Return how the fixed part is and should be."""
 
     def mend(self, aspect: str) -> None:
@@ -208,7 +208,7 @@ class Pass:
         self._refuse_doubles(wanted)
         self._converge(backend, wanted, usable, fresh=fresh and self._check)
 
-    def _mend(self, part: Any, found: Found) -> None:
+    def _mend(self, part: Any, found: FixedPart) -> None:
         wrong = found.wrong()
         if not wrong:
             return

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
 from ..network.switches import SYSCTL, read_switch, set_switch
-from .services_plan import Found
+from .services_plan import FixedPart
 from .services_wire import (
     ACK,
     CREATE,
@@ -90,7 +90,7 @@ class Host:
         """The rtnetlink socket."""
         return self._wire
 
-    def found(self, *, bridged: bool) -> Found:
+    def found(self, *, bridged: bool) -> FixedPart:
         """Return route and switches as they are and as they should be."""
         config = self._config
         bridge = device(self._wire, config["bridge"])
@@ -99,7 +99,7 @@ class Host:
         if bridged:
             seen["bridge_rules"] = "on" if bridge and bridge.bridged else "off"
             wanted["bridge_rules"] = "on"
-        return Found(seen, wanted)
+        return FixedPart(seen, wanted)
 
     def _localnet(self) -> str:
         # without it a node port at 127.0.0.1 has no way out to a pod; "receiving" drops what pods send there

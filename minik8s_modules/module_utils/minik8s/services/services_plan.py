@@ -30,7 +30,7 @@ Rules = dict[str, dict[Any, Any]]
 """``{table: {key: value}}``, as the node has them."""
 
 
-class Found(NamedTuple):
+class FixedPart(NamedTuple):
     """The fixed part: what is, and what should be, by aspect; of an optional one any state is accepted."""
 
     seen: Facets

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.access import api_services
-from minik8s_modules.api.access.api_services import Found
+from minik8s_modules.api.access.api_services import Availability
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import API_SERVICE
 from minik8s_modules.api.objects import JsonObject
@@ -223,8 +223,8 @@ def test_nobody_fills_the_discovery_of_all() -> None:
 
 
 def test_a_conditions_time_is_that_of_its_status() -> None:
-    first = api_services.with_condition({}, Found("False", "MissingEndpoints", "a"), "2026-01-01T00:00:00Z")
-    later = api_services.with_condition(first, Found("False", "ServiceNotFound", "b"), "2026-01-02T00:00:00Z")
+    first = api_services.with_condition({}, Availability("False", "MissingEndpoints", "a"), "2026-01-01T00:00:00Z")
+    later = api_services.with_condition(first, Availability("False", "ServiceNotFound", "b"), "2026-01-02T00:00:00Z")
     assert later["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
     good = api_services.with_condition(later, api_services.PASSED, "2026-01-03T00:00:00Z")
     assert good["conditions"] == [

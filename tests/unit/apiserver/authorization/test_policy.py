@@ -8,7 +8,7 @@ from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.authorization.policy import Rbac, subject_key
 from minik8s_modules.apiserver.http.backend import Backend
@@ -28,8 +28,8 @@ def access(backend: Backend) -> Access:
     return Access(Rbac(backend.cache))
 
 
-def make(backend: Backend, kind: Kind, name: str, asker: Asker | None = None, **fields: object) -> None:
-    options = Options(dry_run=False, validation="Strict", warnings=[], asker=asker)
+def make(backend: Backend, kind: Kind, name: str, requester: Requester | None = None, **fields: object) -> None:
+    options = Options(dry_run=False, validation="Strict", warnings=[], requester=requester)
     target = Target(kind, "default" if kind.namespaced else "")
     writing.create(backend, target, {"metadata": {"name": name}, **fields}, options)
 
@@ -38,7 +38,7 @@ def rules(verbs: str, resources: str) -> list[JsonObject]:
     return [{"verbs": verbs.split(), "apiGroups": [""], "resources": resources.split()}]
 
 
-def bound(backend: Backend, kind: Kind, ref: Kind, role: str, subject: JsonObject, **more: Asker) -> None:
+def bound(backend: Backend, kind: Kind, ref: Kind, role: str, subject: JsonObject, **more: Requester) -> None:
     name = f"{role}-{subject['name']}".replace(":", "-")
     make(backend, kind, name, roleRef={"kind": ref.kind, "name": role}, subjects=[subject], **more)
 
@@ -91,12 +91,12 @@ def test_subjects_are_users_groups_and_accounts(backend: Backend, access: Access
 
 
 def test_nobody_gives_what_he_does_not_have(backend: Backend, access: Access):
-    asker = Asker(JANE, access, {})
+    requester = Requester(JANE, access, {})
     make(backend, ROLE, "reader", rules=rules("get", "pods"))
     bound(backend, ROLE_BINDING, ROLE, "reader", USER)
-    make(backend, ROLE, "same", rules=rules("get", "pods"), asker=asker)
+    make(backend, ROLE, "same", rules=rules("get", "pods"), requester=requester)
     with pytest.raises(Forbidden) as refused:
-        make(backend, ROLE, "more", rules=rules("get delete", "pods"), asker=asker)
+        make(backend, ROLE, "more", rules=rules("get delete", "pods"), requester=requester)
     assert refused.value.message == (
         'roles.rbac.authorization.k8s.io "more" is forbidden: user "jane" (groups=["people" "system:authenticated"]) '
         "is attempting to grant RBAC permissions not currently held:\n"
@@ -104,11 +104,11 @@ def test_nobody_gives_what_he_does_not_have(backend: Backend, access: Access):
     )
     make(backend, ROLE, "owner", rules=rules("delete", "pods"))
     joe = {"kind": "User", "name": "joe"}
-    bound(backend, ROLE_BINDING, ROLE, "same", joe, asker=asker)
+    bound(backend, ROLE_BINDING, ROLE, "same", joe, requester=requester)
     with pytest.raises(Forbidden, match="not currently held"):
-        bound(backend, ROLE_BINDING, ROLE, "owner", joe, asker=asker)
+        bound(backend, ROLE_BINDING, ROLE, "owner", joe, requester=requester)
     with pytest.raises(Forbidden, match="not found"):
-        bound(backend, ROLE_BINDING, ROLE, "nothing", joe, asker=asker)
+        bound(backend, ROLE_BINDING, ROLE, "nothing", joe, requester=requester)
 
 
 def test_escalate_and_bind_are_verbs_that_may_be_given(backend: Backend, access: Access):
@@ -116,8 +116,8 @@ def test_escalate_and_bind_are_verbs_that_may_be_given(backend: Backend, access:
     wanted = [{"verbs": ["escalate", "bind"], "apiGroups": [group], "resources": ["roles"], "resourceNames": ["more"]}]
     make(backend, ROLE, "grantor", rules=wanted)
     bound(backend, ROLE_BINDING, ROLE, "grantor", USER)
-    make(backend, ROLE, "more", rules=rules("*", "pods"), asker=Asker(JANE, access, {}))
-    bound(backend, ROLE_BINDING, ROLE, "more", {"kind": "User", "name": "joe"}, asker=Asker(JANE, access, {}))
+    make(backend, ROLE, "more", rules=rules("*", "pods"), requester=Requester(JANE, access, {}))
+    bound(backend, ROLE_BINDING, ROLE, "more", {"kind": "User", "name": "joe"}, requester=Requester(JANE, access, {}))
     assert access.allowed(User("joe", ()), GET_POD)
 
 

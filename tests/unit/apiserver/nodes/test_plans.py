@@ -11,7 +11,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, SECRET, Kind
 from minik8s_modules.api.merging.apply import annotated
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.authorization.policy import Rbac
 from minik8s_modules.apiserver.http.backend import Backend
@@ -159,8 +159,8 @@ def test_each_object_is_planned_with_those_before_it(backend: Backend, options: 
     pod = _pod(namespace="shop")
     pod["spec"]["serviceAccountName"] = "clerk"
     twice = [_config("c", {"a": "1"}, namespace="shop"), _config("c", {"a": "2"}, namespace="shop")]
-    asker = Asker(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {})
-    options = options._replace(asker=asker)  # admission is for writes of somebody
+    requester = Requester(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {})
+    options = options._replace(requester=requester)  # admission is for writes of somebody
     rows = _status(backend, options, objects=[SHOP, account, pod, *twice])["objects"]
     assert [row["action"] for row in rows] == ["create", "create", "create", "create", "update"]
     alone = _status(backend, options, objects=[SHOP, pod, account])["objects"]
@@ -196,9 +196,11 @@ def test_what_cannot_be_read_is_refused_with_its_place(backend: Backend, options
 def test_a_plan_that_is_made_again_is_the_same(backend: Backend, options: Options):
     template = {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
-    asker = Asker(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {})
+    requester = Requester(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {})
     objects = [SHOP, _pod(), _pod(namespace="shop"), job, {**_pod(""), "metadata": {"generateName": "p-"}}]
-    first, second = (_status(backend, options._replace(asker=asker), objects=copy.deepcopy(objects)) for _ in range(2))
+    first, second = (
+        _status(backend, options._replace(requester=requester), objects=copy.deepcopy(objects)) for _ in range(2)
+    )
     assert [row["action"] for row in first["objects"]] == ["create"] * 5
     assert first == second
     assert [row["name"] for row in first["objects"] if row.get("nameUnknown")] == [first["objects"][-1]["name"]]

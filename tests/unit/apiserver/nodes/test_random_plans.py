@@ -21,7 +21,7 @@ from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.merging.apply import annotated, next_object
 from minik8s_modules.api.merging.shown import pair_shown
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver.authorization.authorization import Access, Asker
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.authorization.policy import Rbac
 from minik8s_modules.apiserver.http.backend import Backend
@@ -179,7 +179,7 @@ class Applied:
 @pytest.mark.parametrize("seed", range(SCENARIOS))
 def test_what_a_plan_tells_of_objects_is_what_applying_does(backend: Backend, options: Options, seed: int):
     scenario = Scenario(seed)
-    options = options._replace(asker=Asker(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {}))
+    options = options._replace(requester=Requester(User("root", (MASTERS,)), Access(Rbac(backend.cache)), {}))
     for obj in scenario.standing:
         _apply(backend, obj, options)
     revision = backend.cache.revision

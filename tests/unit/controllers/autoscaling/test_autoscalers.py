@@ -16,7 +16,7 @@ from minik8s_modules.api.schema.structural import type_errors, unknown_fields
 from minik8s_modules.controllers.autoscaling.autoscalers import (
     Decision,
     Scale,
-    Seen,
+    ScaleInputs,
     after_scaling,
     decide_autoscaler,
     needs_metrics,
@@ -74,9 +74,9 @@ def decide(case: dict[str, Any]) -> Decision:
     }
     scale = Scale(current, case["statusReplicas"], SELECTOR)
     metrics = autoscaler["spec"]["metrics"]
-    seen = Seen(scale)
+    seen = ScaleInputs(scale)
     if needs_metrics(autoscaler, scale):
-        seen = Seen(
+        seen = ScaleInputs(
             scale,
             ready_since_they_run(pods_of(told)),
             [measured(case, each) for each in metrics],

@@ -18,7 +18,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell, WriteStatus
-from minik8s_modules.controllers.nodes.pod_cidrs import Found, PodCidrController, decide_pod_cidrs
+from minik8s_modules.controllers.nodes.pod_cidrs import NodeRanges, PodCidrController, decide_pod_cidrs
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
@@ -73,7 +73,7 @@ def test_decide_pod_cidrs(path: Path):
     told = yaml.safe_load(path.read_text(encoding="utf-8"))
     claims = [claim(cidr, each) for cidr, each in told.get("claims", {}).items()]
     has = node("n1", told["node"]) if "node" in told else None
-    found = Found(
+    found = NodeRanges(
         has,
         [each for each in claims if each["spec"]["nodeName"] == "n1"],
         next((each for each in claims if each["spec"]["cidr"] == told.get("node")), None),
@@ -87,7 +87,7 @@ def test_decide_pod_cidrs(path: Path):
 
 def settled(told: JsonObject) -> JsonObject:
     """Return the claim with the status that the first decision gives it."""
-    first = decide_pod_cidrs("n1", Found(None, [told]), NOW)
+    first = decide_pod_cidrs("n1", NodeRanges(None, [told]), NOW)
     assert isinstance(first[0], WriteStatus)
     return {**told, "status": first[0].status}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.objects import Key
-from minik8s_modules.reconcile.events.ingress_events import NameTeller
+from minik8s_modules.reconcile.events.ingress_events import IngressEvents
 from minik8s_modules.reconcile.values.items import Outcome
 
 NODE = {"kind": "Node", "metadata": {"name": "n1"}}
@@ -34,17 +34,19 @@ def outcome(section: str, errors: dict[str, str], *keys: str) -> Outcome:
 def test_each_error_goes_to_whom_it_concerns_once_and_its_end_too() -> None:
     notes = Notes()
     hosts = {"shop.test": [INGRESS]}
-    teller = NameTeller(notes, {Key("default", "web"): SERVICE}.get, lambda host: hosts.get(host, []), lambda _: NODE)
+    event_writer = IngressEvents(
+        notes, {Key("default", "web"): SERVICE}.get, lambda host: hosts.get(host, []), lambda _: NODE
+    )
     for _ in range(2):
-        teller.on_outcome(outcome("ingress", {"shop.test": "refused", "_server": "does not run"}))
-        teller.on_outcome(outcome("dns", {"service/default/web": "no name", "host/shop.test": "no name"}))
+        event_writer.on_outcome(outcome("ingress", {"shop.test": "refused", "_server": "does not run"}))
+        event_writer.on_outcome(outcome("dns", {"service/default/web": "no name", "host/shop.test": "no name"}))
     assert notes.events == [
         ("Ingress", "FailedToUpdatePaths", "node n1: refused"),
         ("Node", "FailedToUpdatePaths", "node n1: does not run"),
         ("Service", "FailedToUpdateNames", "node n1: no name"),
         ("Ingress", "FailedToUpdateNames", "node n1: no name"),
     ]
-    teller.on_outcome(outcome("ingress", {}, "other.test"))
+    event_writer.on_outcome(outcome("ingress", {}, "other.test"))
     assert notes.events[4:] == [("Node", "PathsUpdated", "node n1: it is as declared")]
-    teller.on_outcome(outcome("ingress", {}, "shop.test"))
+    event_writer.on_outcome(outcome("ingress", {}, "shop.test"))
     assert notes.events[-1] == ("Ingress", "PathsUpdated", "node n1: it is as declared")

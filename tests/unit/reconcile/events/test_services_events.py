@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.objects import Key
-from minik8s_modules.reconcile.events.services_events import REASON, ServiceTeller
+from minik8s_modules.reconcile.events.services_events import REASON, ServiceEvents
 from minik8s_modules.reconcile.values.items import Outcome
 
 SERVICE = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}}
@@ -34,15 +34,15 @@ def outcome(errors: dict[str, str], *keys: str) -> Outcome:
 def test_an_error_is_told_once_and_its_end_too() -> None:
     notes = Notes()
     services = {Key("default", "web"): SERVICE}
-    teller = ServiceTeller(notes, services.get, lambda _: NODE)
+    event_writer = ServiceEvents(notes, services.get, lambda _: NODE)
     key = "default/web:http"
     for _ in range(2):
-        teller.on_outcome(outcome({key: "taken", "dataplane": "no nft"}, key))
+        event_writer.on_outcome(outcome({key: "taken", "dataplane": "no nft"}, key))
     assert notes.events == [("Service", REASON, "node n1: taken"), ("Node", REASON, "node n1: no nft")]
-    teller.on_outcome(outcome({}, "default/other:80"))
+    event_writer.on_outcome(outcome({}, "default/other:80"))
     assert [kind for kind, reason, _ in notes.events[2:]] == ["Node"]
-    teller.on_outcome(outcome({}, key))
+    event_writer.on_outcome(outcome({}, key))
     assert notes.events[-1] == ("Service", "ServiceRulesUpdated", "node n1: rules are as declared")
-    teller.on_outcome(Outcome("i", "n1", "failed", {}, "x"))
-    teller.on_outcome(outcome({"default/gone:80": "x"}))
+    event_writer.on_outcome(Outcome("i", "n1", "failed", {}, "x"))
+    event_writer.on_outcome(outcome({"default/gone:80": "x"}))
     assert notes.kinds == ["Warning", "Warning", "Normal", "Normal"]

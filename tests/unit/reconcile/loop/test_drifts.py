@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.reconcile.loop.drift_events import DriftTeller, concerned
+from minik8s_modules.reconcile.loop.drift_events import DriftEvents, concerned
 from minik8s_modules.reconcile.loop.drift_holds import Hold, holding, holds
 from minik8s_modules.reconcile.loop.drifts import Difference, Realized, drifted
 from minik8s_modules.reconcile.loop.section_changes import Request, full
@@ -157,8 +157,8 @@ def test_the_node_hears_of_a_section_once_and_each_object_of_its_own():
     told = Told()
     found = [Difference("services", f"shop/{name}:80", "set x", EARLIER, healed=True) for name in "ab"]
     found.append(Difference("volumes", "uid/data", "make /p", None, healed=False))
-    teller = DriftTeller(told, lambda _, key: [named(key.partition(":")[0])], named)
-    teller.tell("n1", found)
+    event_writer = DriftEvents(told, lambda _, key: [named(key.partition(":")[0])], named)
+    event_writer.tell("n1", found)
     put_right = "changed after 2026-01-01T00:00:00Z by somebody else, put right by minik8s_services:"
     assert told.events == [
         ("n1", "Normal", "DriftHealed", f"services: {put_right} shop/a:80: set x; shop/b:80: set x"),
@@ -178,7 +178,7 @@ def test_the_node_hears_of_a_section_once_and_each_object_of_its_own():
 def test_a_node_that_lost_everything_does_not_flood():
     told = Told()
     found = [Difference("services", f"shop/s{number}:80", "set", EARLIER, healed=True) for number in range(500)]
-    DriftTeller(told, lambda _, key: [named(key)], named).tell("n1", found)
+    DriftEvents(told, lambda _, key: [named(key)], named).tell("n1", found)
     assert len(told.events) == 21
     assert told.events[0][3].endswith("and 495 more")
 
