@@ -34,7 +34,3 @@ class Environment:
     """The variables of an expression; one of type ``dyn`` may be anything."""
 
     variables: Mapping[str, Type] = field(default_factory=dict)
-
-    def with_variable(self, name: str, kind: Type) -> Environment:
-        """Return this environment with one variable more."""
-        return Environment({**self.variables, name: kind})

@@ -11,11 +11,8 @@ from typing import Protocol
 
 from minik8s_modules.api.kinds import REPLICATION_CONTROLLER
 from minik8s_modules.base.config import Configuration
-from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
-from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
-from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.client.kubeconfig import load_kubeconfig
@@ -55,7 +52,7 @@ from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
 from minik8s_modules.runtime.leader import LeaderElector, Token
-from minik8s_modules.runtime.metrics_readers import MetricsReaders
+from minik8s_modules.runtime.metrics_readers import configured_server
 from minik8s_modules.runtime.queue_metrics import QueueMetrics
 
 log = logging.getLogger(__name__)
@@ -144,7 +141,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     registry = Registry()
     metrics = QueueMetrics(registry)
     figures = AutoscalerFigures(registry)
-    server = _metrics_server(configuration, registry, client) if configuration.has("metrics") else None
+    server = configured_server(configuration, registry, client)
     if server is not None:
         server.start()
 
@@ -167,15 +164,6 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         recorder.stop()
         if server is not None:
             server.stop()
-
-
-def _metrics_server(configuration: Configuration, registry: Registry, client: ApiClient) -> MetricsServer:
-    files = (Path(configuration.text("metrics.cert")), Path(configuration.text("metrics.key")))
-    try:
-        context = server_context(*files)
-    except OSError as error:
-        raise ConfigurationError(f"metrics: certificate or key cannot be used: {error}") from error
-    return MetricsServer(registry, configuration.text("metrics.listen"), context, MetricsReaders(client))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from pathlib import Path
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
-from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics_server import MetricsServer
+from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
+
+
+def configured_server(configuration: Configuration, registry: Registry, api: Api) -> MetricsServer | None:
+    """Return the server of a daemon's metrics by the section ``metrics`` of its configuration, None without one.
+
+    Raises:
+        ConfigurationError: its files or its address cannot be used.
+    """
+    if not configuration.has("metrics"):
+        return None
+    try:
+        context = server_context(Path(configuration.text("metrics.cert")), Path(configuration.text("metrics.key")))
+    except OSError as error:
+        raise ConfigurationError(f"metrics: certificate or key cannot be used: {error}") from error
+    return MetricsServer(registry, configuration.text("metrics.listen"), context, MetricsReaders(api))
 
 
 class MetricsReaders:

@@ -14,14 +14,11 @@ from pathlib import Path
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
-from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
-from minik8s_modules.base.tls import server_context
-from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import LeaderElector, Token
-from minik8s_modules.runtime.metrics_readers import MetricsReaders
+from minik8s_modules.runtime.metrics_readers import configured_server
 from minik8s_modules.scheduler.framework.infos import DEFAULT_SCHEDULER
 from minik8s_modules.scheduler.profiles.configuration import KIND, POLICIES, Settings, policy_settings, settings
 from minik8s_modules.scheduler.profiles.located import read
@@ -44,7 +41,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = client_of(configuration, "minik8s-scheduler")
     recorder, registry = EventRecorder(client, DEFAULT_SCHEDULER), Registry()
     scheduler = Scheduler(client, recorder, settings=chosen, counts=Counts(registry))
-    server = _metrics_server(configuration, registry, client) if configuration.has("metrics") else None
+    server = configured_server(configuration, registry, client)
     if server is not None:
         server.start()
     recorder.start()
@@ -79,15 +76,6 @@ def settings_of(configuration: Configuration) -> Settings:
     if policy and policy not in POLICIES:
         raise ConfigurationError(f"policy must be {', '.join(POLICIES)} or left out, not {policy!r}")
     return policy_settings(policy)
-
-
-def _metrics_server(configuration: Configuration, registry: Registry, client: ApiClient) -> MetricsServer:
-    files = (Path(configuration.text("metrics.cert")), Path(configuration.text("metrics.key")))
-    try:
-        context = server_context(*files)
-    except OSError as error:
-        raise ConfigurationError(f"metrics: certificate or key cannot be used: {error}") from error
-    return MetricsServer(registry, configuration.text("metrics.listen"), context, MetricsReaders(client))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

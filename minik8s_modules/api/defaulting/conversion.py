@@ -52,11 +52,6 @@ _STORED = {
 }
 
 
-def is_view(kind: Kind) -> bool:
-    """Return whether objects of the kind may be kept in another form than it shows."""
-    return kind.storage is not None or kind.custom is not None
-
-
 def kept_version(kind: Kind) -> str:
     """Return the ``apiVersion`` in which objects of the kind are kept: a custom kind's may be another than its own."""
     return f"{kind.group}/{kind.custom.storage_version}" if kind.custom is not None else ""

@@ -5,6 +5,7 @@ Source: kubernetes ``plugin/pkg/admission/limitranger/admission.go``, whose mess
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
@@ -55,40 +56,33 @@ def claim_violations(claim: JsonObject, limit_ranges: list[JsonObject]) -> list[
 
 def _most_asked(item: JsonObject, requests: Amounts) -> Iterator[str]:
     """A claim has no limits: what it asks for is what the maximum is of (``maxRequestConstraint``)."""
-    for resource, most in (item.get("max") or {}).items():
-        detail = f"maximum {resource} usage per {item['type']} is {most}"
-        if resource not in requests:
-            yield f"{detail}.  No request is specified"
-        elif quantities.parse(requests[resource]) > quantities.parse(most):
-            yield f"{detail}, but request is {requests[resource]}"
+    yield from _beyond(item, "max", {"request": requests})
 
 
 def _checked(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
     yield from _least(item, requests, limits)
-    yield from _most(item, requests, limits)
+    yield from _beyond(item, "max", {"limit": limits, "request": requests})
     yield from _ratio(item, requests, limits)
 
 
 def _least(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    for resource, least in (item.get("min") or {}).items():
-        detail = f"minimum {resource} usage per {item['type']} is {least}"
-        if resource not in requests:
-            yield f"{detail}.  No request is specified"
-        elif quantities.parse(requests[resource]) < quantities.parse(least):
-            yield f"{detail}, but request is {requests[resource]}"
-        elif resource in limits and quantities.parse(limits[resource]) < quantities.parse(least):
-            yield f"{detail}, but limit is {limits[resource]}"
+    yield from _beyond(item, "min", {"request": requests, "limit": limits})
 
 
-def _most(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    for resource, most in (item.get("max") or {}).items():
-        detail = f"maximum {resource} usage per {item['type']} is {most}"
-        if resource not in limits:
-            yield f"{detail}.  No limit is specified"
-        elif quantities.parse(limits[resource]) > quantities.parse(most):
-            yield f"{detail}, but limit is {limits[resource]}"
-        elif resource in requests and quantities.parse(requests[resource]) > quantities.parse(most):
-            yield f"{detail}, but request is {requests[resource]}"
+def _beyond(item: JsonObject, side: str, sides: Mapping[str, Amounts]) -> Iterator[str]:
+    """Yield what is beyond a bound, once a resource; the first of ``sides`` must be there."""
+    first, sign = next(iter(sides)), 1 if side == "max" else -1
+    for resource, bound in (item.get(side) or {}).items():
+        detail = f"{side}imum {resource} usage per {item['type']} is {bound}"
+        if resource not in sides[first]:
+            yield f"{detail}.  No {first} is specified"
+            continue
+        wrong = (
+            f"{detail}, but {name} is {amounts[resource]}"
+            for name, amounts in sides.items()
+            if resource in amounts and sign * quantities.parse(amounts[resource]) > sign * quantities.parse(bound)
+        )
+        yield from itertools.islice(wrong, 1)
 
 
 def _ratio(item: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:

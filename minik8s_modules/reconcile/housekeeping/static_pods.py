@@ -28,7 +28,6 @@ from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
 _API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim")
-_DEEPEST = 100
 
 
 class BadManifest(ValueError):

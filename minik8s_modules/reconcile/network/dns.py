@@ -34,11 +34,6 @@ def server_entry(settings: DnsSettings, domain: str) -> DnsServerEntry:
     }
 
 
-def service_key(service: JsonObject) -> str:
-    """Return the key of a Service's entry."""
-    return f"service/{objects.namespace(service)}/{objects.name(service)}"
-
-
 def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> DnsEntry:
     """Return the records of one Service, without its short name; {} when it has no name to tell (yet)."""
     declared = objects.spec(service)

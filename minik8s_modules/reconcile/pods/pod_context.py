@@ -25,8 +25,6 @@ SIDECAR = "sidecar"
 """The kind of an init container that runs beside the others (``restartPolicy: Always``)."""
 EPHEMERAL = "ephemeral"
 """The kind of a container that ``kubectl debug`` adds: started once, never again."""
-START_ERROR = 128
-"""Exit code of a container that could not be started (kubelet's StartError)."""
 
 
 class PodContext(NamedTuple):

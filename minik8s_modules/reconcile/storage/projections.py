@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ from minik8s_modules.reconcile.values.values import PodInputs, TokenNeed
 DEFAULT_MODE = 0o644
 PRIVATE_MODE = 0o600
 DEFAULT_EXPIRATION_S = 3600
-_SUBSCRIPT = re.compile(r"metadata\.(?:labels|annotations)\['.+'\]")
 # what %q of Go writes for control characters, besides \\xNN
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 _ASCII_END, _BASIC_PLANE_END = 0x80, 0x10000

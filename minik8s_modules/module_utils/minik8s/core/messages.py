@@ -15,8 +15,6 @@ from typing import Any
 
 from . import labels
 
-POLICIES = ("File", "FallbackToLogsOnError")
-
 
 def message_file(state_dir: str, name: str) -> str:
     """Return where the message of the container with that Docker name stands."""
