@@ -1,4 +1,4 @@
-"""Nodes that reconcile themselves, on this machine, and the control plane they join: see test_solo_nodes.py."""
+"""Nodes of this machine that reconcile themselves, and their control plane: see test_self_reconciling_nodes.py."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ControlPlane(Cluster):
         return (objects.condition(self.admin.get(NODE, node), "Ready") or {}).get("status") == "True"
 
 
-class SoloNode:
+class JoinedNode:
     """A node of this machine with a reconciler of its own."""
 
     def __init__(self, plane: ControlPlane, folder: Path, disk: str) -> None:

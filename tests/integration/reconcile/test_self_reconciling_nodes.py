@@ -32,7 +32,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE
-from tests.integration.reconcile.solo_machines import ControlPlane, SoloNode
+from tests.integration.reconcile.self_reconciling import ControlPlane, JoinedNode
 from tests.support.etcd import free_port
 
 STATIC = """\
@@ -60,9 +60,12 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def nodes(plane: ControlPlane) -> Iterator[tuple[SoloNode, SoloNode]]:
+def nodes(plane: ControlPlane) -> Iterator[tuple[JoinedNode, JoinedNode]]:
     """Two nodes that have joined."""
-    made = (SoloNode(plane, plane.folder / "n0", "ssd"), SoloNode(plane, plane.folder / "n1", "hdd"))
+    made = (
+        JoinedNode(plane, plane.folder / "n0", "ssd"),
+        JoinedNode(plane, plane.folder / "n1", "hdd"),
+    )
     try:
         for each in made:
             each.start(*plane.join_words())
@@ -74,7 +77,7 @@ def nodes(plane: ControlPlane) -> Iterator[tuple[SoloNode, SoloNode]]:
             each.close()
 
 
-def test_two_nodes_join_with_their_labels_and_addresses(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+def test_two_nodes_join_with_their_labels_and_addresses(plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]):
     shown = plane.kubectl("get", "nodes", "-o", "wide", "--show-labels").stdout
     for each, disk in zip(nodes, ("ssd", "hdd"), strict=True):
         line = next(line for line in shown.splitlines() if line.startswith(each.name))
@@ -88,7 +91,7 @@ def test_two_nodes_join_with_their_labels_and_addresses(plane: ControlPlane, nod
     assert len(ranges) == 2
 
 
-def test_pods_alternate_between_them_and_are_reached(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+def test_pods_alternate_between_them_and_are_reached(plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]):
     names = [f"turn-{number}" for number in range(4)]
     for name in names:
         plane.create(name, ["sh", "-c", "echo hello from $(hostname); sleep 3600"])
@@ -104,7 +107,7 @@ def test_pods_alternate_between_them_and_are_reached(plane: ControlPlane, nodes:
     nodes[0].until(lambda: all(plane.gone(name) for name in names))
 
 
-def test_a_node_gets_the_secrets_of_its_own_pods(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+def test_a_node_gets_the_secrets_of_its_own_pods(plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]):
     plane.admin.create(SECRET, {"metadata": {"name": "s", "namespace": "default"}, "stringData": {"k": "hidden"}})
     env = [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
     container = {"name": "app", "image": IMAGE, "command": ["sh", "-c", "echo $K; sleep 3600"], "env": env}
@@ -121,13 +124,13 @@ def undrifted(answer: JsonObject) -> set[str]:
     return {name for name, told in answer["nodes"].items() if told["diff"].keys() <= {"services"}}
 
 
-def steps_of(answer: JsonObject, node: SoloNode) -> set[tuple[str, str]]:
+def steps_of(answer: JsonObject, node: JoinedNode) -> set[tuple[str, str]]:
     """Return action and detail of what would be done in sandboxes, containers and services of a node."""
     found = answer["nodes"][node.name]["steps"]
     return {(step["action"], step["detail"]) for step in found if step["section"] in {"sandboxes", "containers"}}
 
 
-def test_a_plan_shows_what_a_node_does_when_it_is_applied(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+def test_a_plan_shows_what_a_node_does_when_it_is_applied(plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]):
     node, other = nodes
     container = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"], "envFrom": [{"secretRef": {"name": "t"}}]}
     plane.admin.create(SECRET, {"metadata": {"name": "t", "namespace": "default"}, "stringData": {"k": "c4n4ry"}})
@@ -167,7 +170,9 @@ def test_a_plan_shows_what_a_node_does_when_it_is_applied(plane: ControlPlane, n
     node.until(lambda: plane.gone("planned"))
 
 
-def test_static_pods_of_its_folder_run_and_the_api_mirrors_them(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+def test_static_pods_of_its_folder_run_and_the_api_mirrors_them(
+    plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]
+):
     node, name = nodes[1], f"lone-{nodes[1].name}"
     node.manifests.mkdir()
     manifest = node.manifests / "lone.yml"
@@ -188,20 +193,20 @@ def test_static_pods_of_its_folder_run_and_the_api_mirrors_them(plane: ControlPl
     node.until(lambda: plane.gone(name) and node.machine.ids() == [])
 
 
-def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
+def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]):
     token = nodes[1].words[nodes[1].words.index("--token") + 1]
     listed = plane.minik8s("token", "list", "--no-headers").stdout.splitlines()
     assert all("yes" in line.split() for line in listed if line.startswith(token[:6]))
     argv = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert token[7:] not in argv + nodes[1].log.read_text()
-    stranger = SoloNode(plane, plane.folder / "n2", "ssd")
+    stranger = JoinedNode(plane, plane.folder / "n2", "ssd")
     told = stranger.refused(*nodes[1].words)
     assert f"token {token[:6]} has already been used" in told or "the cluster does not take the token" in told
     stranger.close()
 
 
 def test_kill_9_leaves_it_and_a_restart_goes_on_without_restarting_a_container(
-    plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]
+    plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]
 ):
     node = nodes[0]
     plane.create("survives", nodeName=node.name)
@@ -223,7 +228,7 @@ def test_kill_9_leaves_it_and_a_restart_goes_on_without_restarting_a_container(
 
 
 def test_ctrl_c_takes_the_node_out_and_its_pods_start_on_the_other(
-    plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]
+    plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]
 ):
     """Replicas start there, a bare pod of the original comes back under its name; a bare one of Kubernetes goes."""
     node, other = nodes
@@ -259,8 +264,8 @@ def test_ctrl_c_takes_the_node_out_and_its_pods_start_on_the_other(
     other.until(lambda: plane.pods_on(other.name) == [])
 
 
-def test_a_name_that_is_alive_is_taken(plane: ControlPlane, nodes: tuple[SoloNode, SoloNode]):
-    thief = SoloNode(plane, plane.folder / "thief", "ssd")
+def test_a_name_that_is_alive_is_taken(plane: ControlPlane, nodes: tuple[JoinedNode, JoinedNode]):
+    thief = JoinedNode(plane, plane.folder / "thief", "ssd")
     thief.name = nodes[1].name
     try:
         told = thief.refused(*plane.join_words())
@@ -270,7 +275,7 @@ def test_a_name_that_is_alive_is_taken(plane: ControlPlane, nodes: tuple[SoloNod
 
 
 def test_mistakes_are_told_and_leave_no_node(plane: ControlPlane):
-    node = SoloNode(plane, plane.folder / "mistaken", "ssd")
+    node = JoinedNode(plane, plane.folder / "mistaken", "ssd")
     try:
         words = plane.join_words()
         pinned, token = words.index("--discovery-token-ca-cert-hash") + 1, words.index("--token") + 1
@@ -298,7 +303,7 @@ def test_an_expired_token_is_refused_and_removed(plane: ControlPlane):
 
 
 def test_an_api_server_that_is_away_is_waited_for(plane: ControlPlane):
-    node = SoloNode(plane, plane.folder / "early", "ssd")
+    node = JoinedNode(plane, plane.folder / "early", "ssd")
     try:
         node.start("-j", f"https://127.0.0.1:{free_port()}", *plane.join_words()[2:])
         end = time.monotonic() + 60
