@@ -214,11 +214,14 @@ def test_kill_9_leaves_it_and_a_restart_goes_on_without_restarting_a_container(
     before, containers = plane.admin.get(NODE, node.name), sorted(node.machine.ids())
     started = plane.container("survives")["state"]["running"]["startedAt"]
     node.stop(signal.SIGKILL)
-    node.until(lambda: not plane.is_ready(node.name), 150)
     assert sorted(node.machine.ids()) == containers
+    plane.create("waits", nodeName=node.name)
     node.start()
-    node.until(lambda: plane.is_ready(node.name))
-    node.until(lambda: plane.ready("survives"))
+    node.until(lambda: plane.ready("waits"))  # it is attended again
+    plane.delete("waits", grace_s=0)
+    node.until(lambda: plane.gone("waits"))
+    assert plane.is_ready(node.name)
+    assert plane.ready("survives")
     assert plane.admin.get(NODE, node.name)["metadata"]["uid"] == before["metadata"]["uid"]
     status = plane.container("survives")
     assert (status["restartCount"], status["state"]["running"]["startedAt"]) == (0, started)

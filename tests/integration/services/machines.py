@@ -19,7 +19,7 @@ from minik8s_modules.api.objects import JsonObject
 from tests.lab.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tests" / "support" / "services_machine.py"
+SCRIPT = ROOT / "tests" / "support" / "servers" / "services_machine.py"
 PACKAGE = ROOT / "minik8s_modules" / "module_utils" / "minik8s"
 PODS = {f"pod{number}": f"10.32.0.{number}" for number in (2, 3, 4)}
 

@@ -340,17 +340,7 @@ def test_an_empty_set_leaves_nothing_and_others_keep_theirs(machine: Machine) ->
 
 def test_killed_before_any_effect_the_next_run_finishes_the_work(machine: Machine) -> None:
     wanted = {"dataplane": machine.plane, "default/web:80": entry("100.0.0.2", "pod2", "pod3", node_port=30080)}
-    deaths = 0
-    while True:
-        machine.pass_(entries={})
-        try:
-            machine.pass_(entries=wanted, die_at=deaths)
-        except (AssertionError, LabNodeFailed):
-            deaths += 1
-        else:
-            break
-        assert machine.pass_(entries=wanted)["errors"] == {}
-        assert not machine.pass_(entries=wanted)["changed"]
+    deaths = machine.call("killed", folder=machine.folder, entries=wanted)
     assert deaths > 3
     assert set(machine.ask("100.0.0.2", 80, count=20)) == BOTH
 

@@ -3,6 +3,7 @@
 """Runs on the machine under test (a namespace here, or a lab node): passes, pods as namespaces, clients. Python 3.9.
 
     services_machine.py apply  < options        one pass of the section services; prints its result
+    services_machine.py killed < {"folder", "entries"}   kills a pass before each effect; prints how many there were
     services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}
     services_machine.py ask    < {"from": pod or "", "protocol", "address", "port", "count"}   prints who answered
     services_machine.py each   < {"places": [[address, port]]}   prints who answered at each, over TCP
@@ -15,6 +16,7 @@ The package of module_utils lies beside this file, as ``minik8s``.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -23,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PORTS = (8080, 9090)
@@ -78,6 +81,51 @@ def count_sent():
 
     Wire.send = counting
     return sent
+
+
+def killed(options):
+    """Kill a pass on ``entries`` before each of its effects in turn; the next finishes, and one more changes nothing.
+
+    Return how many there were to kill. Each pass is a process of its own that has the modules already: to start Python
+    takes as long as ten passes on a lab machine.
+    """
+    sys.path.insert(0, HERE)
+    import minik8s.services.services  # noqa: F401
+
+    folder, entries = options["folder"], options["entries"]
+    deaths = 0
+    while True:
+        _forked({"folder": folder, "entries": {}})
+        if _forked({"folder": folder, "entries": entries, "die_at": deaths}) is not None:
+            return deaths
+        deaths += 1
+        mended = _forked({"folder": folder, "entries": entries})
+        assert mended["errors"] == {}, (deaths, mended)
+        again = _forked({"folder": folder, "entries": entries})
+        assert not again["changed"], (deaths, again)
+
+
+def _forked(options):
+    """Return the result of a pass in a child, None when it was killed."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(ours)
+        try:
+            with open(theirs, "w") as target:
+                json.dump(apply(options), target)
+        except BaseException:  # noqa: BLE001 - the child goes no further
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(theirs)
+    with open(ours) as source:
+        text = source.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == 9:
+        return None
+    assert status == 0, text
+    return json.loads(text)
 
 
 def many(options):
@@ -172,6 +220,14 @@ def inside(name):
         return ["nsenter", f"--net=/proc/{source.read()}/ns/net"]
 
 
+def enter(name):
+    """Be in a pod's network from now on; os.setns comes with Python 3.12."""
+    with open(os.path.join(HERE, "pods", name)) as source:
+        namespace = os.open(f"/proc/{source.read()}/ns/net", os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
 def serve(name):
     """Answer ``name`` and the client's address on each port."""
     for port in PORTS:
@@ -264,12 +320,9 @@ def main():
     options = json.load(sys.stdin)
     where = options.pop("from", "") if sys.argv[1] == "ask" else ""
     if where:
-        argv = [*inside(where), sys.executable, os.path.abspath(__file__), "ask"]
-        done = subprocess.run(argv, input=json.dumps(options), capture_output=True, text=True, check=True)
-        sys.stdout.write(done.stdout)
-        return
-    commands = {"apply": apply, "pods": pods, "ask": ask, "each": each, "down": down, "many": many, "first": first}
-    json.dump(commands[sys.argv[1]](options), sys.stdout)
+        enter(where)
+    commands = (apply, killed, pods, ask, each, down, many, first)
+    json.dump({command.__name__: command for command in commands}[sys.argv[1]](options), sys.stdout)
 
 
 if __name__ == "__main__":
