@@ -170,11 +170,12 @@ N ?= 3
 KIND ?= uml
 NODE ?= node1
 KERNEL ?=
+RELEASE ?= bookworm
 LAB_RUN := $(BIN)/python -m tests.lab --lab $(LAB)
 
 .PHONY: lab-up
-lab-up: $(VENV)/dev.lock ## Start N lab nodes of KIND (uml or native) and write inventory/lab/hosts.yml
-	$(LAB_RUN) up $(N) --kind $(KIND) --kernel "$(KERNEL)"
+lab-up: $(VENV)/dev.lock ## Start N lab nodes of KIND (uml or native) with RELEASE (bookworm or trixie) and write inventory/lab/hosts.yml
+	$(LAB_RUN) up $(N) --kind $(KIND) --kernel "$(KERNEL)" --release $(RELEASE)
 
 .PHONY: lab-down
 lab-down: $(VENV)/dev.lock ## Remove the lab; nothing is left of it but the cache

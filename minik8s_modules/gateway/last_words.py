@@ -1,4 +1,6 @@
-"""Termination messages: read the moment a container has died, once each, from its file or from the end of its log.
+"""What is known of a container's end beside Docker: read the moment it has died, once each.
+
+Termination messages stand in a file or at the end of the log; whether it was killed for memory, in its cgroup.
 
 Limits are kubelet's (pkg/kubelet/container/runtime.go): 4,096 bytes of the file, 80 lines and 2,048 bytes of the log.
 """
@@ -10,6 +12,7 @@ from collections.abc import Callable
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.module_utils.minik8s.core import memory_events
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +22,17 @@ LOG_LINES = 80
 _ENDED = frozenset({"exited", "dead"})
 ReadFile = Callable[[str], bytes]
 ReadLog = Callable[[str, int], bytes]
+
+
+def with_cause(observation: JsonObject, read_file: ReadFile) -> JsonObject:
+    """Return the observation, which says where a container was killed for memory, though Docker may not know it."""
+    if not memory_events.is_open(observation):
+        return observation
+    try:
+        return {**observation, "oom_killed": memory_events.tells_kill(read_file(observation["oom_source"]))}
+    except TemporaryError as error:  # its cgroup is gone after a reboot, too
+        log.info("container %.12s: what it was killed for cannot be read: %s", observation["id"], error)
+        return observation
 
 
 def with_message(observation: JsonObject, read_file: ReadFile, read_log: ReadLog) -> JsonObject:

@@ -20,7 +20,7 @@ from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.gateway import messages
 from minik8s_modules.gateway.engine import CONTAINER_ACTIONS, DockerEvent, Engine, EventStream
-from minik8s_modules.gateway.last_words import with_message
+from minik8s_modules.gateway.last_words import with_cause, with_message
 from minik8s_modules.gateway.links import Link
 from minik8s_modules.gateway.metrics_sources import Source
 
@@ -291,11 +291,13 @@ class NodeWatcher:
         self._publish(messages.event(self.name, event.action, event.id, observation))
 
     def _spoken(self, engine: NodeEngine, observation: JsonObject) -> JsonObject:
-        """Return the observation with the container's last words, which are read once."""
+        """Return the observation with the container's last words and what ended it, which are read once."""
         known = self._seen.containers.get(observation["id"]) if self._seen else None
-        if known is not None and known.get("message") is not None and known["state"] == observation["state"]:
-            return {**observation, "message": known["message"]}
-        return with_message(observation, self._link.read, engine.log_end)
+        if known is not None and known["state"] == observation["state"]:
+            observation = {**observation, "oom_killed": known["oom_killed"] or observation["oom_killed"]}
+            if known.get("message") is not None:
+                return {**observation, "message": known["message"]}
+        return with_message(with_cause(observation, self._link.read), self._link.read, engine.log_end)
 
     def _on_image(self, engine: NodeEngine, seen: _Seen) -> None:
         images = engine.images()

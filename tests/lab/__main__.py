@@ -15,7 +15,7 @@ from tests.lab.errors import LabError, LabUsage
 from tests.lab.lab import Lab
 from tests.lab.parts import image, kernels
 from tests.lab.places import DEFAULT_LAB
-from tests.lab.records import KINDS, NodeSpec
+from tests.lab.records import DEFAULT_RELEASE, KINDS, RELEASES, NodeSpec
 
 DESCRIPTION = """Throw-away machines on this host, joined by a private network, reached over SSH.
 
@@ -40,11 +40,13 @@ def _specs(arguments: argparse.Namespace) -> list[NodeSpec]:
         return platforms(arguments.platforms)
     if arguments.count < 1:
         raise LabUsage(f"a lab has one node or more, not {arguments.count}")
-    return [NodeSpec(f"node{i}", arguments.kind, arguments.memory) for i in range(1, arguments.count + 1)]
+    return [
+        NodeSpec(f"node{i}", arguments.kind, arguments.memory, arguments.release) for i in range(1, arguments.count + 1)
+    ]
 
 
 def platforms(text: str) -> list[NodeSpec]:
-    """Return the nodes that molecule's platforms (a JSON list) ask for: ``name``, ``kind``, ``memory_mib``.
+    """Return the nodes of molecule's platforms, a JSON list: ``name``, ``kind``, ``memory_mib``, ``release``.
 
     Raises:
         LabUsage: It is no such list, or a platform has another key.
@@ -55,7 +57,7 @@ def platforms(text: str) -> list[NodeSpec]:
         wanted = [{key: value for key, value in entry.items() if key not in {"groups", "children"}} for entry in found]
         return [NodeSpec(**entry) for entry in wanted]
     except (TypeError, ValueError, AttributeError) as error:
-        raise LabUsage(f"platforms are a list of name, kind and memory_mib: {error}") from error
+        raise LabUsage(f"platforms are a list of name, kind, memory_mib and release: {error}") from error
 
 
 def down(lab: Lab, _arguments: argparse.Namespace) -> None:
@@ -97,7 +99,7 @@ def test(lab: Lab, arguments: argparse.Namespace) -> None:
 
 def build(lab: Lab, arguments: argparse.Namespace) -> None:
     """Make image and kernel ready."""
-    print(image.get(lab.host, lab.places))
+    print(image.get(lab.host, lab.places, arguments.release))
     print(kernels.find(lab.host, lab.places, arguments.kernel).folder)
 
 
@@ -133,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("count", nargs="?", type=int, default=3)
     made.add_argument("--kind", choices=KINDS, default="uml")
     made.add_argument("--memory", type=int, metavar="MIB", help="of each UML node (1024)")
+    made.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="Debian's, of each node (bookworm)")
     made.add_argument("--platforms", metavar="JSON", help="instead of a count: molecule's platforms")
     made.add_argument("--subnet", help="a /24; else the first free one from 192.168.77.0/24 on")
     kernel(made)
@@ -148,7 +151,9 @@ def parser() -> argparse.ArgumentParser:
     tested = command("test", test)
     tested.add_argument("--kind", choices=KINDS)
     kernel(tested)
-    kernel(command("build", build))
+    built = command("build", build)
+    kernel(built)
+    built.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="Debian's (bookworm)")
     for action in ("start", "power_cut", "reboot", "cut_off", "rejoin", "fast_link", "free_disk"):
         command(action.replace("_", "-"), on_node(action)).add_argument("node")
     for action, kind, unit in (

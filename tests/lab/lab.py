@@ -26,7 +26,7 @@ from tests.lab.host import Host, drop_lock
 from tests.lab.machines import Machine, Remains
 from tests.lab.parts import cache, image, kernels, modules
 from tests.lab.places import DEFAULT_LAB, Places, check_lab_name
-from tests.lab.records import Kind, LabRecord, Names, NodeRecord, NodeSpec
+from tests.lab.records import DEFAULT_RELEASE, Kind, LabRecord, Names, NodeRecord, NodeSpec, Release
 from tests.lab.remote import Remote
 
 BOOT_TIMEOUT_S = 180.0
@@ -85,6 +85,7 @@ class Lab:
         subnet: str | None = None,
         kernel: str = "",
         timeout_s: float = BOOT_TIMEOUT_S,
+        release: Release = DEFAULT_RELEASE,
     ) -> None:
         """Make the lab have exactly these nodes, all on and answering over SSH; what is there already is kept.
 
@@ -94,14 +95,18 @@ class Lab:
             subnet: A free /24; None takes the first from 192.168.77.0 on.
             kernel: Of new UML nodes, see ``kernels.find``.
             timeout_s: To wait for SSH.
+            release: Of all of them, when ``nodes`` is a number.
 
         Raises:
             LabUsage: The lab has other nodes already, or the subnet is taken.
             LabBuildFailed: Image or kernel could not be made.
             LabNodeFailed: A node died or does not answer.
         """
-        specs = [NodeSpec(f"node{i}", kind) for i in range(1, nodes + 1)] if isinstance(nodes, int) else list(nodes)
-        built = str(image.get(self.host, self.places))
+        numbered = range(1, nodes + 1) if isinstance(nodes, int) else ()
+        specs = (
+            [NodeSpec(f"node{i}", kind, release=release) for i in numbered] if isinstance(nodes, int) else list(nodes)
+        )
+        built = {one: str(image.get(self.host, self.places, one)) for one in {spec.release for spec in specs}}
         boot = ""
         if any(spec.kind == "uml" for spec in specs):
             boot = str(kernels.find(self.host, self.places, kernel).folder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -18,6 +18,9 @@ from tests.lab.errors import LabError, LabUsage
 
 Kind = Literal["uml", "native"]
 KINDS: tuple[Kind, ...] = ("uml", "native")
+Release = Literal["bookworm", "trixie"]
+RELEASES: tuple[Release, ...] = ("bookworm", "trixie")
+DEFAULT_RELEASE: Release = "bookworm"
 MAX_NODES = 40
 # Node i has host number 10 + i; the host is 1, the gateway to nowhere 254.
 FIRST_HOST = 10
@@ -33,11 +36,15 @@ class RecordUnreadable(LabError):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """What a user asks of a node; ``memory_mib`` is for UML only (a native node has the host's memory)."""
+    """What a user asks of a node; ``memory_mib`` is for UML only (a native node has the host's memory).
+
+    ``release`` is Debian's: bookworm is 12, trixie is 13.
+    """
 
     name: str
     kind: Kind = "uml"
     memory_mib: int | None = None
+    release: Release = DEFAULT_RELEASE
 
     def __post_init__(self) -> None:
         """Refuse what cannot be booted."""
@@ -47,6 +54,8 @@ class NodeSpec:
             )
         if self.kind not in KINDS:
             raise LabUsage(f"node {self.name}: kind {self.kind!r} is none of {', '.join(KINDS)}")
+        if self.release not in RELEASES:
+            raise LabUsage(f"node {self.name}: release {self.release!r} is none of {', '.join(RELEASES)}")
         if self.kind == "native" and self.memory_mib is not None:
             raise LabUsage(f"node {self.name}: memory cannot be set for a native node, which has the host's")
         if self.memory_mib is not None and self.memory_mib < MIN_MEMORY_MIB:
@@ -57,7 +66,7 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node as it is; the last three say what was done to its cable, which lasts over boots.
+    """A node as it is; three fields say what was done to its cable, which lasts over boots.
 
     ``rate_kbit`` 0 is a fast link; ``discipline`` is what the host's kernel limits the rate with.
     """
@@ -71,6 +80,7 @@ class NodeRecord:
     cut_off: bool = False
     rate_kbit: int = 0
     discipline: str = ""
+    release: Release = DEFAULT_RELEASE
 
 
 @dataclass(frozen=True)
@@ -202,11 +212,19 @@ def _check_subnet(wanted: str, others: Sequence[ipaddress.IPv4Network | ipaddres
     return str(network)
 
 
-def join(existing: Sequence[NodeRecord], specs: Sequence[NodeSpec], image: str, kernel: str) -> list[NodeRecord]:
+def join(
+    existing: Sequence[NodeRecord], specs: Sequence[NodeSpec], images: Mapping[Release, str], kernel: str
+) -> list[NodeRecord]:
     """Return the records of the nodes to be made so that the lab has exactly ``specs``; existing ones are kept.
 
+    Args:
+        existing: The lab's nodes.
+        specs: What is asked for.
+        images: The folder of the image of each release that is asked for.
+        kernel: The folder of the UML kernel.
+
     Raises:
-        LabUsage: The lab has other nodes, a node of another kind or memory, or would have too many.
+        LabUsage: The lab has other nodes, a node of another kind, memory or release, or would have too many.
     """
     wanted = {spec.name: spec for spec in specs}
     if len(wanted) != len(specs) or not specs:
@@ -216,10 +234,12 @@ def join(existing: Sequence[NodeRecord], specs: Sequence[NodeSpec], image: str, 
     first = max((node.number for node in existing), default=0) + 1
     if first + len(wanted) - 1 > MAX_NODES:
         raise LabUsage(f"a lab has at most {MAX_NODES} nodes, not {first + len(wanted) - 1}")
-    return [
-        NodeRecord(spec.name, first + at, spec.kind, _memory(spec), image, kernel if spec.kind == "uml" else "")
-        for at, spec in enumerate(wanted.values())
-    ]
+    return [_new(spec, first + at, images[spec.release], kernel) for at, spec in enumerate(wanted.values())]
+
+
+def _new(spec: NodeSpec, number: int, image: str, kernel: str) -> NodeRecord:
+    booted = kernel if spec.kind == "uml" else ""
+    return NodeRecord(spec.name, number, spec.kind, _memory(spec), image, booted, release=spec.release)
 
 
 def _check_same(node: NodeRecord, spec: NodeSpec | None) -> None:
@@ -230,6 +250,8 @@ def _check_same(node: NodeRecord, spec: NodeSpec | None) -> None:
             f"the lab's node {node.name} is {node.kind} with {node.memory_mib} MiB, not {spec.kind} with"
             f" {_memory(spec)} MiB: lab-down first"
         )
+    if node.release != spec.release:
+        raise LabUsage(f"the lab's node {node.name} has Debian {node.release}, not {spec.release}: lab-down first")
 
 
 def _memory(spec: NodeSpec) -> int:

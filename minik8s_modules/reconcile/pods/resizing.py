@@ -18,6 +18,7 @@ from minik8s_modules.api.pods import resizes
 from minik8s_modules.api.pods.resizes import COMPUTE, DEFERRED, ERROR, IN_PROGRESS, INFEASIBLE, PENDING
 from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_requests
 from minik8s_modules.reconcile.pods.observed import ObservedPod
+from minik8s_modules.reconcile.pods.pod_context import recorded_status
 from minik8s_modules.reconcile.values import resources
 from minik8s_modules.reconcile.values.values import Condition, PodInputs, Resources
 
@@ -54,7 +55,9 @@ def decide_resizing(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> Re
     restarting = frozenset(
         one["name"]
         for one in objects.lasting_containers(pod)
-        if (before := ran[one["name"]]) is not None and resizes.needs_restart(one, before, allocated[one["name"]])
+        if (before := ran[one["name"]]) is not None
+        and not _is_finished(pod, seen, one["name"])
+        and resizes.needs_restart(one, before, allocated[one["name"]])
     )
     actual = {
         name: before
@@ -86,6 +89,13 @@ def _ran(seen: ObservedPod, name: str, told: dict[str, JsonObject]) -> JsonObjec
 def _lives(seen: ObservedPod, name: str) -> bool:
     last = seen.last(name)
     return last is not None and last.alive
+
+
+def _is_finished(pod: JsonObject, seen: ObservedPod, name: str) -> bool:
+    """Return whether a container had ended for good before; one that was stopped for a resize is told as waiting."""
+    last = seen.last(name)
+    ended = objects.dig(recorded_status(pod, name), "state", "terminated") or {}
+    return last is not None and last.over and ended.get("containerID") == f"docker://{last.id}"
 
 
 def _is_made(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, name: str, given: JsonObject) -> bool:

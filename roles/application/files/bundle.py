@@ -7,7 +7,9 @@
 The first form prints what tells these sources from others. The second makes two archives, each unpacked below the
 prefix: ``requirements`` is a virtual environment with the locked requirements, ``project`` is our own package in it,
 with playbooks and modules in ``share``. Both are made by pip in a virtual environment here; its path is then exchanged
-for the one it will have, and its files are compiled for that path.
+for the one it will have, and its files are compiled for that path. For another minor version of Python than the one
+that runs this, pip takes that version's wheels, no such interpreter is needed here, and ``compiled`` is false: the
+machine itself has to compile what it unpacks.
 """
 
 from __future__ import annotations
@@ -40,15 +42,9 @@ def run(*argv: str | Path) -> None:
         sys.exit(f"{' '.join(str(word) for word in argv[:4])} failed: {(done.stderr or done.stdout).strip()[-3000:]}")
 
 
-def interpreter(version: str) -> str:
-    """Return a Python of this machine whose packages the other one can run: that of its minor version."""
-    for one in (sys.executable, "/usr/bin/python3", shutil.which(f"python{version}")):
-        script = "import sys; print('%d.%d' % sys.version_info[:2])"
-        if one and Path(one).exists():
-            told = subprocess.run([one, "-c", script], capture_output=True, text=True, check=False).stdout
-            if told.strip() == version:
-                return one
-    sys.exit(f"the control plane has Python {version}, which is not on this machine: install it here, its venv as well")
+def is_ours(version: str) -> bool:
+    """Return whether this interpreter's packages are those of the other machine's ``version``."""
+    return version == "{}.{}".format(*sys.version_info[:2])
 
 
 def files(root: Path, names: Iterable[str]) -> list[Path]:
@@ -97,15 +93,32 @@ class Maker:
                 path.unlink()
 
     def _environment(self, tree: Path, *what: str | Path) -> None:
-        python, made = interpreter(self.version), tree / "venv"
-        run(python, "-m", "venv", "--without-pip", made)
-        pip = [sys.executable, "-m", "pip", "--quiet", f"--python={made}/bin/python"]
-        run(*pip, "install", "--no-compile", "--no-warn-script-location", *what)
+        made = tree / "venv"
+        pip = [sys.executable, "-m", "pip", "--quiet"]
+        install = ["install", "--no-compile", "--no-warn-script-location"]
+        if is_ours(self.version):
+            run(sys.executable, "-m", "venv", "--without-pip", made)
+            run(*pip, f"--python={made}/bin/python", *install, *what)
+        else:
+            self._foreign(made, [*pip, *install, "--use-pep517"], *what)
         for name in ("python", "python3", f"python{self.version}"):
             (made / "bin" / name).unlink(missing_ok=True)
             (made / "bin" / name).symlink_to("/usr/bin/python3" if name == "python" else "python")
         self._settle(made)
-        run(python, "-m", "compileall", "-q", "-j", "2", "-s", tree, "-p", self.prefix, made / "lib")
+        if is_ours(self.version):
+            run(sys.executable, "-m", "compileall", "-q", "-j", "2", "-s", tree, "-p", self.prefix, made / "lib")
+
+    def _foreign(self, made: Path, install: list[str], *what: str | Path) -> None:
+        """Fill an environment for another version; the requirements are locked, so nothing has to be resolved."""
+        packages = made / "lib" / f"python{self.version}" / "site-packages"
+        run(*install, "--no-deps", f"--python-version={self.version}", "--target", packages, *what)
+        (packages / "bin").rename(made / "bin")
+        for path in (made / "bin").iterdir():
+            path.write_bytes(path.read_bytes().replace(os.fsencode(sys.executable), os.fsencode(made / "bin/python")))
+        tag = "cpython-" + self.version.replace(".", "")
+        wrong = [path.name for path in packages.rglob("*.cpython-*.so") if f".{tag}-" not in path.name]
+        if wrong:
+            sys.exit(f"no wheels for Python {self.version} of {', '.join(wrong)}: give a folder with them")
 
     def _settle(self, made: Path) -> None:
         """Have an environment name the path that it will have, and the machine's own Python."""
@@ -157,7 +170,8 @@ def main() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for kind, path in paths.items():
             make(kind, path, given)
-    sys.stdout.write(json.dumps({kind: str(path) for kind, path in paths.items()}) + "\n")
+    told_of = {**{kind: str(path) for kind, path in paths.items()}, "compiled": is_ours(str(given.python))}
+    sys.stdout.write(json.dumps(told_of) + "\n")
 
 
 def make(kind: str, path: Path, given: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.kinds import POD, SERVICE
 from minik8s_modules.cli import drifting
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.services.conftest import SICK
@@ -133,7 +133,8 @@ def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs
     resources = {"containers": [{"name": "app", "resources": {"requests": more, "limits": more}}]}
     ipvs.kubectl("patch", "pod", "limited", "--subresource", "resize", "--patch", json.dumps({"spec": resources}))
     ipvs.until(lambda: ipvs.container("limited").get("resources") == {"requests": more, "limits": more}, 60)
-    scope = f"{slices[0]}/docker-{ipvs.container('limited')['containerID'].removeprefix('docker://')}.scope"
+    scope = f"docker-{ipvs.container('limited')['containerID'].removeprefix('docker://')}.scope"
+    scope = ipvs.lab.run(NODE, ["find", slices[0], "-name", scope]).strip()
     for _ in range(2):
         for path in (slices[0], scope):
             found_there = ipvs.lab.run(NODE, ["cat", f"{path}/cpu.max", f"{path}/memory.max"]).split()
@@ -142,6 +143,33 @@ def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs
     assert ipvs.container("limited")["restartCount"] == 0
     ipvs.delete("limited")
     ipvs.until(lambda: not ipvs.lab.run(NODE, found), 60)
+
+
+def test_a_container_killed_for_memory_says_so_whichever_of_its_processes_was(ipvs: LabCluster) -> None:
+    def container(name: str, *command: str) -> dict[str, object]:
+        limits = {"limits": {"memory": "16Mi"}}
+        return {"name": name, "image": "minik8s/busybox:1", "command": list(command), "resources": limits}
+
+    hungry = [container("itself", "tail", "/dev/zero"), container("child", "sh", "-c", "tail /dev/zero; exit 0")]
+    hungry += [container(f"again-{number}", "tail", "/dev/zero") for number in range(3)]
+    expected = {str(one["name"]): ("OOMKilled", 137) for one in hungry} | {
+        "killed": ("Error", 137),
+        "well": ("Completed", 0),
+    }
+    others = [container("killed", "sh", "-c", "exit 137"), container("well", "true")]
+    spec = {"containers": [*hungry, *others], "restartPolicy": "Never", "nodeName": NODE}
+    made = ipvs.admin.create(POD, {"metadata": {"name": "hungry", "namespace": "default"}, "spec": spec})
+
+    def ends() -> dict[str, tuple[str, int]]:
+        found = ipvs.pod("hungry")["status"].get("containerStatuses") or []
+        ended = {one["name"]: one["state"].get("terminated") for one in found}
+        return {name: (one["reason"], one["exitCode"]) for name, one in ended.items() if one}
+
+    ipvs.until(lambda: len(ends()) == len(expected), 180)
+    assert ends() == expected
+    ipvs.delete("hungry")
+    left = ["find", "/sys/fs/cgroup", "-name", f"*{made['metadata']['uid'].replace('-', '_')}*"]
+    ipvs.until(lambda: not ipvs.lab.run(NODE, left), 60)
 
 
 @pytest.mark.parametrize("skew_s", [3600.0, -3600.0], ids=["ahead", "behind"])

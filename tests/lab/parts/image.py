@@ -10,26 +10,29 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.lab.errors import LabBuildFailed
 from tests.lab.host import Host, HostCommandFailed
 from tests.lab.parts import cache
 from tests.lab.places import FILES, Places
-from tests.lab.records import read_nodes
+from tests.lab.records import DEFAULT_RELEASE, Release, read_nodes
 from tests.support.docker.debian import mirror, unpack
 
-SUITE = "bookworm"
+# trixie's docker.io only recommends its client
+FURTHER: Mapping[Release, Sequence[str]] = {"bookworm": (), "trixie": ("docker-cli",)}
+TOOLS_SUITE = "bookworm"
 # As a node sees its disk; only what it writes takes space.
 DISK_SIZE = "8G"
 KEEP_UNUSED_S = 86400
 LEFT_OUT = ("man", "doc", "locale", "info", "lintian")
 
 
-def packages() -> list[str]:
-    """Return the packages of a node."""
+def packages(release: Release) -> list[str]:
+    """Return the packages of a node with this release."""
     lines = (FILES / "packages.txt").read_text(encoding="utf-8").splitlines()
-    return [word for line in lines if not line.startswith("#") for word in line.split()]
+    return [*(word for line in lines if not line.startswith("#") for word in line.split()), *FURTHER[release]]
 
 
 def key(host: Host, places: Places) -> Path:
@@ -41,14 +44,14 @@ def key(host: Host, places: Places) -> Path:
     return cache.once(host, places.cache / "ssh", "making an SSH key", make) / "key"
 
 
-def get(host: Host, places: Places) -> Path:
-    """Return the image's folder: ``root/``, ``disk.ext4``, ``empty.ext4`` (a native node's disk), ``host_key.pub``.
+def get(host: Host, places: Places, release: Release = DEFAULT_RELEASE) -> Path:
+    """Return a release's folder: ``root/``, ``disk.ext4``, ``empty.ext4`` (a native node's disk), ``host_key.pub``.
 
     Raises:
         LabBuildFailed: It could not be made; the message holds the program's words.
     """
     public = key(host, places).with_suffix(".pub").read_text(encoding="ascii")
-    base = cache.digest(SUITE, *packages())
+    base = cache.digest(release, *packages(release))
     files = sorted(path for path in (FILES / "image").rglob("*") if path.is_file())
     setup = (FILES / "image-setup.sh").read_text(encoding="utf-8")
     parts = [part for path in files for part in (str(path.relative_to(FILES)), path.read_text(encoding="utf-8"))]
@@ -57,8 +60,8 @@ def get(host: Host, places: Places) -> Path:
         debian = cache.once(
             host,
             places.cache / f"debian-{base}",
-            f"installing Debian {SUITE} for the nodes (a minute)",
-            lambda folder: _debian(host, places, folder),
+            f"installing Debian {release} for the nodes (a minute)",
+            lambda folder: _debian(host, places, release, folder),
         )
         cache.once(host, target, "making the nodes' image", lambda folder: _image(host, debian, setup, public, folder))
         os.utime(debian)
@@ -67,17 +70,17 @@ def get(host: Host, places: Places) -> Path:
     return target
 
 
-def _debian(host: Host, places: Places, folder: Path) -> None:
+def _debian(host: Host, places: Places, release: Release, folder: Path) -> None:
     tool = _mmdebstrap(host, places)
-    sources = [f"deb {mirror()} {SUITE} main", f"deb {mirror()} {SUITE}-updates main"]
-    sources.append(f"deb {mirror()}-security {SUITE}-security main")
-    options = ["--mode=root", "--variant=minbase", f"--include={','.join(packages())}", "--quiet"]
+    sources = [f"deb {mirror()} {release} main", f"deb {mirror()} {release}-updates main"]
+    sources.append(f"deb {mirror()}-security {release}-security main")
+    options = ["--mode=root", "--variant=minbase", f"--include={','.join(packages(release))}", "--quiet"]
     options += ['--aptopt=Acquire::Languages "none"', '--aptopt=APT::Install-Recommends "false"']
     options += ["--dpkgopt=force-unsafe-io", *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in LEFT_OUT)]
     try:
         # It calls its own helper programs by name.
         path = {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
-        host.run(cache.contained(tool, *options, SUITE, folder, *sources), environment=path, timeout_s=1800)
+        host.run(cache.contained(tool, *options, release, folder, *sources), environment=path, timeout_s=1800)
     except HostCommandFailed as error:
         raise LabBuildFailed(f"the nodes' Debian cannot be made: {error}") from error
 
@@ -88,7 +91,7 @@ def _mmdebstrap(host: Host, places: Places) -> Path:
     def make(folder: Path) -> None:
         with cache.scratch(folder) as work:
             try:
-                tree = unpack(SUITE, ["mmdebstrap"], work)
+                tree = unpack(TOOLS_SUITE, ["mmdebstrap"], work)
             except RuntimeError as error:
                 raise LabBuildFailed(f"mmdebstrap cannot be fetched: {error}") from error
             shutil.copytree(tree / "usr", folder / "usr", symlinks=True)

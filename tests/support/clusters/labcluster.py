@@ -36,7 +36,7 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from tests.lab.errors import LabError
 from tests.lab.lab import Lab
-from tests.lab.records import Kind, NodeSpec
+from tests.lab.records import DEFAULT_RELEASE, Kind, NodeSpec, Release
 from tests.support.kubectl import kubectl_path
 from tests.support.waiting import nap
 
@@ -84,6 +84,7 @@ class LabCluster:
         host_variables: For single machines.
         memory_mib: Of a UML machine.
         control_is_node: Whether machines of the control plane are nodes as well; None: where there are no workers.
+        releases: Debian's release of single machines; the others have the lab's own.
         spare: Further machines, switched on and in no group: to be added later. They are called spare1...
         beside: Folders of ``inventory/`` that are read beside the written inventory, and win.
         install: Whether entering installs the cluster; else ``install`` does.
@@ -100,12 +101,13 @@ class LabCluster:
         host_variables: Mapping[str, Mapping[str, Any]] | None = None,
         memory_mib: int | None = None,
         control_is_node: bool | None = None,
+        releases: Mapping[str, Release] | None = None,
         spare: int = 0,
         beside: Sequence[str] = (),
         install: bool = True,
     ) -> None:
         self.lab = Lab(name)
-        self.kind, self.memory_mib = kind, memory_mib
+        self.kind, self.memory_mib, self.releases = kind, memory_mib, dict(releases or {})
         self.control = [f"control{i}" for i in range(1, control + 1)]
         self.workers = [f"worker{i}" for i in range(1, workers + 1)]
         self.spare = [f"spare{i}" for i in range(1, spare + 1)]
@@ -141,7 +143,8 @@ class LabCluster:
     def up(self) -> None:
         """Switch the machines on and write the inventory."""
         names = [*self.control, *self.workers, *self.spare]
-        self.lab.up([NodeSpec(name, self.kind, self.memory_mib) for name in names])
+        asked = {name: self.releases.get(name, DEFAULT_RELEASE) for name in names}
+        self.lab.up([NodeSpec(name, self.kind, self.memory_mib, asked[name]) for name in names])
         self.folder.mkdir(exist_ok=True)
         self.write_inventory()
 

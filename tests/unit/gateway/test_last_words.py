@@ -1,11 +1,13 @@
-"""Termination messages: from the file, else from the log, within kubelet's limits."""
+"""Termination messages: from the file, else from the log, within kubelet's limits. What a container was killed for."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from minik8s_modules.gateway.errors import NodeUnreachable
-from minik8s_modules.gateway.last_words import FILE_BYTES, LOG_BYTES, with_message
+from minik8s_modules.gateway.last_words import FILE_BYTES, LOG_BYTES, with_cause, with_message
 
 
 def ended(policy: str = "File", exit_code: int = 1, **more: Any) -> dict[str, Any]:
@@ -40,3 +42,27 @@ def test_what_cannot_be_read_is_not_told_as_empty():
 
 def test_a_live_container_has_said_nothing_yet():
     assert "message" not in with_message(ended(state="running"), lambda _path: b"early", no_log)
+
+
+def killed(**more: Any) -> dict[str, Any]:
+    return {"id": "c", "state": "exited", "oom_killed": False, "oom_source": "/sys/fs/cgroup/p/memory.events", **more}
+
+
+@pytest.mark.parametrize(("kills", "expected"), [(b"oom_kill 2\n", True), (b"oom_kill 0\n", False), (b"", False)])
+def test_what_docker_missed_is_counted_by_the_kernel(kills: bytes, *, expected: bool):
+    assert with_cause(killed(), lambda _path: b"max 38\noom 1\n" + kills)["oom_killed"] is expected
+
+
+def test_a_file_is_asked_only_where_docker_left_it_open():
+    def never(_path: str) -> bytes:
+        raise AssertionError("the file is not to be read")
+
+    for more in ({"state": "running"}, {"oom_killed": True}, {"oom_source": ""}):
+        assert with_cause(killed(**more), never) == killed(**more)
+
+
+def test_a_cgroup_that_is_gone_says_nothing():
+    def refuse(_path: str) -> bytes:
+        raise NodeUnreachable("no such file")
+
+    assert with_cause(killed(), refuse) == killed()

@@ -14,6 +14,8 @@ from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk
 from minik8s_modules.gateway.node import DEAD_AFTER_S, TOUCH_S, NodeWatcher, ahead_s
 
+ALIVE = {"oom_killed": False, "oom_source": ""}
+
 
 class ScriptedEngine:
     """A Docker whose containers are a dictionary and whose events are a list."""
@@ -34,13 +36,13 @@ class ScriptedEngine:
     def containers(self) -> list[dict[str, Any]]:
         """Return all."""
         self._check()
-        return [{"id": each, "state": state} for each, state in self.ids.items()]
+        return [{**ALIVE, "id": each, "state": state} for each, state in self.ids.items()]
 
     def container(self, container_id: str) -> dict[str, Any] | None:
         """Return one."""
         self._check()
         state = self.ids.get(container_id)
-        return {"id": container_id, "state": state} if state else None
+        return {**ALIVE, "id": container_id, "state": state} if state else None
 
     def images(self) -> list[str]:
         """Return the names."""

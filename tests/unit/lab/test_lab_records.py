@@ -10,9 +10,10 @@ import pytest
 from tests.lab import records
 from tests.lab.errors import LabUsage
 from tests.lab.places import Places, check_lab_name
-from tests.lab.records import LabRecord, NodeRecord, NodeSpec
+from tests.lab.records import LabRecord, NodeRecord, NodeSpec, Release
 
 NODE = NodeRecord("node1", 1, "uml", 1024, "/image", "/kernel")
+IMAGES: dict[Release, str] = {"bookworm": "/image", "trixie": "/image2"}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,11 @@ NODE = NodeRecord("node1", 1, "uml", 1024, "/image", "/kernel")
 def test_a_node_that_cannot_be_is_refused(name: str, kind: str, memory: int | None, message: str) -> None:
     with pytest.raises(LabUsage, match=message):
         NodeSpec(name, kind, memory)  # type: ignore[arg-type]  # as a user's JSON may have it
+
+
+def test_a_release_without_an_image_is_refused() -> None:
+    with pytest.raises(LabUsage, match="is none of bookworm, trixie"):
+        NodeSpec("n", release="sid")  # type: ignore[arg-type]  # as a user's JSON may have it
 
 
 @pytest.mark.parametrize("name", ["", "Lab", "9lab", "a" * 10, "my-lab", "lab\n"])
@@ -73,8 +79,8 @@ def test_a_subnet_that_cannot_be_is_refused(wanted: str | None, taken: list[str]
 
 
 def test_new_nodes_get_numbers_after_the_existing_ones() -> None:
-    joined = records.join([NODE], [NodeSpec("node1"), NodeSpec("b", "native")], "/image2", "/kernel2")
-    assert joined == [NodeRecord("b", 2, "native", 0, "/image2", "")]
+    joined = records.join([NODE], [NodeSpec("node1"), NodeSpec("b", "native", release="trixie")], IMAGES, "/kernel2")
+    assert joined == [NodeRecord("b", 2, "native", 0, "/image2", "", release="trixie")]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +91,13 @@ def test_new_nodes_get_numbers_after_the_existing_ones() -> None:
         ([NodeSpec("a")], "node1, which was not asked for"),
         ([NodeSpec("node1", "native")], "is uml with 1024 MiB, not native"),
         ([NodeSpec("node1", "uml", 2048)], "not uml with 2048 MiB"),
+        ([NodeSpec("node1", release="trixie")], "node1 has Debian bookworm, not trixie"),
         ([NodeSpec(f"node{i}") for i in range(1, 42)], "at most 40 nodes, not 41"),
     ],
 )
 def test_other_nodes_than_there_are_are_refused(specs: list[NodeSpec], message: str) -> None:
     with pytest.raises(LabUsage, match=message):
-        records.join([NODE], specs, "/image", "/kernel")
+        records.join([NODE], specs, IMAGES, "/kernel")
 
 
 def test_records_are_read_as_written(tmp_path: Path) -> None:

@@ -187,4 +187,5 @@ def test_an_observation_has_the_contracts_fields() -> None:
         "ip": "",
         "message": None,
         "message_source": "",
+        "oom_source": "",
     }

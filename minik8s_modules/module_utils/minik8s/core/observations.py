@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import labels
+from . import labels, memory_events
 from .messages import message_source
 
 ZERO_TIME = "0001-01-01"  # Go's zero time: Docker's "never"
@@ -24,7 +24,8 @@ def observation_from_inspect(inspect: Mapping[str, Any]) -> dict[str, Any]:
 
     Times are RFC 3339 as Docker gives them, or "" for never; ``ip`` is the declared address of a sandbox
     (Docker does not know it), "" for other containers. ``message`` is the termination message, None where it was not
-    read: only the gateway does, from ``message_source`` (``<policy>:<file of the node>``).
+    read: only the gateway does, from ``message_source`` (``<policy>:<file of the node>``). ``oom_killed`` is what
+    Docker says; where it does not know, the file ``oom_source`` does ("" for none), see memory_events.py.
     """
     state = inspect.get("State") or {}
     config = inspect.get("Config") or {}
@@ -50,4 +51,5 @@ def observation_from_inspect(inspect: Mapping[str, Any]) -> dict[str, Any]:
         "ip": _address(inspect, marks),
         "message": None,
         "message_source": message_source(inspect),
+        "oom_source": memory_events.events_file(inspect),
     }

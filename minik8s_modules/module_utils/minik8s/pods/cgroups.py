@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..core import memory_events
 from ..core.files import read_bytes
 
-ROOT = "/sys/fs/cgroup"
+ROOT = memory_events.ROOT
 CPU_PERIOD_US = 100_000  # kubelet's cpuCFSQuotaPeriod
 NO_MEMORY_LIMIT = (1 << 63) - 4096  # what the kernel shows for "none": the largest whole page count
 PAGE = 4096

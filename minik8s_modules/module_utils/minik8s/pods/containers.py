@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..core import labels
+from ..core import labels, memory_events
 from ..core.digests import Entries
 from ..core.docker import DockerError
 from ..core.faults import KeyFault
@@ -113,6 +113,7 @@ class Containers:
             raise create_fault(error, entry["image"], "CreateContainerError") from error
 
     def _start(self, context: Context, step: Step) -> None:
+        pod_cgroup.remove_own(context.node, step.key.partition("/")[0], step.detail)  # a new start counts from 0
         try:
             context.docker.start(step.detail)
         except DockerError as error:
@@ -123,6 +124,7 @@ class Containers:
         remove_message(context.state_dir, name)  # first: after a kill in between only the container brings us back here
         context.docker.remove(step.data)
         forget(context.state_dir, context.run_dir, name)
+        pod_cgroup.remove_own(context.node, step.key.partition("/")[0], name)
         pod_cgroup.remove(context.node, step.key.partition("/")[0])  # where this was the last of its pod
         remove_file(stopping_path(context.run_dir, step.data))
 
@@ -151,13 +153,21 @@ class Containers:
         stale = sorted(touched & frozenset(entries))
         fresh = context.map(lambda key: _look_again(context, entries[key], names[key]), stale)
         names.update(zip(stale, fresh))
-        return {key: observation_from_inspect(found) if found else None for key, found in names.items()}
+        return {key: _told(found) if found else None for key, found in names.items()}
 
 
 def forget(state_dir: str, run_dir: str, name: str) -> None:
     """Remove what a node keeps for the container with that Docker name, which is gone."""
     remove_message(state_dir, name)
     sub_paths.release(run_dir, name)
+
+
+def _told(inspect: Inspect) -> dict[str, Any]:
+    """Return a container's observation, with what the kernel knows of its end."""
+    seen = observation_from_inspect(inspect)
+    if memory_events.is_open(seen):
+        seen["oom_killed"] = memory_events.tells_kill(read_bytes(seen["oom_source"]) or b"")
+    return seen
 
 
 def _newest(found: list[Inspect], entry: Mapping[str, Any]) -> Inspect | None:

@@ -17,11 +17,11 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..core.memory_events import SLICE, is_own, own_parent, path_of
 from .cgroups import CPU_PERIOD_US, ROOT, limits_of_paths, membership, same_memory, weight_of
 
 TOP = "minik8s"
 SYSTEMD_WORDS = "should be a valid slice"
-SLICE = ".slice"
 
 
 def _node_part(node: str) -> str:
@@ -39,8 +39,9 @@ def slice_of(node: str, uid: str) -> str:
 
 
 def paths_of(pid: int) -> dict[str, str]:
-    """Return by controller ("" for version 2) the cgroup above the one of ``pid``: the pod's, for a pause container."""
+    """Return by controller ("" for version 2) the cgroup of the pod to which a container's process ``pid`` belongs."""
     above = {name: os.path.dirname(path) for name, path in membership(pid).items()}
+    above = {name: os.path.dirname(path) if is_own(path) else path for name, path in above.items()}
     return {name: path for name, path in above.items() if f"/{TOP}/" in path or f"/{TOP}-" in path}
 
 
@@ -136,9 +137,28 @@ def is_empty(node: str, uid: str) -> bool:
 def _has_child(path: str) -> bool:
     try:
         with os.scandir(path) as entries:
-            return any(entry.is_dir() for entry in entries)
+            below = [entry.path for entry in entries if entry.is_dir()]
     except FileNotFoundError:  # it went meanwhile
         return False
+    return any(not is_own(each) or _has_child(each) for each in below)
+
+
+def _own_of(node: str, uid: str, name: str) -> Iterator[str]:
+    """Yield the directory that is the own cgroup of a pod's container with that Docker name, if it is there."""
+    for pod in (slice_of(node, uid), parent_of(node, uid)):
+        path = ROOT + path_of(own_parent(pod, name))
+        if os.path.isdir(path):
+            yield path
+
+
+def remove_own(node: str, uid: str, name: str) -> None:
+    """Remove the own cgroup of a container that is gone, and with it what it counted."""
+    for path in _own_of(node, uid, name):
+        if path.endswith(SLICE):
+            _forget_slice(os.path.basename(path), revert=False)
+        else:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
 
 
 def remove(node: str, uid: str) -> None:
@@ -146,6 +166,9 @@ def remove(node: str, uid: str) -> None:
     found = sorted(_directories(node, uid))
     slices = [path for path in found if path.endswith(SLICE)]
     for path in [path for path in found if not path.endswith(SLICE)]:
+        for own in filter(is_own, glob.glob(f"{path}/c*")):
+            with contextlib.suppress(OSError):
+                os.rmdir(own)
         with contextlib.suppress(OSError):  # busy: a container is still ending; the kernel keeps it safe
             os.rmdir(path)
         for above in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
@@ -167,8 +190,8 @@ def slices_above(node: str) -> list[str]:
     return [*([own] if own in inside else []), *([top] if found and inside <= {own} else [])]
 
 
-def _forget_slice(name: str) -> None:
-    """Stop an empty slice and drop its properties, without the reload that would cost every other unit."""
-    for arguments in (("stop", name), ("--no-reload", "revert", name)):
+def _forget_slice(name: str, *, revert: bool = True) -> None:
+    """Stop an empty slice, those in it too, and drop its properties without the reload that costs every other unit."""
+    for arguments in (("stop", name), *([("--no-reload", "revert", name)] if revert else [])):
         with contextlib.suppress(OSError):  # it is gone
             _systemctl(*arguments)

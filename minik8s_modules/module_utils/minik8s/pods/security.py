@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..core import labels
+from ..core import labels, memory_events
 from ..core.digests import canonical
 from ..core.faults import KeyFault
 from ..core.files import read_bytes
@@ -174,6 +174,9 @@ def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: di
     if security.get("pid", "").startswith(OF_CONTAINER):
         more["PidMode"] = f"container:{_target(context, entry)}"
     more |= _of_sandbox(context, sandbox)
+    if "CgroupParent" in more and memory_events.is_version_2():
+        name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
+        more["CgroupParent"] = memory_events.own_parent(more["CgroupParent"], name)
     if security:
         body["Labels"][labels.SECURITY] = security_text(security)
     return {**body, "User": user_of(entry, image_user), "HostConfig": {**body["HostConfig"], **more}}
