@@ -11,7 +11,7 @@ short_description: Folders that a machine exports by NFS for the cluster
 description:
   - Writes C(/etc/exports.d/minik8s.exports) and has the kernel's NFS server export it. Exports of others, in files or
     by C(exportfs -i), stay as they are.
-  - A folder that is missing is made, for root alone; none is ever deleted.
+  - A folder that is missing is made so that root alone can list it; none is ever deleted.
 options:
   exports:
     description: What is exported; an empty list takes back what this module exported.
@@ -29,7 +29,7 @@ options:
         description: Options of exports(5).
         type: list
         elements: str
-        default: [rw, sync, no_subtree_check, no_root_squash]
+        default: [rw, sync, no_subtree_check, root_squash]
 attributes:
   check_mode: {description: Says what would be done., support: full}
   diff_mode: {description: Shows the file before and after., support: full}
@@ -75,7 +75,7 @@ from ansible.module_utils.minik8s.install.exports import (
 
 PATH = {"type": "path", "required": True}
 TEXTS = {"type": "list", "elements": "str"}
-OPTIONS = ["rw", "sync", "no_subtree_check", "no_root_squash"]
+OPTIONS = ["rw", "sync", "no_subtree_check", "root_squash"]
 
 
 def _text(path: str) -> str:
@@ -105,7 +105,7 @@ def lacks(module: AnsibleModule) -> str:
 def apply(module: AnsibleModule, step: Step, text: str) -> None:
     """Carry out one step."""
     if step.action == "make":
-        Path(step.what).mkdir(mode=0o755, parents=True, exist_ok=True)
+        Path(step.what).mkdir(mode=0o711, parents=True, exist_ok=True)
     elif step.action == "write":
         Path(FILE).parent.mkdir(mode=0o755, exist_ok=True)
         write_file(FILE, text.encode(), ("root", "root", "0644"))

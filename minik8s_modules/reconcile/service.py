@@ -21,6 +21,7 @@ from minik8s_modules.reconcile.events.ingress_events import IngressEvents
 from minik8s_modules.reconcile.events.pass_events import PassEvents
 from minik8s_modules.reconcile.events.services_events import ServiceEvents
 from minik8s_modules.reconcile.feeds.copies import Copies, pod_selector
+from minik8s_modules.reconcile.feeds.folder_feed import SECTION, FolderFeed
 from minik8s_modules.reconcile.feeds.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.feeds.references import ReferencedObjects
 from minik8s_modules.reconcile.feeds.services_feed import ServiceFeed
@@ -98,6 +99,14 @@ class ShardService:
         self._copies = Copies(api, self._names, static)
         self._make_feeds(api, settings, clock)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
+        self._folders = FolderFeed(
+            api,
+            self._copies.nodes.list,
+            self._recorder,
+            lambda: self.loop.kick(),  # noqa: PLW0108 - the loop is made below
+            clock,
+            active=not settings.own_node,
+        )
         self._writer = StatusWriter(
             MirrorApi(api, static, self._copies.stored),
             lambda uid: self.loop.view(uid),  # noqa: PLW0108 - the loop is made below
@@ -161,10 +170,11 @@ class ShardService:
         self._tokens = TokenBook(api, on_references, clock)
 
     def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
-        copies, services, named, overlaid = self._copies, self._services, self._named, is_meshed(settings)
+        copies, services, named, folders = self._copies, self._services, self._named, self._folders
+        overlaid = is_meshed(settings)
 
         def everywhere() -> Named:
-            found = named.of()
+            found = named.of()._replace(folders=folders.of())
             return found._replace(machines=machines(copies.nodes.list())) if overlaid else found
 
         return Shard(
@@ -185,6 +195,9 @@ class ShardService:
 
     def _concerned(self, section: str, key: str) -> list[JsonObject]:
         """Return the objects that a section's key is about."""
+        if section == SECTION:
+            volume = self._folders.volume(key)
+            return [volume] if volume is not None else []
         return concerned(section, key, self._copies.pod, self._services.service, self._named.owners)
 
     def _world(self, mirrors: Mirrors) -> Household:
@@ -211,7 +224,7 @@ class ShardService:
         self._takers: dict[Purpose, tuple[OnOutcome, ...]] = {
             "check": (self._checks.on_outcome,),
             "housekeeping": (self._housekeeper.on_outcome,),
-            "reconcile": (*(each.on_outcome for each in told), self.loop.on_outcome),
+            "reconcile": (*(each.on_outcome for each in told), self._folders.on_outcome, self.loop.on_outcome),
         }
 
     def plan(self, question: Question) -> JsonObject:
@@ -221,6 +234,7 @@ class ShardService:
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""
         self._copies.nodes.add_handler(self.loop.on_node)
+        self._copies.nodes.add_handler(self._folders.on_nodes)
         self._copies.addresses.add_handler(self.loop.on_address)
         self._copies.pods.add_handler(self._on_pod)
         for part in (
@@ -232,6 +246,7 @@ class ShardService:
             self._copies,
             self._named,
             self._services,
+            self._folders,
             self.loop,
             self._link,
             self._housekeeper,
@@ -266,6 +281,7 @@ class ShardService:
             self._copies,
             self._services,
             self._named,
+            self._folders,
             self._references,
             self._tokens,
             self._recorder,
@@ -273,12 +289,13 @@ class ShardService:
             part.stop()
 
     def _synced(self) -> bool:
-        return self._copies.synced() and self._services.wait_synced(0) and self._named.wait_synced(0)
+        parts = (self._services, self._named, self._folders)
+        return self._copies.synced() and all(each.wait_synced(0) for each in parts)
 
     def _kick_when_synced(self) -> None:
         self._copies.wait_synced()
-        while not (self._services.wait_synced(1.0) and self._named.wait_synced(1.0)):
-            log.debug("waiting for the first list of services, names and paths")
+        while not all(each.wait_synced(1.0) for each in (self._services, self._named, self._folders)):
+            log.debug("waiting for the first list of services, names, paths and volumes")
         self.loop.kick()
 
     def _on_outcome(self, outcome: Outcome) -> None:

@@ -22,6 +22,7 @@ from minik8s_modules.module_utils.minik8s.pods.containers import Containers
 from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes
 from minik8s_modules.module_utils.minik8s.services.services import Services
 from minik8s_modules.module_utils.minik8s.volumes import mounts
+from minik8s_modules.module_utils.minik8s.volumes.folders import Folders
 from minik8s_modules.module_utils.minik8s.volumes.secrets import Secrets
 from minik8s_modules.module_utils.minik8s.volumes.volumes import Volumes
 
@@ -39,7 +40,7 @@ def second_octet() -> int:
 
 SECTIONS: dict[str, AnySection] = {
     section.name: section
-    for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
+    for section in (Network(), Secrets(), Folders(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
 }
 
 

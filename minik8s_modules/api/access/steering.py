@@ -76,6 +76,7 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/definitions-revision", _LEASE, _CONTROLLERS, "always", "up to where custom kinds are served"),
     # who may write volumes may write their claimRef, too
     Rule("minik8s.io/volume-namespace", _VOLUME, _STEWARDS, "always", "the namespace whose claims may have the volume"),
+    Rule("minik8s.io/volume-folder", _VOLUME, _STEWARDS, "always", "the volume waits for its folder to be deleted"),
     # schedulers write it, and count as others; whoever reads it takes it for input (scheduler/profiles/published.py)
     Rule("minik8s.io/scheduler-configuration", _LEASE, _STEWARDS, "always", "how explanations and plans place pods"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),

@@ -2,8 +2,9 @@
 
 A Pod's value is a policy, a Node's is ``SECTION=POLICY,…``; a Pod's own goes before its Node's. ``heal``, the default,
 puts right what somebody changed, ``report`` only tells of it, ``ignore`` does neither. What can be held back is what a
-node has of one Pod apart from all others, and the network under them. Secrets, rules, names and hosts stand together in
-tables and files, which are written whole when any of them changes: a policy for those would be broken without a word.
+node has of one Pod apart from all others, folders of volumes, and the network under them. Secrets, rules, names and
+hosts stand together in tables and files, which are written whole when any of them changes: a policy for those would be
+broken without a word.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Policy = Literal["heal", "report", "ignore"]
 POLICIES: tuple[Policy, ...] = ("heal", "report", "ignore")
 OF_PODS = ("volumes", "sandboxes", "containers")
 """The sections that an annotation of a Pod is about."""
-HELD = ("network", *OF_PODS)
+HELD = ("network", "folders", *OF_PODS)
 """The sections whose drift can be left as it is."""
 _WHOLE = ("secrets", "services", "dns", "ingress")
 _POD, _NODE = ("", "Pod"), ("", "Node")

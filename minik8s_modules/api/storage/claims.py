@@ -28,6 +28,13 @@ ORIGINAL_NAMESPACE = "minik8s.io/volume-namespace"
 """The namespace of a volume of the original MiniK8s, where volumes have one: the only one whose claims may have it."""
 HOSTPATH = "minik8s.io/hostpath"
 """The provisioner of folders on one machine."""
+NFS = "minik8s.io/nfs"
+"""The provisioner of folders on an NFS server that is a node."""
+OURS = frozenset({HOSTPATH, NFS})
+VOLUME_FOLDER = "minik8s.io/volume-folder"
+"""Finalizer of a volume whose folder is to be deleted before it."""
+FOLDER_DELETED = "FolderDeleted"
+"""The reason in the status of a volume whose folder is deleted."""
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 WAITS_FOR_CONSUMER = "WaitForFirstConsumer"
@@ -61,6 +68,11 @@ def capacity(volume: JsonObject) -> Decimal:
 def source_of(volume: JsonObject) -> str:
     """Return the field that says what a volume stands on; "" for one whose place has still to be made."""
     return next((field for field in objects.spec(volume) if field not in NO_SOURCES), "")
+
+
+def is_ours(volume: JsonObject) -> bool:
+    """Return whether one of our provisioners has made the volume."""
+    return objects.annotations(volume).get(PROVISIONED_BY) in OURS
 
 
 class Holder(NamedTuple):

@@ -142,7 +142,7 @@ def validate_storage_class(storage_class: JsonObject) -> list[Cause]:
 
 
 _OURS = "minik8s.io/"
-_PARAMETERS = {claims.HOSTPATH: ("node", "path")}
+_PARAMETERS = {claims.HOSTPATH: ("node", "path"), claims.NFS: ("server", "share")}
 
 
 def _own_class(storage_class: JsonObject) -> list[Cause]:
@@ -154,16 +154,12 @@ def _own_class(storage_class: JsonObject) -> list[Cause]:
     unknown = [name for name in parameters if name not in _PARAMETERS[provisioner]]
     causes = [cause.not_supported(f"parameters[{name}]", name, _PARAMETERS[provisioner]) for name in unknown]
     causes += _FOLDER("parameters", parameters)
-    if storage_class.get("reclaimPolicy") == "Delete":
-        why = f"{provisioner} deletes no data: say Retain, and remove the folders of volumes that are Released yourself"
-        causes.append(cause.invalid("reclaimPolicy", "Delete", why))
-    return causes
+    return causes + (_SHARE("parameters", parameters) if provisioner == claims.NFS else [])
 
 
-_FOLDER = check.fields(
-    ("path", _ABSOLUTE),
-    ("path", check.if_set(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))),
-)
+_STAYS_BELOW = check.if_set(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))
+_FOLDER = check.fields(("path", _ABSOLUTE), ("path", _STAYS_BELOW))
+_SHARE = check.fields(("server", check.mandatory()), ("share", check.mandatory(_ABSOLUTE)), ("share", _STAYS_BELOW))
 
 
 def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:

@@ -31,7 +31,7 @@ from minik8s_modules.controllers.batch.jobs import decide_job
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
-from minik8s_modules.controllers.storage.provisioning import original_name
+from minik8s_modules.controllers.storage.provisioning import addresses, original_name
 from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.controllers.workloads.daemonsets import decide_daemon_set
 from minik8s_modules.controllers.workloads.deployments import decide_deployment
@@ -105,6 +105,7 @@ def claim_steps(world: World, claim: JsonObject) -> list[Step]:
         node=world.get(NODE, Key("", objects.annotations(claim).get(claims.SELECTED_NODE, ""))),
         pods=[pod for pod in world.all(POD) if str(objects.key(claim)) in by_claim(pod)],
         namesake=world.get(PERSISTENT_VOLUME, Key("", original_name(claim))),
+        machines=addresses(world.all(NODE)),
     )
     return decide_claim(claim, around)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.kinds import KINDS, PERSISTENT_VOLUME, POD, Kind
 from minik8s_modules.api.merging import patch
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
@@ -169,7 +169,8 @@ class World:
 
     def _delete(self, kind: Kind, obj: JsonObject) -> None:
         latest = self._latest(kind, obj)
-        if self._graceful and kind == POD:
+        waits = kind == PERSISTENT_VOLUME and objects.finalizers(latest)  # for its folder to be deleted
+        if waits or (self._graceful and kind == POD):
             marked = {**latest["metadata"], "deletionTimestamp": rfc3339(self.now)}
             self.put(kind, {**latest, "metadata": marked})
         else:

@@ -37,6 +37,7 @@ class Around(NamedTuple):
         node: the node that the scheduler wants the volume for.
         pods: those that name the claim.
         namesake: the volume that has the name which the original would give to one made for the claim.
+        machines: addresses of all nodes; None where they are not known, or nobody wants to know.
     """
 
     named: JsonObject | None = None
@@ -46,6 +47,7 @@ class Around(NamedTuple):
     node: JsonObject | None = None
     pods: Sequence[JsonObject] = ()
     namesake: JsonObject | None = None
+    machines: provisioning.Machines = None
 
 
 def decide_claim(claim: JsonObject, around: Around) -> list[Step]:
@@ -111,7 +113,7 @@ def _wants_one_made(claim: JsonObject, around: Around) -> list[Step]:
         return [Tell(claim, "Warning", "ProvisioningFailed", told)]
     provisioner = str(around.storage_class.get("provisioner") or "")
     if provisioner in provisioning.PROVISIONERS:
-        return provisioning.provision(claim, around.storage_class, around.node, around.namesake)
+        return provisioning.provision(claim, around.storage_class, around.node, around.namesake, around.machines)
     asked = {key: provisioner for key in claims.PROVISIONERS if objects.annotations(claim).get(key) != provisioner}
     waits = Tell(claim, "Normal", "ExternalProvisioning", _EXTERNAL.format(provisioner))
     return [*([Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": asked}})] if asked else []), waits]
@@ -173,7 +175,7 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Step]:
         meta = {"annotations": {claims.BIND_COMPLETED: _YES, **chosen}}
         body = {"metadata": meta, "spec": {"volumeName": objects.name(volume)}}
         return [*steps, Patch(PERSISTENT_VOLUME_CLAIM, claim, body)]
-    if claims.requested(claim) > claims.capacity(volume) and provisioning.is_ours(volume):
+    if claims.requested(claim) > claims.capacity(volume) and claims.is_ours(volume):
         return [*steps, *_grown(claim, volume)]
     status = _status(volume)
     if {field: objects.status(claim).get(field) for field in status} != status:

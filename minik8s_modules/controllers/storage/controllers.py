@@ -18,7 +18,7 @@ from minik8s_modules.controllers.core.acting import Failure, Owner
 from minik8s_modules.controllers.core.steps import Again, Patch, Step
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.controllers.storage.claims import Around, decide_claim, is_used
-from minik8s_modules.controllers.storage.provisioning import original_name
+from minik8s_modules.controllers.storage.provisioning import addresses, original_name
 from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_CLAIM, by_claim
@@ -98,14 +98,17 @@ class ClaimController(WorkloadController):
     def _around(self, claim: JsonObject, named: str) -> Around:
         key = objects.key(claim)
         node = objects.annotations(claim).get(claims.SELECTED_NODE)
+        storage_class = self._classes.get("", claims.class_of(claim))
+        on_server = (storage_class or {}).get("provisioner") == claims.NFS and not named
         return Around(
             named=self._volumes.get("", named) if named else None,
             volumes=() if named else [*self._candidates(claim)],
-            storage_class=self._classes.get("", claims.class_of(claim)),
+            storage_class=storage_class,
             default=None if claims.names_class(claim) else claims.default_class(self._classes.list()),
             node=self._nodes.get("", node) if node else None,
             pods=self._pods.by_index(BY_CLAIM, str(key)),
             namesake=self._volumes.get("", original_name(claim)),
+            machines=addresses(self._nodes.list()) if on_server else None,
         )
 
     def _candidates(self, claim: JsonObject) -> Iterable[JsonObject]:

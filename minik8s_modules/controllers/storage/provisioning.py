@@ -1,12 +1,13 @@
 """Volumes that are made for claims, by their class. Pure: who declares a volume has made it; nodes make its folder.
 
+``reconcile/storage/folders.py`` says which node makes, and deletes, which folder.
 A provisioner is one small class with a row in ``PROVISIONERS``: it says where a volume stands, or why it cannot. All
 others are programs of their own, which watch claims (``volume.kubernetes.io/storage-provisioner``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from minik8s_modules.api import objects
@@ -24,6 +25,14 @@ _NO_NODE = (
 )
 
 
+_NO_SERVER = "give the class the parameters server, an address of the node that exports, and share, the exported folder"
+_STRANGE_SERVER = (
+    "{} is no address of a node (kubectl get nodes -o wide), and nobody would make its folders; volumes of other "
+    "servers take a provisioner of their own, or PersistentVolumes that you write"
+)
+Machines = frozenset[str] | None
+
+
 class CannotProvision(Exception):
     """No volume can be made for a claim; the message says why."""
 
@@ -31,13 +40,16 @@ class CannotProvision(Exception):
 class Provisioner(Protocol):
     """Makes volumes of the classes that name it."""
 
-    def place(self, name: str, storage_class: JsonObject, node: JsonObject | None) -> JsonObject:
+    def place(
+        self, name: str, storage_class: JsonObject, node: JsonObject | None, machines: Machines = None
+    ) -> JsonObject:
         """Return the fields of the spec that say where a volume stands.
 
         Args:
             name: what no other volume's place is called.
             storage_class: the class, with its parameters.
             node: the node that the scheduler wants it for, None where it said nothing.
+            machines: addresses of all nodes, None where they are not known.
 
         Raises:
             CannotProvision: it cannot be made.
@@ -47,7 +59,9 @@ class Provisioner(Protocol):
 class HostPath:
     """A folder on one machine: the class's parameter ``node``, else that of the first pod that wants the volume."""
 
-    def place(self, name: str, storage_class: JsonObject, node: JsonObject | None) -> JsonObject:
+    def place(
+        self, name: str, storage_class: JsonObject, node: JsonObject | None, _machines: Machines = None
+    ) -> JsonObject:
         """Return a folder of the volume's own, and the node that has it. Raises CannotProvision."""
         parameters = storage_class.get("parameters") or {}
         host = parameters.get("node") or objects.labels(node or {}).get(_HOSTNAME)  # users write a claim's node
@@ -56,28 +70,59 @@ class HostPath:
         if storage_class.get("mountOptions"):
             raise CannotProvision("folders of a machine have no mountOptions")
         folder = str(parameters.get("path") or _FOLDERS).rstrip("/")
+        is_deleted = storage_class.get("reclaimPolicy") == "Delete"
         here = {"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": [host]}]}
         return {
-            "hostPath": {"path": f"{folder}/{name}", "type": "DirectoryOrCreate"},
+            # what is to be deleted was made by the section ``folders``, and by nobody else
+            "hostPath": {"path": f"{folder}/{name}", "type": "Directory" if is_deleted else "DirectoryOrCreate"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
         }
 
 
-PROVISIONERS: Mapping[str, Provisioner] = {claims.HOSTPATH: HostPath()}
+class Nfs:
+    """A folder below what a node exports: the class's parameters ``server``, an address of the node, and ``share``."""
+
+    def place(
+        self, name: str, storage_class: JsonObject, _node: JsonObject | None, machines: Machines = None
+    ) -> JsonObject:
+        """Return a folder of the volume's own on the server. Raises CannotProvision."""
+        parameters = storage_class.get("parameters") or {}
+        server, share = str(parameters.get("server") or ""), str(parameters.get("share") or "").rstrip("/")
+        if not server or not share:
+            raise CannotProvision(_NO_SERVER)
+        if machines is not None and server not in machines:
+            raise CannotProvision(_STRANGE_SERVER.format(server))
+        options = storage_class.get("mountOptions")
+        place = {"nfs": {"server": server, "path": f"{share}/{name}"}}
+        return {**place, "mountOptions": options} if options else place
+
+
+PROVISIONERS: Mapping[str, Provisioner] = {claims.HOSTPATH: HostPath(), claims.NFS: Nfs()}
+
+
+def addresses(nodes: Iterable[JsonObject]) -> frozenset[str]:
+    """Return the addresses of nodes, by which a class may name an NFS server."""
+    told = (each for node in nodes for each in objects.status(node).get("addresses") or [])
+    return frozenset(str(each.get("address") or "") for each in told)
 
 
 def provision(
-    claim: JsonObject, storage_class: JsonObject, node: JsonObject | None, namesake: JsonObject | None
+    claim: JsonObject,
+    storage_class: JsonObject,
+    node: JsonObject | None,
+    namesake: JsonObject | None,
+    machines: Machines = None,
 ) -> list[Step]:
     """Return the creation of a volume for a claim whose class one of our provisioners serves.
 
-    ``namesake`` is the volume that has the name which the original MiniK8s would give, ``pv-<claim>``.
+    ``namesake`` is the volume that has the name which the original MiniK8s would give, ``pv-<claim>``; ``machines`` are
+    the addresses of all nodes.
     """
     provisioner, name = str(storage_class["provisioner"]), _name(claim, namesake)
     try:
         _refuse(claim)
         # a name of the original may come again, in another namespace; what the volume of before held is not for all
-        place = PROVISIONERS[provisioner].place(_own_name(claim), storage_class, node)
+        place = PROVISIONERS[provisioner].place(_own_name(claim), storage_class, node, machines)
     except CannotProvision as why:
         told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
         return [Tell(claim, "Warning", "ProvisioningFailed", told)]
@@ -92,15 +137,12 @@ def provision(
         **place,
     }
     meta: JsonObject = {"name": name, "annotations": {claims.PROVISIONED_BY: provisioner}}
+    if spec["persistentVolumeReclaimPolicy"] == "Delete":
+        meta["finalizers"] = [claims.VOLUME_FOLDER]
     volume = {"apiVersion": "v1", "kind": PERSISTENT_VOLUME.kind, "metadata": meta, "spec": spec}
     failed = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": '
     words = Words("ProvisioningSucceeded", "Successfully provisioned volume ", "ProvisioningFailed", failed)
     return [Create(PERSISTENT_VOLUME, volume, words)]
-
-
-def is_ours(volume: JsonObject) -> bool:
-    """Return whether one of our provisioners has made the volume."""
-    return objects.annotations(volume).get(claims.PROVISIONED_BY) in PROVISIONERS
 
 
 def reference(claim: JsonObject) -> JsonObject:

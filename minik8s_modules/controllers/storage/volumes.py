@@ -21,7 +21,6 @@ _NO_SOURCE = (
     "it does not say what it stands on (nfs, hostPath, local), and no StorageClass of its class's name with a "
     "provisioner of minik8s does: no claim can have it"
 )
-_NO_DATA_DELETED = "its provisioner deletes no data: remove its folder and the volume, or give it the policy Retain"
 _UNLIMITED = "its size is not enforced: pods may write more than that"
 _OVER = frozenset({"Released", "Failed"})
 
@@ -38,6 +37,8 @@ def decide_volume(volume: JsonObject, claim: JsonObject | None, storage_class: J
     unprotected = _unprotected(volume)
     if unprotected:
         return unprotected
+    if _waits_for_folder(volume):
+        return _without_folder(volume)
     if not claims.source_of(volume):
         return _placed(volume, storage_class)
     if held is None or not held.uid:
@@ -51,7 +52,7 @@ def _of_claim(volume: JsonObject, claim: JsonObject) -> list[Step]:
         return []  # the claim's own decision comes next
     if named != objects.name(volume):
         return _superfluous(volume)
-    return _in_phase(volume, "Bound", message=_UNLIMITED if provisioning.is_ours(volume) else "")
+    return _in_phase(volume, "Bound", message=_UNLIMITED if claims.is_ours(volume) else "")
 
 
 def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:
@@ -77,6 +78,20 @@ def _unprotected(volume: JsonObject) -> list[Step]:
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": left or None}})]
 
 
+def _waits_for_folder(volume: JsonObject) -> bool:
+    bound = objects.status(volume).get("phase") == "Bound"
+    return objects.is_deleting(volume) and not bound and claims.VOLUME_FOLDER in objects.finalizers(volume)
+
+
+def _without_folder(volume: JsonObject) -> list[Step]:
+    """Return what lets a volume go that waits for its folder: once its node has deleted it, or is not to any more."""
+    deletes = objects.spec(volume).get("persistentVolumeReclaimPolicy") == "Delete"
+    if deletes and objects.status(volume).get("reason") != claims.FOLDER_DELETED:
+        return []
+    left = [each for each in objects.finalizers(volume) if each != claims.VOLUME_FOLDER]
+    return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": left or None}})]
+
+
 def _in_phase(volume: JsonObject, phase: str, reason: str = "", message: str = "") -> list[Step]:
     if objects.status(volume).get("phase") == phase:
         return []
@@ -96,8 +111,11 @@ def _without_claim(volume: JsonObject) -> list[Step]:
 
 
 def _deleted(volume: JsonObject) -> list[Step]:
-    if provisioning.is_ours(volume):
-        return _failed(volume, "VolumeFailedDelete", _NO_DATA_DELETED)
+    if claims.is_ours(volume):
+        held = objects.finalizers(volume)
+        if claims.VOLUME_FOLDER not in held:  # its policy was another when it was made
+            return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": [*held, claims.VOLUME_FOLDER]}})]
+        return [] if objects.is_deleting(volume) else [Delete(PERSISTENT_VOLUME, volume)]
     if claims.PROVISIONED_BY in objects.annotations(volume):
         return []  # whoever made it deletes it
     return _failed(volume, "VolumeFailedDelete", _NO_DELETER.format(objects.name(volume)))
@@ -109,10 +127,14 @@ def _failed(volume: JsonObject, reason: str, told: str) -> list[Step]:
 
 
 def _superfluous(volume: JsonObject) -> list[Step]:
-    """Return what frees a volume whose claim has another one; one made for the claim goes."""
+    """Return what frees a volume whose claim has another one; one made for the claim is given back to its maker.
+
+    A program that makes volumes deletes what they stand on before the object: an object deleted here would leave that.
+    """
     made = claims.PROVISIONED_BY in objects.annotations(volume)
     if made and objects.spec(volume).get("persistentVolumeReclaimPolicy") == "Delete":
-        return [] if objects.is_deleting(volume) else [Delete(PERSISTENT_VOLUME, volume)]
+        over = objects.status(volume).get("phase") in _OVER
+        return _deleted(volume) if over else _in_phase(volume, "Released")
     return _freed(volume)
 
 

@@ -31,6 +31,7 @@ from .network.network import Network
 from .pods.containers import Containers
 from .pods.sandboxes import Sandboxes
 from .services.services import Services
+from .volumes.folders import Folders
 from .volumes.secrets import Secrets
 from .volumes.volumes import Volumes
 
@@ -39,7 +40,7 @@ DOCKER_BOOTS_S = 30.0
 BUDGET_S = 600.0  # nobody waits for this run
 SECTION_OBJECTS: dict[str, AnySection] = {
     section.name: section
-    for section in (Network(), Secrets(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
+    for section in (Network(), Secrets(), Folders(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
 }
 
 

@@ -18,6 +18,7 @@ import yaml
 from minik8s_modules.module_utils.minik8s.core.schema import Field, schema_of
 from minik8s_modules.module_utils.minik8s.entries.containers import ContainerEntry
 from minik8s_modules.module_utils.minik8s.entries.dns import DnsEntry, DnsServerEntry
+from minik8s_modules.module_utils.minik8s.entries.folders import FolderEntry
 from minik8s_modules.module_utils.minik8s.entries.ingress import IngressEntry, IngressServerEntry
 from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import SandboxEntry
@@ -124,6 +125,7 @@ class ModuleDocFragment:
 
     NETWORK = _fragment({"pod-network": NetworkEntry})
     SECRETS = _fragment({"<namespace>/<name>": SecretEntry})
+    FOLDERS = _fragment({"<PersistentVolume>": FolderEntry})
     VOLUMES = _fragment({"<pod uid>/<volume>": VolumeEntry})
     SANDBOXES = _fragment({"<pod uid>": SandboxEntry})
     CONTAINERS = _fragment({"<pod uid>/<container>": ContainerEntry})

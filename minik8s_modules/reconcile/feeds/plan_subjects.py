@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CONFIG_MAP, DNS, ENDPOINTS, INGRESS, NODE, POD, SECRET, SERVICE, Kind
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    DNS,
+    ENDPOINTS,
+    INGRESS,
+    NODE,
+    PERSISTENT_VOLUME,
+    POD,
+    SECRET,
+    SERVICE,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
 from minik8s_modules.reconcile.feeds.references import Reference, of_container, of_volume, references
@@ -90,6 +101,7 @@ class Subjects:
         self._sections: Mapping[str, Callable[[str], tuple[About, ...]]] = {
             "network": lambda _: self._node,
             "secrets": self._secret,
+            "folders": lambda key: (of(PERSISTENT_VOLUME, name=key),),
             "volumes": self._volume,
             "sandboxes": self._pod,
             "containers": self._container,

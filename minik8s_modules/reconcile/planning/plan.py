@@ -305,7 +305,11 @@ class Planner:
         }
         before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)
         services = with_services(basis.services, future.seen, objects.name(basis.node))
-        named = future.named._replace(machines=basis.named.machines) if future.named else basis.named
+        named = (
+            future.named._replace(machines=basis.named.machines, folders=basis.named.folders)
+            if future.named
+            else basis.named
+        )
         after = assemble(basis.node, decisions.values(), self._settings, services, named)
         # a pod that stands keeps what its containers use, also where the object it was made of goes
         kept = retained_volumes(basis.confirmed["volumes"], after, lambda uid: _seen(basis, decisions, uid))

@@ -278,4 +278,5 @@ def assemble(
     for decision in (*decisions, named.certificates):
         for section, entries in decision.entries.items():
             document[section].update(entries)
-    return {**document, "services": services or {}, "dns": named.dns, "ingress": named.ingress}
+    whole = {"services": services or {}, "dns": named.dns, "ingress": named.ingress}
+    return {**document, **whole, "folders": named.folders.get(objects.name(node), {})}

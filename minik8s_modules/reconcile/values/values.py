@@ -274,6 +274,8 @@ class Named(NamedTuple):
     certificates: PodDecision = PodDecision({})
     machines: Mapping[str, Peer] = MappingProxyType({})
     """Range and address of each node, where pods are reached by an overlay."""
+    folders: Mapping[str, Entries] = MappingProxyType({})
+    """Folders of volumes that were made for claims, by the node that has them."""
 
 
 NOTHING_NAMED = Named()

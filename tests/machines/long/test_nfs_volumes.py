@@ -1,14 +1,15 @@
 """Volumes on a real NFS server: two machines with kernels of their own, one of them the server.
 
 S-20 to S-23 of the original: a claim is bound, a pod writes, goes, and its successor on the other machine reads what it
-wrote; a claim that goes leaves the data. Then faults: the server is away, a machine dies while it has the volume
-mounted, somebody unmounts it.
+wrote; a claim that goes leaves the data. The original's own manifests do so, too, and volumes that are made for claims
+on the server. Then faults: the server is away, a machine dies while it has the volume mounted, somebody unmounts it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.clusters.labcluster import LabCluster
 
 SERVER, OTHER = "control1", "worker1"
 EXPORT = "/srv/minik8s"
+SHOP = f"{EXPORT}/shop"
 WAIT_S = 400
 
 
@@ -41,6 +43,7 @@ def cluster(lab_name: str) -> Iterator[LabCluster]:
             for machine in (SERVER, OTHER):
                 lend(made, machine)
             made.install()
+        made.on(SERVER, ["install", "-d", "-m", "0777", SHOP])
         made.apply(volume(made), claim())
         wait(made, lambda: made.get("pvc", "shop")["status"].get("phase") == "Bound")
         yield made
@@ -49,7 +52,7 @@ def cluster(lab_name: str) -> Iterator[LabCluster]:
             made.close()
 
 
-def volume(cluster: LabCluster, name: str = "shop", path: str = EXPORT) -> JsonObject:
+def volume(cluster: LabCluster, name: str = "shop", path: str = SHOP) -> JsonObject:
     """Return a volume on the server; its clients give up after 3 times 5 s instead of waiting for ever."""
     spec = {
         "capacity": {"storage": "1Gi"},
@@ -99,6 +102,11 @@ def mounted(cluster: LabCluster, machine: str) -> list[str]:
     return [line.split()[4] for line in lines if " - nfs" in line]
 
 
+def free(cluster: LabCluster, machine: str) -> bool:
+    """Return whether a machine has nothing mounted for pods."""
+    return not mounted(cluster, machine)
+
+
 def gone(cluster: LabCluster, name: str) -> None:
     """Delete a pod and wait until nothing of it is left."""
     cluster.kubectl("delete", "pod", name, "--wait=false")
@@ -113,7 +121,7 @@ def test_a_pods_data_is_there_for_its_successor_on_another_machine(cluster: LabC
     assert cluster.kubectl("exec", "first", "-c", "sidecar", "--", "cat", "/data/file") == "kept\n"
     gone(cluster, "first")
     wait(cluster, lambda: not mounted(cluster, OTHER), "the mount is taken away")
-    assert cluster.on(SERVER, ["cat", f"{EXPORT}/file"]) == "kept\n"
+    assert cluster.on(SERVER, ["cat", f"{SHOP}/file"]) == "kept\n"
     cluster.apply(pod("second", SERVER))
     wait(cluster, lambda: cluster.ready("second"))
     assert cluster.inside("second", "cat", "/data/file") == "kept\n"
@@ -141,17 +149,17 @@ def test_pods_go_on_after_the_server_was_away(cluster: LabCluster) -> None:
     wait(cluster, lambda: cluster.ready("patient"))
     writer = "i=0; while :; do i=$((i+1)); echo $i >/data/count; sync; sleep 0.2; done >/dev/null 2>&1 &"
     cluster.inside("patient", "sh", "-c", writer)
-    wait(cluster, lambda: cluster.on(SERVER, ["cat", f"{EXPORT}/count"]).strip())
+    wait(cluster, lambda: cluster.on(SERVER, ["cat", f"{SHOP}/count"]).strip())
     cluster.on(SERVER, ["systemctl", "stop", "nfs-server"], timeout_s=120)
     try:
-        stopped = int(cluster.on(SERVER, ["cat", f"{EXPORT}/count"]).strip() or 0)
+        stopped = int(cluster.on(SERVER, ["cat", f"{SHOP}/count"]).strip() or 0)
         cluster.apply(pod("held", OTHER))  # cannot start, and holds up nobody
         cluster.apply(pod("free", OTHER, {"emptyDir": {}}))
         wait(cluster, lambda: cluster.ready("free"), "a pod without the volume starts beside the silent server")
         assert not cluster.ready("held")
     finally:
         cluster.on(SERVER, ["systemctl", "start", "nfs-server"], timeout_s=120)
-    wait(cluster, lambda: int(cluster.on(SERVER, ["cat", f"{EXPORT}/count"]).strip() or 0) > stopped + 1, "it goes on")
+    wait(cluster, lambda: int(cluster.on(SERVER, ["cat", f"{SHOP}/count"]).strip() or 0) > stopped + 1, "it goes on")
     wait(cluster, lambda: cluster.ready("held"))
     for name in ("patient", "held", "free"):
         gone(cluster, name)
@@ -169,7 +177,7 @@ def test_a_machine_that_dies_while_it_has_the_volume_leaves_the_data(cluster: La
     cluster.inside("doomed", "sh", "-c", "echo written >/data/last; sync")
     before = boot(cluster)
     cluster.lab.power_cut(OTHER)
-    assert cluster.on(SERVER, ["cat", f"{EXPORT}/last"]) == "written\n"
+    assert cluster.on(SERVER, ["cat", f"{SHOP}/last"]) == "written\n"
     cluster.lab.start(OTHER)
     wait(cluster, lambda: boot(cluster) != before and cluster.ready("doomed"), "it is there again")
     wait(cluster, lambda: len(mounted(cluster, OTHER)) == 1)
@@ -178,7 +186,98 @@ def test_a_machine_that_dies_while_it_has_the_volume_leaves_the_data(cluster: La
 
 
 def test_a_claim_that_goes_leaves_the_data(cluster: LabCluster) -> None:
-    cluster.on(SERVER, ["sh", "-c", f"echo stays >{EXPORT}/stays"])
+    cluster.on(SERVER, ["sh", "-c", f"echo stays >{SHOP}/stays"])
     cluster.kubectl("delete", "pvc", "shop", "--wait=false")
     wait(cluster, lambda: cluster.get("pv", "shop")["status"].get("phase") == "Released")
-    assert cluster.on(SERVER, ["cat", f"{EXPORT}/stays"]) == "stays\n"
+    assert cluster.on(SERVER, ["cat", f"{SHOP}/stays"]) == "stays\n"
+
+
+def storage_class(cluster: LabCluster, name: str, policy: str) -> JsonObject:
+    """Return a class of volumes on the server."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "minik8s.io/nfs",
+        "reclaimPolicy": policy,
+        "parameters": {"server": cluster.address(SERVER), "share": EXPORT},
+    }
+
+
+def original(name: str, kind: str, **spec: str) -> JsonObject:
+    """Return a volume or claim as the original MiniK8s has them."""
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": {"storageClassName": "nfs", **spec}}
+
+
+def phase(cluster: LabCluster, kind: str, name: str) -> str:
+    """Return the phase of a volume or claim, "" where there is none."""
+    if f"/{name}\n" not in cluster.kubectl("get", kind, "-o", "name"):
+        return ""
+    return str(cluster.get(kind, name).get("status", {}).get("phase"))
+
+
+def folder(cluster: LabCluster, name: str) -> str:
+    """Return the folder of a volume on the server."""
+    path = str(cluster.get("pv", name)["spec"]["nfs"]["path"])
+    wait(cluster, lambda: cluster.on(SERVER, ["sh", "-c", f"test -d {path} && echo yes || true"]), "it is made")
+    return path
+
+
+def test_the_originals_volumes_stand_on_nfs(cluster: LabCluster) -> None:
+    """S-20 to S-23: test-pv has 1Gi and is given to test-pvc-1; one is made for test-pvc-2."""
+    cluster.apply(storage_class(cluster, "nfs", "Retain"), original("test-pv", "PersistentVolume", capacity="1Gi"))
+    wait(cluster, lambda: phase(cluster, "pv", "test-pv") == "Available")
+    cluster.apply(original("test-pvc-1", "PersistentVolumeClaim", request="500Mi"))
+    wait(cluster, lambda: phase(cluster, "pv", "test-pv") == "Bound" == phase(cluster, "pvc", "test-pvc-1"))
+    data = folder(cluster, "test-pv")
+    cluster.apply(original("test-pvc-2", "PersistentVolumeClaim", request="500Mi"))
+    wait(cluster, lambda: phase(cluster, "pvc", "test-pvc-2") == "Bound")
+    assert cluster.get("pv", "pv-test-pvc-2")["spec"]["capacity"] == {"storage": "500Mi"}
+    for machine, before in ((OTHER, "none"), (SERVER, "kept")):
+        made = pod("pvc-pod", machine, {"persistentVolumeClaim": {"claimName": "test-pvc-1"}}, "c1", "sidecar")
+        made["spec"]["volumes"].append({"name": "scratch", "emptyDir": {}})
+        made["spec"]["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": "/scratch"})
+        cluster.apply(made)
+        wait(cluster, lambda: cluster.ready("pvc-pod"))
+        look = "cat /data/x 2>/dev/null || echo none; ls /scratch; echo kept >/data/x; touch /scratch/y"
+        assert cluster.kubectl("exec", "pvc-pod", "-c", "c1", "--", "sh", "-c", look).split() == [before]
+        assert cluster.kubectl("exec", "pvc-pod", "-c", "sidecar", "--", "cat", "/data/x") == "kept\n"
+        gone(cluster, "pvc-pod")
+        wait(cluster, partial(free, cluster, machine), "the mount is taken away")
+    cluster.kubectl("delete", "pvc", "test-pvc-1", "--wait=false")
+    wait(cluster, lambda: phase(cluster, "pv", "test-pv") == "Available")
+    assert "claimRef" not in cluster.get("pv", "test-pv")["spec"]
+    assert cluster.on(SERVER, ["cat", f"{data}/x"]) == "kept\n"
+
+
+def test_a_volume_is_made_on_the_server_and_goes_with_its_claim(cluster: LabCluster) -> None:
+    wanted = claim("made")
+    wanted["spec"]["storageClassName"] = "gone-after"
+    cluster.apply(storage_class(cluster, "gone-after", "Delete"), wanted)
+    wait(cluster, lambda: phase(cluster, "pvc", "made") == "Bound")
+    name = str(cluster.get("pvc", "made")["spec"]["volumeName"])
+    data = folder(cluster, name)
+    source = {"persistentVolumeClaim": {"claimName": "made"}}
+    plain = pod("plain", OTHER, source)
+    plain["spec"]["securityContext"] = {"runAsUser": 1000}
+    cluster.apply(pod("root", SERVER, source), plain)
+    for each in ("root", "plain"):
+        wait(cluster, partial(cluster.ready, each))
+        cluster.inside(each, "sh", "-c", f"mkdir /data/{each} && echo text >/data/{each}/file")
+    for each in ("root", "plain"):
+        gone(cluster, each)
+    assert cluster.on(SERVER, ["ls", data]).split() == ["plain", "root"]
+    cluster.kubectl("delete", "pvc", "made", "--wait=false")
+    wait(cluster, lambda: not phase(cluster, "pv", name), "the volume goes")
+    left = cluster.on(SERVER, ["ls", "-A", EXPORT]).split()
+    assert "shop" in left
+    assert not [each for each in left if str(data.rsplit("/", 1)[-1]) in each or each.startswith(".")]
+
+
+def test_who_names_the_export_finds_nobodys_volumes(cluster: LabCluster) -> None:
+    cluster.apply(pod("curious", OTHER, {"nfs": {"server": cluster.address(SERVER), "path": EXPORT}}))
+    wait(cluster, lambda: cluster.ready("curious"))
+    tried = "ls /data || echo unlisted; touch /data/file || echo unwritten"
+    assert cluster.inside("curious", "sh", "-c", f"{{ {tried}; }} 2>/dev/null") == "unlisted\nunwritten\n"
+    gone(cluster, "curious")

@@ -243,7 +243,8 @@ def test_plan_volume(case: dict[str, Any]) -> None:
         answers={key: case.get("answer", "")},
     )
     asking = context(check=bool(case.get("check")))
-    check(volumes.Volumes().plan(asking, {key: entry} if entry else {}, observed, Scope()), case)
+    entries = {**({key: entry} if entry else {}), **case.get("others", {})}
+    check(volumes.Volumes().plan(asking, entries, observed, Scope(frozenset({key}))), case)
 
 
 @pytest.mark.parametrize("case", cases("plan_network"))

@@ -5,7 +5,7 @@ a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
 
     <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
                 pods/<uid>/mounts/<volume>
-                attachments/<uid>.json
+                attachments/<uid>.json folders/<uid of a PersistentVolume>.json
     <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
               secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
 """
@@ -72,6 +72,11 @@ def token_path(state_dir: str) -> str:
 def document_path(state_dir: str, section: str) -> str:
     """Return the file of a section's last declared set."""
     return os.path.join(state_dir, "documents", component(section) + ".json")
+
+
+def folder_record_path(state_dir: str, owner: str) -> str:
+    """Return the record of the folder that was made for a PersistentVolume, by its UID."""
+    return os.path.join(state_dir, "folders", component(owner) + ".json")
 
 
 def attachments_dir(state_dir: str) -> str:

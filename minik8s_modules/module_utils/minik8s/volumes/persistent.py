@@ -12,6 +12,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ..core.digests import Entries
 from ..core.faults import KeyFault
 from ..core.paths import MOUNTS
 from ..core.section import Facets, Plan, Step
@@ -71,14 +72,20 @@ def look_local(path: str) -> Facets:
     return {**found, "group": str(status.st_gid)} if status.st_mode & stat.S_ISGID else found
 
 
-def plan_local(plan: Plan, key: str, entry: Mapping[str, Any], before: Facets) -> None:
-    """Plan a local volume: it must be there, and belong to the pod's group."""
+def plan_local(plan: Plan, key: str, entries: Entries, before: Facets) -> None:
+    """Plan a local volume: it must be there, and belong to the pod's group.
+
+    Where several pods have it, the group of any of them will do: the first has given it away, as with a kubelet
+    (pkg/volume/local/local.go, SetUpAt). Each would else take it from the other for ever.
+    """
+    entry = entries[key]
     if before["is"] != "directory":
         what = "does not exist" if before["is"] == hostpath.MISSING else f"is a {before['is']}, not a directory"
         plan.errors[key] = KeyFault("FailedMount", f'path "{entry["path"]}" {what}')
         return
     group = entry.get("fs_group")
-    if group is not None and before.get("group") != str(group):
+    theirs = {str(one.get("fs_group")) for one in entries.values() if one.get("path") == entry["path"]}
+    if group is not None and before.get("group") not in theirs:
         plan.steps.append(Step("own", key, f"group {group} of {entry['path']}", (entry["path"], group)))
         plan.differs(key, before, {**before, "group": str(group)})
 

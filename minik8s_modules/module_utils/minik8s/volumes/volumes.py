@@ -93,9 +93,9 @@ class Volumes:
         used = {key.partition("/")[0] for key in entries}
         for key in sorted(set(observed.places) - set(entries)):
             _plan_removal(plan, key, observed, tidy=key.partition("/")[0] not in used, check=context.check)
-        for key, entry in entries.items():
+        for key in entries:
             if scope.covers(key):
-                _plan_volume(plan, context, key, entry, observed)
+                _plan_volume(plan, context, key, entries, observed)
         secret = any(entry["kind"] in TMPFS_KINDS for entry in entries.values())
         if not observed.tmpfs_ready and secret:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
@@ -273,13 +273,14 @@ def _kilobytes(size_bytes: int | None) -> str:
     return f"{-(-size_bytes // 4096) * 4}k" if size_bytes else "default"  # the kernel rounds up to pages
 
 
-def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+def _plan_volume(plan: Plan, context: Context, key: str, entries: Entries, observed: Observed) -> None:
+    entry = entries[key]
     kind = entry["kind"]
     if kind == "hostPath":
         _plan_hostpath(plan, key, entry, observed)
         return
     if kind == "local":
-        persistent.plan_local(plan, key, entry, observed.facets[key] or {})
+        persistent.plan_local(plan, key, entries, observed.facets[key] or {})
         return
     uid, name = split_key(key)
     path = volume_path(context.state_dir, context.run_dir, uid, name, kind)

@@ -16,6 +16,7 @@ CODE = ("minik8s_modules", "library", "roles", "playbooks", "templates", "invent
 _KEY = re.compile(r"(?<![\w.@/-])(?:minik8s\.io/(?P<ours>[a-z][\w.-]*)|kubernetes\.io/(?P<theirs>config\.[a-z]+))")
 NO_METADATA = {
     "minik8s.io/hostpath": "a provisioner's name, in StorageClasses",
+    "minik8s.io/nfs": "a provisioner's name, in StorageClasses",
     "minik8s.io/v1": "an API version",
     "minik8s.io/ingress": "the name of a controller in IngressClasses",
     "minik8s.io/content": "a label of images",

@@ -13,10 +13,9 @@ from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.schema.structural import type_errors, unknown_fields
 from minik8s_modules.api.storage import claims
-from minik8s_modules.controllers.core.steps import Again, Delete, Tell
+from minik8s_modules.controllers.core.steps import Again, Tell
 from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World
-from minik8s_modules.controllers.storage.volumes import decide_volume
 from tests.support.workloads import NOW, SPACE, ago
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "bind_claims").glob("*.yml"))
@@ -34,7 +33,7 @@ def made(kind: Kind, told: JsonObject) -> JsonObject:
     meta["creationTimestamp"] = ago(told.pop("age", 100))
     if told.pop("deleting", False):
         meta["deletionTimestamp"] = ago(1)
-    status = {"phase": told.pop("phase")} if "phase" in told else {}
+    status = {field: told.pop(field) for field in ("phase", "reason", "addresses") if field in told}
     whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
     return {**whole, **told} if kind == STORAGE_CLASS else {**whole, "spec": told, "status": status}
 
@@ -130,6 +129,8 @@ def test_claims_get_volumes(path: Path):
         claimed = world.get(PERSISTENT_VOLUME_CLAIM, Key(SPACE, name))
         assert claimed is not None
         assert objects.annotations(claimed) == marks
+    leaving = [objects.name(each) for each in world.all(PERSISTENT_VOLUME) if objects.is_deleting(each)]
+    assert leaving == case.told.get("deleting", [])
     told = [f"{each.type} {each.reason}: {each.message}" for each in world.told]
     assert list(dict.fromkeys(told)) == case.told.get("told", [])
     for kind, _ in DECIDERS:
@@ -167,12 +168,3 @@ def test_at_no_moment_have_two_claims_one_volume(path: Path):
 
 def test_there_are_cases():
     assert len(CASES) > 20
-
-
-def test_a_volume_that_is_made_for_a_claim_goes_when_the_claim_has_another():
-    annotations = {claims.PROVISIONED_BY: "example.com/disks"}
-    reference = {"namespace": SPACE, "name": "c", "uid": "uid-c"}
-    own = volume(
-        {"name": "v", "claimRef": reference, "annotations": annotations, "persistentVolumeReclaimPolicy": "Delete"}
-    )
-    assert decide_volume(own, claim({"name": "c", "volumeName": "other"})) == [Delete(PERSISTENT_VOLUME, own)]

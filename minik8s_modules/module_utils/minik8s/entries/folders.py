@@ -1,0 +1,17 @@
+"""Entries of the section ``folders``, key ``<PersistentVolume>``."""
+
+from typing import Literal, TypedDict
+
+
+class FolderEntry(TypedDict):
+    """The folder of a PersistentVolume that was made for a claim, on the machine that has the data."""
+
+    root: str
+    """Folder in which the volume has its own: an absolute path, no part of it a symbolic link."""
+    name: str
+    """Name of the volume's own folder in it."""
+    owner: str
+    """UID of the PersistentVolume."""
+    state: Literal["present", "absent"]
+    """V(present): made where it is missing. V(absent): deleted with all that is in it, if this module has made it for
+    the same owner; another folder of the name is left alone, with the error C(NotOurs)."""

@@ -1,0 +1,259 @@
+"""Section ``folders``: a folder for each volume that was made for a claim, on the machine that has the data.
+
+What was made is on record, ``<state_dir>/folders/<owner>.json``, before it is there; only what is on record, under the
+same path and owner, is ever deleted. No part of a path may be a symbolic link: every folder on the way is opened as
+such, and what is done is done below the open one. A folder that is to go is renamed first, so that nobody finds half of
+it, and deleted by a program of its own: that holds the record locked, and a pass does not wait for it. What is no
+longer declared (a volume that is retained) stays, with its record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..core.digests import Entries, canonical
+from ..core.faults import KeyFault
+from ..core.files import read_json, remove_file, write_atomically
+from ..core.paths import NAME_LIMIT, component, folder_record_path
+from ..core.schema import Schema, check_fields, schema_of
+from ..core.section import Context, Due, Facets, Plan, Scope, Step
+from ..entries.folders import FolderEntry
+from .hostpath import MISSING
+
+ABSENT = "absent"
+ASIDE = ".minik8s-deleted-"
+MADE = ".minik8s-made-"
+ROOT_MODE = 0o711  # who cannot list it has to know a volume's name, which has the claim's UID in it
+MODE = 0o777  # whoever a container runs as, also nobody under root_squash
+WAIT_S = 1.0  # a small folder is gone by then; a large one goes on being deleted
+AGAIN_S = 1.0
+SCHEMA: Schema = schema_of(FolderEntry)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
+
+
+class Found(NamedTuple):
+    """What stands in the place of a volume's folder, whether one was put aside, and whether it is on record."""
+
+    kind: str
+    aside: bool
+    recorded: bool
+
+    def facets(self) -> Facets | None:
+        """Return what a person wants to see of it."""
+        if self.kind == MISSING:
+            return {"is": "being deleted"} if self.aside else None
+        return {"is": self.kind}
+
+
+class Folders:
+    """The section's observe, plan and apply."""
+
+    name = "folders"
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        check_fields(key, entry, SCHEMA)
+        component(key)
+        component(entry["owner"])
+        root, name = entry["root"], entry["name"]
+        if not root.startswith("/") or root == "/" or os.path.normpath(root) != root or "\0" in root:
+            raise KeyFault("InvalidEntry", f"{key}.root {root!r:.80} must be absolute, plain, and more than '/'")
+        if not _NAME.match(name) or len(name) > NAME_LIMIT:
+            raise KeyFault("InvalidEntry", f"{key}.name {name!r:.80} is no name of a volume's folder")
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, Found | KeyFault]:
+        """Return what there is of each declared folder."""
+        return {key: _look_safely(context, entry) for key, entry in entries.items() if scope.covers(key)}
+
+    def plan(self, context: Context, entries: Entries, observed: Mapping[str, Found | KeyFault], scope: Scope) -> Plan:
+        """Return the steps."""
+        plan = Plan()
+        for key, entry in entries.items():
+            if not scope.covers(key):
+                continue
+            found = observed[key]
+            if isinstance(found, KeyFault):
+                plan.errors[key] = found
+            elif entry["state"] == ABSENT:
+                _plan_absent(plan, key, entry, found)
+            else:
+                _plan_present(plan, key, entry, found)
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        if step.action == "make":
+            _make(context, step.data)
+        elif step.action == "remove":
+            _remove(context, step.data)
+        else:
+            context.checkpoint("forget folder")
+            remove_file(folder_record_path(context.state_dir, step.data["owner"]))
+
+    def status(
+        self, context: Context, entries: Entries, observed: Mapping[str, Found | KeyFault], touched: frozenset[str]
+    ) -> dict[str, Any]:
+        """Return ``present`` or ``absent`` of what is so."""
+        found = {
+            key: _look_safely(context, entry) if key in touched else observed[key] for key, entry in entries.items()
+        }
+        return {key: _state(entry, found[key]) for key, entry in entries.items()}
+
+
+def _path(entry: Mapping[str, Any]) -> str:
+    return f"{entry['root']}/{entry['name']}"
+
+
+def _state(entry: Mapping[str, Any], found: Found | KeyFault) -> dict[str, str] | None:
+    if isinstance(found, KeyFault):
+        return None
+    if entry["state"] == ABSENT:
+        return {"state": ABSENT} if found.kind == MISSING and not found.aside else None
+    return {"state": "present"} if found.kind == "directory" else None
+
+
+def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
+    if found.kind == MISSING:
+        plan.steps.append(Step("make", key, _path(entry), entry))
+        plan.differs(key, None, {"is": "directory"})
+    elif found.kind != "directory":
+        plan.errors[key] = KeyFault("FailedMount", f"{_path(entry)} is a {found.kind}, not a directory")
+
+
+def _plan_absent(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
+    if found.kind == MISSING and not found.aside:
+        if found.recorded:
+            plan.steps.append(Step("forget", key, _path(entry), entry))
+            plan.differs(key, {"is": "deleted"}, None)
+    elif not found.recorded:
+        why = f"{_path(entry)} was not made by minik8s for this volume, and stays; delete it yourself, or move it away"
+        plan.errors[key] = KeyFault("NotOurs", why)
+    else:
+        plan.steps.append(Step("remove", key, _path(entry), entry))
+        plan.differs(key, found.facets(), None)
+        plan.due.append(Due(key, AGAIN_S, "DeletesFolder"))
+
+
+def _look_safely(context: Context, entry: Mapping[str, Any]) -> Found | KeyFault:
+    try:
+        return _look(context, entry)
+    except KeyFault as fault:
+        return fault
+    except OSError as error:
+        return KeyFault("NodeError", f"{_path(entry)}: {error.strerror or error}")
+
+
+def _look(context: Context, entry: Mapping[str, Any]) -> Found:
+    record = read_json(folder_record_path(context.state_dir, entry["owner"]))
+    recorded = record == {"owner": entry["owner"], "path": _path(entry)}
+    try:
+        with _opened(entry["root"]) as root:
+            aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
+            return Found(_kind_of(entry["name"], root), aside, recorded)
+    except FileNotFoundError:
+        return Found(MISSING, aside=False, recorded=recorded)
+
+
+def _kind_of(name: str, folder: int) -> str:
+    """Return what stands there, no link followed."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return MISSING
+    if stat.S_ISLNK(mode):
+        return "symbolic link"
+    return "directory" if stat.S_ISDIR(mode) else "file"
+
+
+@contextlib.contextmanager
+def _opened(path: str, *, make: bool = False) -> Iterator[int]:
+    """Open a folder, no part of its path a link.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        KeyFault: InvalidEntry, for a part that is no folder.
+    """
+    held = os.open("/", _FOLDER)
+    try:
+        for part in path.strip("/").split("/"):
+            new = make and _kind_of(part, held) == MISSING
+            if new:
+                os.mkdir(part, ROOT_MODE, dir_fd=held)
+            try:
+                inner = os.open(part, _FOLDER, dir_fd=held)
+            except NotADirectoryError:
+                why = f"{part} in {path} is a symbolic link or no folder; name the folder itself in the StorageClass"
+                raise KeyFault("InvalidEntry", why) from None
+            os.close(held)
+            held = inner
+            if new:
+                os.fchmod(held, ROOT_MODE)  # whatever the umask
+        yield held
+    finally:
+        os.close(held)
+
+
+def _make(context: Context, entry: Mapping[str, Any]) -> None:
+    """Put it on record, make it beside its place with its mode, and move it there."""
+    record = folder_record_path(context.state_dir, entry["owner"])
+    context.checkpoint("record folder")
+    write_atomically(record, canonical({"owner": entry["owner"], "path": _path(entry)}), sync=True)
+    context.checkpoint("make folder")
+    with _opened(entry["root"], make=True) as root:
+        made = MADE + entry["owner"]
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(made, dir_fd=root)  # of a pass that was killed; nothing else goes, and no link is followed
+        os.mkdir(made, 0o700, dir_fd=root)
+        held = os.open(made, _FOLDER, dir_fd=root)
+        try:
+            os.fchmod(held, MODE)
+        finally:
+            os.close(held)
+        context.checkpoint("place folder")
+        os.rename(made, entry["name"], src_dir_fd=root, dst_dir_fd=root)
+
+
+def _remove(context: Context, entry: Mapping[str, Any]) -> None:
+    """Put it aside and have it deleted; raise KeyFault where that fails at once."""
+    aside = ASIDE + entry["owner"]
+    with _opened(entry["root"]) as root:
+        if _kind_of(aside, root) == MISSING:
+            context.checkpoint("put folder aside")
+            os.rename(entry["name"], aside, src_dir_fd=root, dst_dir_fd=root)
+        context.checkpoint("delete folder")
+        _delete(aside, root, folder_record_path(context.state_dir, entry["owner"]))
+
+
+def _delete(name: str, root: int, record: str) -> None:
+    """Delete a folder in ``root`` unless somebody does, as whoever has ``record`` locked."""
+    with open(record, "rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        # a program: users can nest folders deeper than Python recurses, and it may take longer than a pass
+        done = subprocess.Popen(
+            ("rm", "-rf", "--one-file-system", "--", name),
+            cwd=f"/proc/self/fd/{root}",
+            pass_fds=(root, held.fileno()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+        )
+        try:
+            _, told = done.communicate(timeout=WAIT_S)
+        except subprocess.TimeoutExpired:
+            return  # the next pass looks again
+    if done.returncode:
+        said = told.decode("utf-8", "replace").strip().splitlines()
+        raise KeyFault("VolumeFailedDelete", (said or ["rm failed without a word"])[0])
