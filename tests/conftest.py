@@ -86,7 +86,7 @@ NIGHTLY = [
     *(f"molecule/{path.parent.name}" for path in HERE.glob("molecule/[!d]*/molecule.yml")),  # all but default
 ]
 # Where whole clusters are late at times, on machines or as processes of this one, pods of the Docker that all processes
-# share, and a module that depends on how fast others' programs are: masters of ssh that are killed. More than six
+# share, and a module that depends on how fast others' programs are: masters of ssh that are killed. More than three
 # second tries in a run are too many (`make suites`). A folder goes from this list when three runs needed no try.
 SECOND_TRY = [
     "e2e",

@@ -36,8 +36,9 @@ READ_ONLY_KINDS = frozenset({"configMap", "secret", "projected", "downwardAPI"})
 
 
 class ObservedContainers(NamedTuple):
-    """What the system holds: inspections by key (attempts ascending) and what the entries point to."""
+    """Normalized entries, what the system holds (inspections by key, attempts ascending), and what entries point to."""
 
+    declared: dict[str, ContainerEntry]
     containers: dict[str, list[Inspect]]
     sandboxes: dict[str, list[Sandbox]]
     images: dict[str, Mapping[str, Any]]
@@ -76,7 +77,7 @@ class Containers:
         gone = _mountless(context, containers) if context.unattended else frozenset()
         unmade = {key: _unmade(context, ours[key]) for key, found in mounts.items() if not isinstance(found, KeyFault)}
         return ObservedContainers(
-            containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade
+            ours, containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade
         )
 
     def plan(self, context: Context, entries: Entries, observed: ObservedContainers, scope: Scope) -> Plan:
@@ -85,10 +86,8 @@ class Containers:
         for key in sorted(set(observed.containers) - set(entries)):
             if scope.covers(key):
                 plan_removed(plan, key, observed.containers[key])
-        for key, entry in entries.items():
-            if scope.covers(key):
-                full = adapted(normalized(key, entry))
-                plan_container(plan, key, full, _seen(context, key, full, observed))
+        for key, entry in observed.declared.items():
+            plan_container(plan, key, entry, _seen(context, key, entry, observed))
         return plan
 
     def apply(self, context: Context, step: Step) -> None:
