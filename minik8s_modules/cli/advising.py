@@ -1,4 +1,4 @@
-"""``advise``: what containers use beside what they request, without acting on it.
+"""``advise``: what containers use, compared with what they request, without acting on it.
 
     metrics.k8s.io, read again while the command runs ─▶ Seen (each sample once) ─▶ rows by workload and container
 

@@ -18,7 +18,7 @@ examples:
   minik8s drift                       what differs on the nodes from what is declared
   minik8s why pods -A --faults        what keeps pods from running (the same: get pods -A --why --faults)
   minik8s describe pod web            the cause when it does not run, above what kubectl describes
-  minik8s advise --for 5m             what containers use beside what they request
+  minik8s advise --for 5m             what containers use, compared with what they request
   minik8s rollout status deploy/web   a picture that moves, on a terminal
   source <(minik8s completion bash)   let the shell complete commands, types and names
 
@@ -130,7 +130,7 @@ def _planning(commands: Subparsers) -> None:
 
 def _advising(commands: Subparsers) -> None:
     parser = add(
-        commands, "advise", advise, "print what containers use beside what they request; changes nothing",
+        commands, "advise", advise, "compare what containers use with what they request; changes nothing",
         usage="advise [options]",
         examples="""
         minik8s advise --for 30m -A       of all Pods, measured for half an hour
@@ -138,7 +138,7 @@ def _advising(commands: Subparsers) -> None:
         minik8s advise --for 0 -o yaml    what is known now, for programs""",
     )  # fmt: skip
     add_namespace(parser)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of every namespace")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("-l", "--selector", metavar="SELECTOR", help="label selector, as in app=web,tier!=db")
     parser.add_argument(
         "--for", dest="time", default="5m", metavar="TIME", help="how long to measure, such as 90s or 1h30m; ^C ends it"
@@ -176,7 +176,7 @@ def _explaining(commands: Subparsers) -> None:
         minik8s trace web.default                the same from the name of a service
         minik8s trace apiservice/v1.example.com  how the API server reaches an extension""",
     )  # fmt: skip
-    text = "as in a URL, a scheme, port and query are left out; or an APIService, or a configuration of webhooks"
+    text = "as in a URL, without scheme, port and query; or an APIService or webhook configuration, as TYPE/NAME"
     parser.add_argument("place", metavar="HOST[/PATH]", help=text)
     parser.add_argument(
         "--from-namespace",

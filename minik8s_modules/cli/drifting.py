@@ -50,7 +50,7 @@ def render(status: JsonObject, paint: Paint, *, full: bool) -> str:
     if reported := [step for part in status.get("nodes", {}).values() for step in part["steps"] if step.get("policy")]:
         parts.append(f"reported only ({DRIFT}), until drift --heal: {planning.counted(len(reported), 'step')}")
     if broken:
-        parts += [paint("changed by somebody and cannot be put right:", BOLD), *broken]
+        parts += [paint("changed by hand and cannot be corrected:", BOLD), *broken]
     if never:
         parts += [paint("not realized, which is no drift:", BOLD), *never]
     return "\n".join(parts)

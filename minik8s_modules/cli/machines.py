@@ -216,7 +216,7 @@ def parse_variables(given: Sequence[str]) -> dict[str, str]:
         if not equals or not _OPTION.fullmatch(name):
             raise UsageError(f"--set {each}: write VARIABLE=VALUE, such as minik8s_shard=hall2")
         if "{{" in value or "{%" in value:
-            raise UsageError(f"--set {name}: the value is a template; write what it comes to")
+            raise UsageError(f"--set {name}: the value is a template; write the value itself")
         found[name] = value
     return found
 

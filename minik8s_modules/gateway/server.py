@@ -192,7 +192,7 @@ def _only_one(path: Path) -> int:
     try:
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise ConfigurationError(f"cannot write beside the socket {path}: {error.strerror}") from error
+        raise ConfigurationError(f"cannot write next to the socket {path}: {error.strerror}") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

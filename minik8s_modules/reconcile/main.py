@@ -264,7 +264,7 @@ class Leader:
             return
         for name in sorted((found - self._alone).intersection(self._hosts)):
             log.warning(
-                "node %s has a reconciler of its own (Lease kube-system/%s%s): it is left to that", name, PREFIX, name
+                "node %s has a reconciler of its own (Lease kube-system/%s%s): that one attends it", name, PREFIX, name
             )
         self._alone = found
 

@@ -51,7 +51,7 @@ class MetricsReaders:
         try:
             return self._reviewed(token)
         except (StatusError, TemporaryError) as error:
-            log.warning("nobody could be asked who may read the metrics: %s", error)
+            log.warning("the API server could not be asked who may read the metrics: %s", error)
             return HTTPStatus.SERVICE_UNAVAILABLE
 
     def _reviewed(self, token: str) -> HTTPStatus:

@@ -99,7 +99,7 @@ class MemoryStore:
         with self._changed:
             self._check()
             if revision > self._revision:
-                raise FutureRevision(f"cannot compact to {revision}: the store stands at {self._revision}")
+                raise FutureRevision(f"cannot compact to {revision}: the store is at {self._revision}")
             if revision <= self._compacted:
                 return
             self._compacted = revision

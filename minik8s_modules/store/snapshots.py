@@ -133,7 +133,7 @@ def adjust(file: Path, destination: Path, *, epoch_at_least: int = 0, now: Calla
         with tools.temporary_etcd(data_dir) as etcd:
             revision = etcd.store.revision()
             if revision < target:
-                raise ToolError(f"etcd stands at revision {revision} after the restore instead of {target}")
+                raise ToolError(f"etcd is at revision {revision} after the restore instead of {target}")
             old, new = raise_epoch(etcd.store, max(epoch_at_least, int(now())))
             etcd.store.compact(revision)
             tools.save(etcd.endpoint, None, destination)

@@ -132,7 +132,7 @@ class SpdySession:
 
     async def _on_control(self, first: int, flags: int, payload: bytes) -> None:
         if first >> 16 != _VERSION:
-            raise SpdyError(f"a control frame of version {(first >> 16) & 0x7FFF}; 3 is spoken")
+            raise SpdyError(f"a control frame of version {(first >> 16) & 0x7FFF}; 3 is supported")
         kind = first & 0xFFFF
         if kind == _SYN_STREAM:
             await self._open(flags, payload)

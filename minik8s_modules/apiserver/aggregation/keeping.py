@@ -292,10 +292,10 @@ class Keeping:
                     self.done, failures = True, 0
             except (TemporaryError, StatusError) as error:
                 failures += 1
-                log.warning("APIServices cannot be looked after yet: %s", error)
+                log.warning("APIServices cannot be kept up to date yet: %s", error)
             except Exception:  # a loop's edge: the next round tries again
                 failures += 1
-                log.exception("APIServices could not be looked after")
+                log.exception("APIServices could not be kept up to date")
             self._rest(RETRY.delay_s(failures) or wait_s, registry)
 
     def _rest(self, wait_s: float, registry: Registry) -> None:

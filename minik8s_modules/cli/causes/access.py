@@ -23,7 +23,7 @@ def binding_faults(binding: JsonObject, around: Around) -> Iterator[Fault]:
         message = f"it gives nothing: there is no {kind.kind} {name}"
         yield Fault(message, kubectl(namespace if kind.namespaced else "", "get", kind.plural))
     if not binding.get("subjects"):
-        yield Fault("it names no subject, so nobody is given anything", kubectl(namespace, "edit", resource(binding)))
+        yield Fault("it names no subject, so it grants nothing", kubectl(namespace, "edit", resource(binding)))
     for subject in binding.get("subjects") or []:
         where = str(subject.get("namespace") or namespace)
         if subject.get("kind") == "ServiceAccount" and around.lacks(SERVICE_ACCOUNT, str(subject.get("name")), where):
@@ -50,7 +50,7 @@ def request_faults(request: JsonObject, around: Around) -> Iterator[Fault]:
             yield Fault(message, f"kubectl describe csr {name}")
             return
     if objects.condition(request, "Approved") is None:
-        yield Fault("it waits for somebody to approve it", f"kubectl certificate approve {name}")
+        yield Fault("it waits for approval", f"kubectl certificate approve {name}")
     elif not objects.status(request).get("certificate"):
         signer = objects.spec(request).get("signerName")
         yield Fault(f"it is approved, and {signer} has not signed it", "kubectl -n kube-system get leases")

@@ -61,7 +61,7 @@ def _extension(around: Around, obj: JsonObject) -> Iterator[Line]:
         return
     found = objects.condition(obj, "Available") or {}
     available = found.get("status") == "True"
-    text = f"{found['reason']}: {found.get('message', '')}" if found.get("reason") else "nobody has looked at it yet"
+    text = f"{found['reason']}: {found.get('message', '')}" if found.get("reason") else "it has not been processed yet"
     answered = "available" if available else f"requests get 503: {text}"
     yield Line("group", f"{path} → APIService {objects.name(obj)}, {answered}", broken=not available)
     yield from _to(around, service, bool(declared.get("insecureSkipTLSVerify")))
@@ -91,7 +91,7 @@ def _to(around: Around, reference: JsonObject, blind: bool) -> Iterator[Line]:  
     if wanted is None:
         yield Line("service", f"Service {space}/{name} has no port {port}", broken=True)
         return
-    trust = "a certificate that nobody checks" if blind else f"a certificate for {name}.{space}.svc"
+    trust = "a certificate that is not verified" if blind else f"a certificate for {name}.{space}.svc"
     yield Line("service", f"{space}/{name}:{port}, by TLS with {trust}")
     found = behind(around, service)
     endpoints = [

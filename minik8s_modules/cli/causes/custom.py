@@ -39,7 +39,7 @@ def api_service_faults(api_service: JsonObject, around: Around) -> Iterator[Faul
     if not service or found.get("status") == "True":
         return
     space, name, reason = service.get("namespace", ""), service.get("name", ""), found.get("reason", "")
-    text = f"{reason}: {found.get('message', '')}" if reason else "nobody has looked at it yet"
+    text = f"{reason}: {found.get('message', '')}" if reason else "it has not been processed yet"
     if reason in _WITHOUT_ENDPOINTS and (cause := _leads_nowhere(around, space, name)):
         text = f"{text}: {cause}"
     if reason == "FailedDiscoveryCheck" and _UNTRUSTED in text:

@@ -107,6 +107,8 @@ def deletion(obj: JsonObject) -> Iterator[Fault]:
         message = f"{since} and goes when all objects of its kind have gone"
         yield Fault(message, kubectl("", "get", objects.name(obj), "-A"))
         return
-    message = f"{since} and is kept by its finalizers until whoever set them removes them: {', '.join(held)}"
+    message = (
+        f"{since} and is kept by its finalizers until the controllers that set them remove them: {', '.join(held)}"
+    )
     remedy = ("patch", resource(obj), "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    yield Fault(f"{message} (by hand only if nobody will)", kubectl(objects.namespace(obj), *remedy))
+    yield Fault(f"{message} (by hand only if no controller will)", kubectl(objects.namespace(obj), *remedy))

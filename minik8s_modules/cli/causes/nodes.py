@@ -25,7 +25,7 @@ def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why a node is not as it should be."""
     name = objects.name(node)
     if leaving(node) == DEPARTED:
-        yield Fault("it has departed: nobody attends the machine any more", f"minik8s node remove {name}")
+        yield Fault("it has departed: the machine is no longer managed", f"minik8s node remove {name}")
         return
     lease = around.get(LEASE, name, NODE_LEASES)
     if lease is not None:
@@ -107,7 +107,7 @@ def lease_faults(lease: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _clock(lease, around)
     spec, renewed = objects.spec(lease), moment(objects.spec(lease).get("renewTime"))
     if not spec.get("holderIdentity"):
-        yield Fault("nobody holds it", kubectl(objects.namespace(lease), "describe", "lease", objects.name(lease)))
+        yield Fault("it has no holder", kubectl(objects.namespace(lease), "describe", "lease", objects.name(lease)))
     elif renewed is not None:
         over = around.now - renewed - timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
         if over > timedelta(0):

@@ -162,4 +162,4 @@ def slice_faults(one: JsonObject, around: Around) -> Iterator[Fault]:
     if not name:
         yield Fault(f"it is of no Service: it has no label {SERVICE_NAME}", kubectl(namespace, "get", "services"))
     elif around.lacks(SERVICE, name, namespace):
-        yield Fault(f"nobody uses it: there is no Service {name}", kubectl(namespace, "get", "services"))
+        yield Fault(f"it is unused: there is no Service {name}", kubectl(namespace, "get", "services"))

@@ -120,7 +120,7 @@ def _end(request: JsonObject) -> tuple[datetime, str]:
     if "Approved" in settled:
         return _NEVER, ""  # another signer takes its time
     created = parse_rfc3339(str(objects.metadata(request)["creationTimestamp"]))
-    return created + PENDING_KEPT, "nobody approved or denied it for a day"
+    return created + PENDING_KEPT, "it was neither approved nor denied for a day"
 
 
 def _recognized(spec: JsonObject, found: RequestedCertificate) -> Approve | None:

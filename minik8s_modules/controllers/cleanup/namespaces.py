@@ -223,7 +223,7 @@ class NamespaceController(Shell[Key]):
         own: tuple[Step, ...] = ()
         unknown: Mapping[str, str] = {}
         if self._extensions is not None:  # what is known goes first, whatever extensions say
-            steps = decide_namespace(namespace, content, failures, now, {"": "nobody has been asked yet"})
+            steps = decide_namespace(namespace, content, failures, now, {"": "no extension has been asked yet"})
             own = tuple(step for step in steps if isinstance(step, DeleteContent))
             self._take_all(key, namespace, own)
             others, unknown = self._extended_content(key.name)

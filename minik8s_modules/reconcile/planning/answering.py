@@ -55,7 +55,7 @@ class Plans(NamedTuple):
             told = read_foretold(question.foretold)
             return self._planner(SuppliedObjects(told.sources, self.api)).answer(question, own, told)
         if question.operations:
-            raise ValueError("a node with a reconciler of its own is told what a plan comes to (foretold)")
+            raise ValueError("a plan for a node with its own reconciler must contain the result (foretold)")
         return self._planner(self.api).answer(question, own)
 
     def _planner(self, reader: Getter) -> Planner:

@@ -71,7 +71,7 @@ def last_document(state_dir: str) -> dict[str, JsonObject]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the document of this node; return 1 when there is none."""
-    parser = argparse.ArgumentParser(description="Print what this node was told last, as variables of a playbook.")
+    parser = argparse.ArgumentParser(description="Print the node's last document as variables of a playbook.")
     parser.add_argument("--state-dir", default="/var/lib/minik8s", help="the node's directory (%(default)s)")
     options = parser.parse_args(argv)
     document = last_document(options.state_dir)

@@ -219,7 +219,7 @@ def _overlap(order: Sequence[tuple[About, JsonObject]], nodes: int) -> Iterable[
         return
     named = [f"{one.kind} {one.namespace}/{one.name}" for one in several]
     more = f" and {len(named) - _NAMED} more" if named[_NAMED:] else ""
-    text = f"the order between {', '.join(named[:_NAMED])}{more} is not foretold: each has turns of its own"
+    text = f"the order between {', '.join(named[:_NAMED])}{more} is not predicted: each takes its own turns"
     placed = {workload for workload, place in order if place["action"] == "create"}
     if nodes > 1 and len([one for one in placed if one.kind != DAEMON_SET.kind]) >= _SEVERAL:
         text += "; which of them comes first may change which nodes their pods get"

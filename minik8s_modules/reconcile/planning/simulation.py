@@ -218,7 +218,9 @@ def _take_namespace(
     for pod in [pod for pod in known.values() if objects.namespace(pod) == name]:
         key = objects.key(pod)
         if static_uid(pod):
-            messages.append(Note(f"Pod {key}: it is static and goes on; its manifest lies on its node", of_pod(pod)))
+            messages.append(
+                Note(f"Pod {key}: it is static and keeps running; its manifest is on its node", of_pod(pod))
+            )
             continue
         del known[key]
         changed[objects.uid(pod)] = None

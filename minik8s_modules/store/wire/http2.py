@@ -273,7 +273,7 @@ class Channel:
             self._leaving = True
             last, code = struct.unpack_from(">LL", payload)
             if last & 0x7FFFFFFF < self._stream:
-                raise Broken(f"the server takes no more calls: error {code} of HTTP/2", unseen=True)
+                raise Broken(f"the server accepts no more calls: error {code} of HTTP/2", unseen=True)
 
     def _take_data(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & PADDED:

@@ -141,7 +141,7 @@ def test_why_leads_on_and_says_what_it_does_not_know(cli: Cli):
     cli("patch", "cm", "held", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}')
     cli("delete", "cm", "held", "--wait=false")
     told = cli("why", "cm/held").out
-    assert "is kept by its finalizers until whoever set them removes them: example.com/held" in told
+    assert "is kept by its finalizers until the controllers that set them remove them: example.com/held" in told
     cli(*shlex.split(told.rpartition("Next: kubectl ")[2]))
     assert cli("get", "cm", "held", code=1).err.startswith("Error from server (NotFound)")
     closed = cli.file("closed", cli.kubeconfig.read_text().replace(cli.server.url, "https://127.0.0.1:1"))

@@ -131,7 +131,7 @@ def test_a_finalizer_of_an_object_and_of_its_namespace(cluster: Cluster) -> None
     lead = f"kubectl -n {space} get all,configmaps,secrets,persistentvolumeclaims"
     told(cluster, NAMESPACE, "", cause, lead, space)
     lead = f"""kubectl -n {space} patch configmap/web --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
-    told(cluster, CONFIG_MAP, space, "is kept by its finalizers until whoever set them removes them", lead)
+    told(cluster, CONFIG_MAP, space, "is kept by its finalizers until the controllers that set them remove them", lead)
     cluster.admin.patch(CONFIG_MAP, "web", space, {"metadata": {"finalizers": None}})
 
 

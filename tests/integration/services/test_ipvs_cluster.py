@@ -94,7 +94,7 @@ def test_an_unready_pod_leaves_and_what_was_flushed_by_hand_is_healed(ipvs: LabC
     # one command: a pass that begins in between would heal the first part before the last is gone
     flushed = f"ip link del minik8s-dummy; nft delete table ip minik8s_{ipvs.node.bridge}; ipvsadm --clear; ipvsadm -Ln"
     assert place not in ipvs.lab.run(NODE, ["sh", "-c", flushed])
-    options = argparse.Namespace(words=[], heal=True, history=False, detailed_exitcode=True)
+    options = argparse.Namespace(words=[], heal=True, history=False, full=False, detailed_exitcode=True)
     with contextlib.closing(ipvs.person()) as person:
         # 0: the kernel told of the link's end, and the reconciler was faster than the question
         assert drifting.drift(person, options) in {0, 2}

@@ -76,7 +76,7 @@ def test_what_was_never_realized_stands_below_and_names_its_object():
         "not realized, which is no drift:",
         "  ! node n1: Pod/shop/web: volumes u/data: HostPathMissing: /data is not there",
     ]
-    assert "changed by somebody and cannot be put right:" in render(
+    assert "changed by hand and cannot be corrected:" in render(
         status(faults=[{**FAULT, "drifted": True}]), PLAIN, full=True
     )
 

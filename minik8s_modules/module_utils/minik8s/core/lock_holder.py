@@ -33,7 +33,7 @@ def holder_of(lock: Any) -> str:
         pids = []
     known = [pid for pid in pids if pid > 0]
     if not known:
-        return "by whom, /proc/locks does not say"
+        return "/proc/locks does not name the holder"
     remedy = f"if it hangs, end it on this node: kill {' '.join(map(str, known))}"
     return f"{' and '.join(map(_described, known[:_SHOWN]))}; {remedy}"
 

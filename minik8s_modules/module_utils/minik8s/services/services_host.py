@@ -161,7 +161,7 @@ class Host:
             if error.errno == errno.EEXIST:
                 raise KeyFault(
                     "NetworkNotReady",
-                    f"somebody else's route to {self._config['service_cidr']} is in the way; remove it",
+                    f"another program's route to {self._config['service_cidr']} is in the way; remove it",
                 ) from error
             raise
 

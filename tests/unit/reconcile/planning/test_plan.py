@@ -225,7 +225,9 @@ def test_a_static_pod_goes_on_when_the_namespace_of_its_mirror_goes(cluster: Clu
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
     answer = ask(cluster, ("delete", namespace))
     assert (answer["nodes"][NAME]["steps"], "order" in answer) == ([], False)
-    assert answer["messages"] == [f"Pod default/web-{NAME}: it is static and goes on; its manifest lies on its node"]
+    assert answer["messages"] == [
+        f"Pod default/web-{NAME}: it is static and keeps running; its manifest is on its node"
+    ]
 
 
 def test_init_containers_are_shown_with_what_follows_them(cluster: Cluster):

@@ -219,7 +219,7 @@ def test_between_workloads_no_order_is_told_and_it_is_said():
     found = unrolled([Change("create", web), Change("create", api)], [], [], [node("n1"), node("n2")], NOW)
     (note,) = found.messages
     assert note.text == (
-        f"the order between Deployment {SPACE}/web, Deployment {SPACE}/api is not foretold: each has turns of its own; "
+        f"the order between Deployment {SPACE}/web, Deployment {SPACE}/api is not predicted: each takes its own turns; "
         "which of them comes first may change which nodes their pods get"
     )
     assert {(one.kind, one.name) for one in note.about} == {("Deployment", "web"), ("Deployment", "api")}

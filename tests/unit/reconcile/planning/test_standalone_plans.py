@@ -161,7 +161,7 @@ def test_an_address_that_was_just_released_is_not_planned_with(cluster: Cluster)
 
 def test_operations_are_refused_where_only_a_part_can_be_answered(cluster: Cluster):
     begin(cluster, own_node=True)
-    with pytest.raises(ValueError, match="is told what a plan comes to"):
+    with pytest.raises(ValueError, match="must contain the result"):
         ask(cluster, ("create", pod()))
 
 
