@@ -35,6 +35,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.NAMESPACE: nodes.namespace_faults,
     kinds.SECRET: access.secret_faults,
     kinds.SERVICE_ACCOUNT: access.account_faults,
+    kinds.PERSISTENT_VOLUME: claims.volume_faults,
     kinds.PERSISTENT_VOLUME_CLAIM: claims.claim_faults,
     kinds.SERVICE: service_endpoints.service_faults,
     kinds.ENDPOINTS: service_endpoints.slice_faults,
@@ -83,6 +84,8 @@ _SEVERAL = frozenset(
     }
 )  # fmt: skip
 """Kinds whose parts fail one by one; of all others the nearest cause is told."""
+_OWN_DELETION = frozenset({pods.pod_faults, claims.volume_faults})
+"""Checks that tell themselves what keeps an object that is to be deleted."""
 FINE = "as it should be"
 
 
@@ -117,7 +120,7 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
 
 
 def _faults(obj: JsonObject, known: Check | None, around: Around) -> Iterable[Fault]:
-    if known is not pods.pod_faults:
+    if known not in _OWN_DELETION:
         yield from deletion(obj)
     if known is not None:
         yield from known(obj, around)

@@ -1,4 +1,7 @@
-"""Why a PersistentVolumeClaim is of no use to the pods that wait for it: what speaks against each volume there is."""
+"""Why a PersistentVolumeClaim is of no use to the pods that wait for it: what speaks against each volume there is.
+
+And why a volume does not go, or has no folder.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.api.storage import claims, matching
-from minik8s_modules.cli.causes.faults import Fault, kubectl
+from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, unrecovered
 from minik8s_modules.cli.causes.surroundings import Around
 
 _NAMED = 5
@@ -26,6 +29,22 @@ def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
     for_whom = f", and pods wait for it: {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
     lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
     yield Fault(f"{told}{for_whom}", lead)
+
+
+def volume_faults(volume: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield what keeps a volume that is to go, and what its machine could not do for it."""
+    held = objects.finalizers(volume)
+    lead = kubectl("", "describe", PERSISTENT_VOLUME.singular_name, objects.name(volume))
+    if objects.is_deleting(volume) and claims.VOLUME_FOLDER in held and claims.VOLUME_PROTECTION not in held:
+        failed = [each for each in around.events(volume) if each.get("reason") == "VolumeFailedDelete"]
+        why = str(failed[-1].get("message")) if failed else "its machine has not told yet that it is deleted"
+        since = f"it was deleted at {objects.deletion_timestamp(volume)}"
+        yield Fault(f"{since} and waits for its folder to be deleted: {' '.join(why.split())}", lead)
+        return
+    yield from deletion(volume)
+    if objects.status(volume).get("phase") == "Failed":
+        yield Fault(f"it is Failed: {objects.status(volume).get('message') or 'its status does not say why'}", lead)
+    yield from unrecovered(around.events(volume), around.now)
 
 
 def unbound(claim: JsonObject, around: Around) -> str:

@@ -55,6 +55,7 @@ RECOVERED: Mapping[str, str] = {
     "FailedToUpdateServiceRules": "ServiceRulesUpdated",
     "FailedToUpdateNames": "NamesUpdated",
     "FailedToUpdatePaths": "PathsUpdated",
+    "FailedToMakeFolder": "FolderMade",
     "DriftFound": "DriftHealed",
     "FailedToReconcile": "Reconciled",
 }

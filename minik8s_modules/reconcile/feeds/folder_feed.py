@@ -25,6 +25,8 @@ from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
 
 SECTION = "folders"
+FAILED, OVER = "FailedToMakeFolder", "FolderMade"
+"""Reasons of Events: the machine could not make the folder, and could after all."""
 
 
 class Recorder(Protocol):
@@ -108,8 +110,8 @@ class FolderFeed:
         for key, seen in (result.get("status") or {}).items():
             if (seen or {}).get("state") == "absent":
                 self._queue.add(key)
-            if key not in result["errors"]:
-                self._told.pop(key, None)
+            if key not in result["errors"] and self._told.pop(key, ""):
+                self._tell_over(outcome.node, key)
         for key, error in result["errors"].items():
             self._tell_error(outcome.node, key, str(error.get("message")))
 
@@ -118,8 +120,13 @@ class FolderFeed:
         if volume is None or self._told.get(key) == message:
             return
         self._told[key] = message
-        reason = "VolumeFailedDelete" if objects.is_deleting(volume) else "FailedToMakeFolder"
+        reason = "VolumeFailedDelete" if objects.is_deleting(volume) else FAILED
         self._recorder.event(volume, "Warning", reason, f"node {node}: {message}")
+
+    def _tell_over(self, node: str, key: str) -> None:
+        volume = self.volume(key)
+        if volume is not None and not objects.is_deleting(volume):
+            self._recorder.event(volume, "Normal", OVER, f"node {node}: the folder is there")
 
     def _tell_deleted(self, name: str) -> None:
         """Write into a volume's status that its folder is deleted. Raises as the API does."""

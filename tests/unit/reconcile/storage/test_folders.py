@@ -140,6 +140,8 @@ def test_a_volume_that_stays_is_told_nothing(worlds: list[World]) -> None:
     world.answers({"pvc-1": {"state": "absent"}})  # an answer to what was asked before
     world.answers({"pvc-1": None}, **{"pvc-1": "no space"})
     assert world.events == [("FailedToMakeFolder", "node n2: no space")]
+    world.answers({"pvc-1": {"state": "present"}})
+    assert world.events[1:] == [("FolderMade", "node n2: the folder is there")]
     assert world.reason() == ""
 
 
