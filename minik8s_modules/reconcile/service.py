@@ -97,16 +97,8 @@ class ShardService:
         self._names = tuple(names)
         static = StaticPods()
         self._copies = Copies(api, self._names, static)
-        self._make_feeds(api, settings, clock)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
-        self._folders = FolderFeed(
-            api,
-            self._copies.nodes.list,
-            self._recorder,
-            lambda: self.loop.kick(),  # noqa: PLW0108 - the loop is made below
-            clock,
-            active=not settings.own_node,
-        )
+        self._make_feeds(api, settings, clock)
         self._writer = StatusWriter(
             MirrorApi(api, static, self._copies.stored),
             lambda uid: self.loop.view(uid),  # noqa: PLW0108 - the loop is made below
@@ -153,21 +145,24 @@ class ShardService:
         )
 
     def _make_feeds(self, api: Any, settings: Settings, clock: Clock) -> None:
-        """Make what tells which Services, names, ConfigMaps, Secrets and tokens concern the nodes."""
+        """Make what tells which Services, names, ConfigMaps, Secrets, tokens and folders concern the nodes."""
 
         def cache(kind: Kind, namespace: str, name: str) -> Informer:
             return Informer(api, kind, namespace, exactly(metadata__name=name) if name else "")
 
-        def on_services() -> None:
+        def on_change() -> None:
             self.loop.kick()
 
         def on_references(uids: frozenset[str]) -> None:
             self.loop.on_references(uids)
 
-        self._services = ServiceFeed(api, settings, on_services)
-        self._named = NamesFeed(api, self._services, settings, on_services, cache)
+        self._services = ServiceFeed(api, settings, on_change)
+        self._named = NamesFeed(api, self._services, settings, on_change, cache)
         self._references = ReferencedObjects(cache, on_references, by_name=settings.own_node)
         self._tokens = TokenBook(api, on_references, clock)
+        self._folders = FolderFeed(
+            api, self._copies.nodes.list, self._recorder, on_change, clock, active=not settings.own_node
+        )
 
     def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
         copies, services, named, folders = self._copies, self._services, self._named, self._folders

@@ -219,7 +219,7 @@ def test_kill_9_leaves_it_and_a_restart_goes_on_without_restarting_a_container(
     node.start()
     node.until(lambda: plane.ready("waits"))  # it is attended again
     plane.delete("waits", grace_s=0)
-    node.until(lambda: plane.gone("waits"))
+    node.until(lambda: plane.gone("waits") and len(node.machine.ids()) == len(containers))
     assert plane.is_ready(node.name)
     assert plane.ready("survives")
     assert plane.admin.get(NODE, node.name)["metadata"]["uid"] == before["metadata"]["uid"]
