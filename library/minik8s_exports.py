@@ -63,15 +63,14 @@ from ansible.module_utils.minik8s.core.faults import KeyFault
 from ansible.module_utils.minik8s.core.owned_files import write_file
 from ansible.module_utils.minik8s.install.exports import (
     FILE,
-    TABLE,
     Export,
     Seen,
     Step,
     export_of,
-    pairs_of,
     plan,
     render,
 )
+from ansible.module_utils.minik8s.volumes.exported import TABLE, pairs_of
 
 PATH = {"type": "path", "required": True}
 TEXTS = {"type": "list", "elements": "str"}

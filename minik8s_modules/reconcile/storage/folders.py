@@ -51,7 +51,8 @@ def _entry(volume: JsonObject, path: str) -> Entry | None:
         if not is_to_go(volume):
             return None
         state = "absent"
-    return {"root": root, "name": name, "owner": objects.uid(volume), "state": state}
+    entry: Entry = {"root": root, "name": name, "owner": objects.uid(volume), "state": state}
+    return {**entry, "exported": True} if objects.spec(volume).get("nfs") else entry
 
 
 def is_to_go(volume: JsonObject) -> bool:

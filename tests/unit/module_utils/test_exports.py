@@ -14,10 +14,10 @@ from minik8s_modules.module_utils.minik8s.install.exports import (
     Seen,
     Step,
     export_of,
-    pairs_of,
     plan,
     render,
 )
+from minik8s_modules.module_utils.minik8s.volumes.exported import pairs_of
 
 SHOP = Export("/srv/shop", ("192.0.2.10", "192.0.2.11"), ("rw", "sync"))
 TEXT = HEADER + "/srv/shop 192.0.2.10(rw,sync) 192.0.2.11(rw,sync)\n"

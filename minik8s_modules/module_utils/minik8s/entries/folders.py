@@ -1,11 +1,11 @@
 """Entries of the section ``folders``, key ``<PersistentVolume>``."""
 
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
+
+from ..core.schema import Default
 
 
-class FolderEntry(TypedDict):
-    """The folder of a PersistentVolume that was made for a claim, on the machine that has the data."""
-
+class _RequiredFolder(TypedDict):
     root: str
     """Folder in which the volume has its own: an absolute path, no part of it a symbolic link."""
     name: str
@@ -15,3 +15,11 @@ class FolderEntry(TypedDict):
     state: Literal["present", "absent"]
     """V(present): made where it is missing. V(absent): deleted with all that is in it, if this module has made it for
     the same owner; another folder of the name is left alone, with the error C(NotOurs)."""
+
+
+class FolderEntry(_RequiredFolder, total=False):
+    """The folder of a PersistentVolume that was made for a claim, on the machine that has the data."""
+
+    exported: Annotated[bool, Default(False)]
+    """Whether the machine's NFS server is to export it; where its table has no such folder, the key has the error
+    C(NotExported)."""

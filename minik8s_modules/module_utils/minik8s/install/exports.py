@@ -14,16 +14,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.faults import KeyFault
+from ..volumes.exported import Pair, pairs_of
 
 FILE = "/etc/exports.d/minik8s.exports"
-TABLE = "/var/lib/nfs/etab"
 HEADER = "# Written by minik8s; changes are overwritten. Add files of your own beside this one.\n"
 _PATH = re.compile(
     r"/[A-Za-z0-9._/+@:-]*\Z"
 )  # exports(5) gives blanks, quotes, '#', '(' and '\\' meanings of their own
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\Z")  # no wildcard, netgroup or network
 _OPTION = re.compile(r"[a-z_]+(=[A-Za-z0-9._/:-]+)?\Z")
-Pair = tuple[str, str]
 
 
 class Export(NamedTuple):
@@ -88,15 +87,6 @@ def render(exports: Sequence[Export]) -> str:
     """Return our file, "" where nothing is exported."""
     lines = [" ".join([one.path, *(f"{client}({','.join(one.options)})" for client in one.clients)]) for one in exports]
     return HEADER + "".join(f"{line}\n" for line in sorted(lines)) if lines else ""
-
-
-def pairs_of(text: str) -> frozenset[Pair]:
-    """Return (folder, client) of each line of an exports file or of the kernel's table."""
-    found: set[Pair] = set()
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        found.update((words[0], each.partition("(")[0]) for each in words[1:])
-    return frozenset(found)
 
 
 def plan(exports: Sequence[Export], seen: Seen) -> list[Step]:

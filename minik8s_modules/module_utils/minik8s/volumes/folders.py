@@ -25,6 +25,7 @@ from ..core.paths import NAME_LIMIT, component, folder_record_path
 from ..core.schema import Schema, check_fields, schema_of
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from ..entries.folders import FolderEntry
+from .exported import is_exported
 from .hostpath import MISSING
 
 ABSENT = "absent"
@@ -35,16 +36,21 @@ MODE = 0o777  # whoever a container runs as, also nobody under root_squash
 WAIT_S = 1.0  # a small folder is gone by then; a large one goes on being deleted
 AGAIN_S = 1.0
 SCHEMA: Schema = schema_of(FolderEntry)
+_NOT_EXPORTED = (
+    "this machine does not export {} (exportfs -v): put it into the group nfs_server and the folder into "
+    "nfs_server_paths, run site.yml, and look whether nfs-server runs"
+)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
 
 
 class Found(NamedTuple):
-    """What stands in the place of a volume's folder, whether one was put aside, and whether it is on record."""
+    """What stands in the place of a volume's folder; whether one was put aside, it is on record, and can be mounted."""
 
     kind: str
     aside: bool
     recorded: bool
+    exported: bool = True
 
     def facets(self) -> Facets | None:
         """Return what a person wants to see of it."""
@@ -126,6 +132,8 @@ def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) 
         plan.differs(key, None, {"is": "directory"})
     elif found.kind != "directory":
         plan.errors[key] = KeyFault("FailedMount", f"{_path(entry)} is a {found.kind}, not a directory")
+    if not found.exported and key not in plan.errors:
+        plan.errors[key] = KeyFault("NotExported", _NOT_EXPORTED.format(entry["root"]))
 
 
 def _plan_absent(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
@@ -154,12 +162,13 @@ def _look_safely(context: Context, entry: Mapping[str, Any]) -> Found | KeyFault
 def _look(context: Context, entry: Mapping[str, Any]) -> Found:
     record = read_json(folder_record_path(context.state_dir, entry["owner"]))
     recorded = record == {"owner": entry["owner"], "path": _path(entry)}
+    exported = not entry.get("exported") or is_exported(entry["root"])
     try:
         with _opened(entry["root"]) as root:
             aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
-            return Found(_kind_of(entry["name"], root), aside, recorded)
+            return Found(_kind_of(entry["name"], root), aside, recorded, exported)
     except FileNotFoundError:
-        return Found(MISSING, aside=False, recorded=recorded)
+        return Found(MISSING, aside=False, recorded=recorded, exported=exported)
 
 
 def _kind_of(name: str, folder: int) -> str:

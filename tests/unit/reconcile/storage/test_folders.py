@@ -48,7 +48,8 @@ def volume(spec: JsonObject, phase: str = "Bound", policy: str = "Delete", **met
 
 
 def entry(root: str, state: str = "present") -> JsonObject:
-    return {"pvc-1": {"root": root, "name": "pvc-1", "owner": "u1", "state": state}}
+    on_nfs = {"exported": True} if root.startswith("/srv") else {}
+    return {"pvc-1": {"root": root, "name": "pvc-1", "owner": "u1", "state": state, **on_nfs}}
 
 
 @pytest.mark.parametrize(
