@@ -129,5 +129,5 @@ DECIDERS: Mapping[Kind, Decider] = {
     STATEFUL_SET: stateful_set_steps,
 }
 
-# what the deciders look at besides the kinds they are for, pods and nodes
-LOOKED_AT = (CONTROLLER_REVISION, PERSISTENT_VOLUME_CLAIM)
+# what the deciders look at besides the kinds they are for, pods, nodes and storage
+LOOKED_AT = (CONTROLLER_REVISION,)

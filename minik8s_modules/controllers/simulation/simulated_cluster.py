@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
@@ -70,6 +71,10 @@ class World:
         everything: the objects to begin with; apiVersion and kind tell what each is.
         now: the time of what is made.
         graceful: whether deleted pods stay, marked, until ``remove``; else they go at once.
+
+    Attributes:
+        writes: how often something of a kind came, went or changed.
+        removed: the uids of what has gone.
     """
 
     def __init__(self, everything: Iterable[JsonObject], now: datetime, *, graceful: bool = False) -> None:
@@ -77,6 +82,8 @@ class World:
         self.turn = 1
         self.happened: list[Happened] = []
         self.told: list[Tell] = []
+        self.writes: Counter[Kind] = Counter()
+        self.removed: set[str] = set()
         self._graceful = graceful
         self._made = 0
         self._objects: dict[Kind, dict[Key, JsonObject]] = {}
@@ -112,10 +119,13 @@ class World:
         if old is not None and old.get("spec") != obj.get("spec"):
             obj = {**obj, "metadata": {**obj["metadata"], "generation": objects.generation(old) + 1}}
         self._objects.setdefault(kind, {})[key] = obj
+        self.writes[kind] += 1
 
     def remove(self, kind: Kind, obj: JsonObject) -> None:
         """Take an object out."""
         self._objects.get(kind, {}).pop(objects.key(obj), None)
+        self.writes[kind] += 1
+        self.removed.add(objects.uid(obj))
 
     def take(self, kind: Kind, owner: JsonObject, step: Step) -> None:
         """Take one step that a decider returned for ``owner`` of ``kind``."""
@@ -129,7 +139,7 @@ class World:
             case Release(of, obj):
                 self._owners(of, obj, without_owner(self._latest(of, obj), objects.uid(owner)))
             case Patch(of, obj, body):
-                self.put(of, patch.merge_patch(self._latest(of, obj), body))
+                self._change(of, patch.merge_patch(self._latest(of, obj), body))
             case WriteStatus(of, obj, status):
                 self.put(of, {**self._latest(of, obj), "status": status})
             case Tell():
@@ -167,14 +177,24 @@ class World:
             if self.get(kind, Key(meta.get("namespace", ""), name)) is None:
                 return name
 
+    def _change(self, kind: Kind, obj: JsonObject) -> None:
+        """Put a changed object in its place; one that goes has gone with the last of its finalizers."""
+        if kind != POD and objects.is_deleting(obj) and not objects.finalizers(obj):
+            self.remove(kind, obj)
+        else:
+            self.put(kind, obj)
+
+    def delete(self, kind: Kind, obj: JsonObject) -> None:
+        """Delete an object as the API does: with finalizers it stays, marked."""
+        if (self._graceful and kind == POD) or (kind != POD and objects.finalizers(obj)):
+            marked = {"deletionTimestamp": rfc3339(self.now), **obj["metadata"]}
+            self.put(kind, {**obj, "metadata": marked})
+        else:
+            self.remove(kind, obj)
+
     def _delete(self, kind: Kind, obj: JsonObject) -> None:
         latest = self._latest(kind, obj)
-        waits = kind == PERSISTENT_VOLUME and objects.finalizers(latest)  # for its folder to be deleted
-        if waits or (self._graceful and kind == POD):
-            marked = {**latest["metadata"], "deletionTimestamp": rfc3339(self.now)}
-            self.put(kind, {**latest, "metadata": marked})
-        else:
-            self.remove(kind, latest)
+        self.delete(kind, latest)
         self.gone(kind, latest)
 
     def gone(self, kind: Kind, obj: JsonObject) -> None:

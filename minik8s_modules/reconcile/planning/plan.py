@@ -44,8 +44,9 @@ from minik8s_modules.reconcile.planning.plan_requests import (
     with_blob,
     with_host,
 )
+from minik8s_modules.reconcile.planning.settled_pods import settled
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
-from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis, settled
+from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
 from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading, volumes_of
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside

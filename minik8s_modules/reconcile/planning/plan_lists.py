@@ -32,7 +32,7 @@ from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.foretold_autoscalers import autoscaler_notes
 from minik8s_modules.reconcile.planning.plan import Planner
-from minik8s_modules.reconcile.planning.simulated_rollouts import workloads
+from minik8s_modules.reconcile.planning.simulated_rollouts import workload_kind, workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulated_storage import storage
 from minik8s_modules.reconcile.planning.simulation import Operation, Question, is_gone
@@ -71,8 +71,10 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
     scene = scene_of(api) if question.operations else None
     found = Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
+    asked = [each.object for each in question.operations]
+    pods_change = any(obj.get("kind") == POD.kind or workload_kind(obj) is not None for obj in asked)
     return found._replace(
-        storage=storage((each.object for each in question.operations), api), foretold=_foretold(question, found, api)
+        storage=storage(asked, api, pods_change=pods_change), foretold=_foretold(question, found, api)
     )
 
 

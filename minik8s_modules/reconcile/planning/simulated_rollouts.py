@@ -18,15 +18,26 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
 from minik8s_modules.api.kinds import DAEMON_SET, KINDS, POD, REPLICA_SET, SERVICE, Kind
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.controllers.core.pods import is_ready
-from minik8s_modules.controllers.core.steps import Patch, Step
+from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
-from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of_pod, rows
+from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of_pod, rows
+from minik8s_modules.reconcile.planning.foretold_storage import last_told
+from minik8s_modules.reconcile.planning.simulated_storage import (
+    STORAGE_KINDS,
+    StorageKeeper,
+    awaited,
+    scheduled,
+    standing,
+    storage_world,
+    with_storage,
+)
 from minik8s_modules.scheduler.deciding.cycle import Decision
+from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 
 _SEVERAL, _NAMED = 2, 3
@@ -40,11 +51,16 @@ class Change(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides."""
+    """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides.
+
+    ``storage`` are claims, volumes and classes in the end, ``told`` their last Events.
+    """
 
     pods: Mapping[str, JsonObject | None]
     order: tuple[JsonObject, ...]
     messages: tuple[Note, ...]
+    storage: tuple[JsonObject, ...] = ()
+    told: Mapping[tuple[str, Key], str] = {}
 
 
 def workload_kind(obj: JsonObject) -> Kind | None:
@@ -68,6 +84,7 @@ def unrolled(
     nodes: Sequence[JsonObject],
     now: datetime,
     scene: Scene | None = None,
+    storage: Iterable[JsonObject] = (),
 ) -> Unrolled:
     """Return what becomes of the pods when workloads change.
 
@@ -78,22 +95,24 @@ def unrolled(
         nodes: all nodes.
         now: the time that decisions are made at.
         scene: what the scheduler looks at besides.
+        storage: claims, volumes and classes, as they would stand without ``changes``.
     """
     scene = scene or Scene(Profiles())
     existing = list(pods)
-    placed = [{**node, "apiVersion": "v1", "kind": "Node"} for node in nodes]
-    world = World([*known, *placed, *({**pod, "apiVersion": "v1", "kind": "Pod"} for pod in existing)], now)
+    world = storage_world([*known, *storage], nodes, existing, now)
     touched: set[str] = set()
     for change in changes:
         touched |= _enter(world, change)
-    ended = unroll(world, [*_within(touched), (POD, _Scheduler(nodes, scene).steps)], _live)
+    deciders = [*_within(touched), *StorageKeeper(world).deciders, (POD, _Scheduler(nodes, scene).steps)]
+    ended = unroll(world, deciders, _live)
     messages = [*_unplaced(world, nodes, scene, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
     order = [*_order(world, [*known])]
     messages += _overlap(order, len(nodes))
-    return Unrolled(_differences(world, before), tuple(place for _, place in order), tuple(messages))
+    coming = tuple(place for _, place in order)
+    return Unrolled(_differences(world, before), coming, tuple(messages), standing(world), last_told(world))
 
 
 def _enter(world: World, change: Change) -> set[str]:
@@ -145,21 +164,24 @@ def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
 
 
 class _Scheduler:
-    """Binds pods that were made; asks for one again only when something has come or gone."""
+    """Binds pods that were made; asks for one again only when something has come or gone, or what claims it has."""
 
     def __init__(self, nodes: Sequence[JsonObject], scene: Scene) -> None:
         self._nodes = nodes
         self._scene = scene
-        self._tried: set[tuple[str, int]] = set()
+        self._tried: set[tuple[str, int, int]] = set()
 
     def steps(self, world: World, pod: JsonObject) -> Iterable[Step]:
         """Return the binding of a pod, if there is a node for it."""
-        tried = (objects.uid(pod), len(world.happened))
-        if objects.spec(pod).get("nodeName") or objects.status(pod) or tried in self._tried:
+        if objects.spec(pod).get("nodeName") or objects.status(pod):
+            return []
+        claimed = sum(world.writes[kind] for kind in STORAGE_KINDS) if PodInfo.of(pod).claims else 0
+        tried = (objects.uid(pod), len(world.happened), claimed)
+        if tried in self._tried:
             return []
         self._tried.add(tried)
         decision = _decision(pod, world, self._nodes, self._scene)
-        return [Patch(POD, pod, {"spec": {"nodeName": decision.node}})] if decision.node else []
+        return scheduled(world, pod, decision) if decision.node else []
 
 
 def _decision(pod: JsonObject, world: World, nodes: Sequence[JsonObject], scene: Scene) -> Decision:
@@ -167,7 +189,7 @@ def _decision(pod: JsonObject, world: World, nodes: Sequence[JsonObject], scene:
     bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
     services = [one for one in scene.workloads if one.get("kind") == SERVICE.kind]
     own = [{**one, "kind": kind.kind} for kind in SPREAD_BY if kind != SERVICE for one in world.all(kind)]
-    seen = scene._replace(workloads=(*services, *own))
+    seen = with_storage(scene._replace(workloads=(*services, *own)), pod, world)
     return scene.profiles.decide(pod, seen.snapshot(pod, nodes, bound))
 
 
@@ -196,7 +218,8 @@ def _unplaced(world: World, nodes: Sequence[JsonObject], scene: Scene, touched: 
     for pod in world.all(POD):
         owner = objects.controller_of(pod) or {}
         if owner.get("uid") in touched and not objects.spec(pod).get("nodeName"):
-            told = _decision(pod, world, nodes, scene).message
+            decision = _decision(pod, world, nodes, scene)
+            told = decision.message or awaited(world, pod, decision)
             further = f"{owner.get('kind')} {owner.get('name')} would get no further"
             yield Note(f"Pod {objects.key(pod)}: {told}; {further}", of_pod(pod))
 

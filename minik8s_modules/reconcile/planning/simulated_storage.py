@@ -1,24 +1,48 @@
-"""What would become of claims and volumes: the deciders of their controller, unrolled over what there is and would be.
+"""What would become of claims and volumes, and which pods they let have a node: their controllers' deciders, unrolled.
 
-Nothing on a node follows from binding alone, so that it is told in words: one message for each claim or volume that
-would be another one's than it is, or that would wait.
+    operations ─take─▶ claims and volumes of an imagined cluster ─settle─▶ bound, made, released or waiting
+    pod ─the scheduler's decision─▶ scheduled: first its claims are to get what it chose, then it is bound
+
+``foretold_storage.py`` says what would differ. Programs outside of minik8s that make volumes are not simulated: their
+claims wait, and so do the pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import KINDS, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Kind
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.kinds import (
+    KINDS,
+    NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+    Kind,
+)
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.storage import claims
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.controllers.core.steps import Delete, Patch, Step, Tell
 from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
-from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
-from minik8s_modules.reconcile.feeds.plan_subjects import Note, of
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, unroll
+from minik8s_modules.scheduler.deciding.cycle import Decision
+from minik8s_modules.scheduler.framework.infos import PodInfo
+from minik8s_modules.scheduler.framework.storage import Storage
+from minik8s_modules.scheduler.plugins.volume_binding import reserved
+from minik8s_modules.scheduler.profiles.deciding import Scene
 
 STORAGE_KINDS = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
+
+
+class Placed(NamedTuple):
+    """What the scheduler decides of a pod, and whether it is bound by that: its claims may wait for somebody else."""
+
+    decision: Decision
+    bound: bool
 
 
 class Lister(Protocol):
@@ -34,9 +58,15 @@ def storage_kind(obj: JsonObject) -> Kind | None:
     return kind if kind in STORAGE_KINDS else None
 
 
-def storage(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, ...]:
-    """Return all claims, volumes and classes, if one of ``changed`` is such; raises as the API does."""
-    if not any(storage_kind(obj) is not None for obj in changed):
+def storage(changed: Sequence[JsonObject], api: Lister, *, pods_change: bool) -> tuple[JsonObject, ...]:
+    """Return all claims, volumes and classes, if one of ``changed`` is such or a namespace; raises as the API does.
+
+    Args:
+        changed: what a plan is asked about.
+        api: lists.
+        pods_change: whether pods come or go by it, which may have claims.
+    """
+    if not pods_change and not any(storage_kind(obj) or obj.get("kind") == NAMESPACE.kind for obj in changed):
         return ()
     return tuple(
         {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
@@ -45,66 +75,153 @@ def storage(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, ...
     )
 
 
-def storage_notes(
-    known: Iterable[JsonObject], changes: Iterable[tuple[str, JsonObject]], others: Iterable[JsonObject], now: datetime
-) -> list[Note]:
-    """Return what would become of claims and volumes.
+def standing(world: World) -> tuple[JsonObject, ...]:
+    """Return the claims, volumes and classes of a world."""
+    return tuple(obj for kind in STORAGE_KINDS for obj in world.all(kind))
+
+
+class StorageKeeper:
+    """The controllers of claims and volumes in one world; an object is decided again once something of it differs.
+
+    A cluster has thousands of claims that nothing becomes of, and a rollout has hundreds of rounds.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._quiet: dict[tuple[Kind, Key], tuple[object, ...]] = {}
+
+    @property
+    def deciders(self) -> list[tuple[Kind, Decider]]:
+        """What ``unroll`` asks, by kind."""
+        return [(kind, self._once(kind, decide)) for kind, decide in STORAGE_DECIDERS.items()]
+
+    def settle(self) -> None:
+        """Let the controllers act until they have nothing to do."""
+        unroll(self.world, self.deciders, lambda _world: False)
+
+    def schedule(
+        self, pod: JsonObject, nodes: Iterable[JsonObject], placed: Sequence[JsonObject], scene: Scene
+    ) -> Placed:
+        """Return where the scheduler would have a pod run, with what its claims get for that.
+
+        Args:
+            pod: one without a node.
+            nodes: all of them.
+            placed: the pods that have a node.
+            scene: what else the scheduler looks at.
+        """
+        nodes = [*nodes]
+        while True:
+            decision = scene.profiles.decide(pod, with_storage(scene, pod, self.world).snapshot(pod, nodes, placed))
+            steps = scheduled(self.world, pod, decision) if decision.node else []
+            for step in steps:
+                self.world.take(POD, pod, step)
+            bound = any(isinstance(step, Patch) and step.kind == POD for step in steps)
+            if bound or not steps:
+                return Placed(decision, bound)
+            self.settle()
+
+    def _once(self, kind: Kind, decide: Decider) -> Decider:
+        def steps(world: World, obj: JsonObject) -> Iterable[Step]:
+            seen, key = _looked_at(world, kind, obj), (kind, objects.key(obj))
+            if self._quiet.get(key) == seen:
+                return ()
+            found = [*_garbage(world, kind, obj), *decide(world, obj)]
+            if all(isinstance(step, Tell) for step in found):
+                self._quiet[key] = seen
+            return found
+
+        return steps
+
+
+def _looked_at(world: World, kind: Kind, obj: JsonObject) -> tuple[object, ...]:
+    """Return what the decision about a claim or volume depends on."""
+    gone = len(world.removed) if kind == PERSISTENT_VOLUME_CLAIM and objects.owner_references(obj) else 0
+    if kind == PERSISTENT_VOLUME_CLAIM and claims.is_complete(obj) and not objects.is_deleting(obj):
+        return obj, world.get(PERSISTENT_VOLUME, Key("", str(objects.spec(obj).get("volumeName") or ""))), gone
+    held = claims.holder(obj) if kind == PERSISTENT_VOLUME else None
+    if held is not None and claims.source_of(obj):
+        return obj, world.get(PERSISTENT_VOLUME_CLAIM, held.key)
+    return obj, gone, *(world.writes[each] for each in (*STORAGE_KINDS, POD))
+
+
+def _garbage(world: World, kind: Kind, obj: JsonObject) -> list[Step]:
+    """Return the deletion of a claim whose owners have gone: a StatefulSet, or its pod."""
+    owners = objects.owner_references(obj) if kind == PERSISTENT_VOLUME_CLAIM else []
+    gone = bool(owners) and all(one.get("uid") in world.removed for one in owners)
+    return [Delete(kind, obj)] if gone and not objects.is_deleting(obj) else []
+
+
+def storage_world(
+    known: Iterable[JsonObject], nodes: Iterable[JsonObject], pods: Iterable[JsonObject], now: datetime
+) -> World:
+    """Return a world of claims, volumes and classes, with the nodes and pods that they depend on."""
+    placed = [{**node, "apiVersion": "v1", "kind": "Node"} for node in nodes]
+    return World([*known, *placed, *({**pod, "apiVersion": "v1", "kind": "Pod"} for pod in pods)], now)
+
+
+def take(world: World, operation: str, obj: JsonObject) -> bool:
+    """Do an operation on a claim, volume, class or namespace, before controllers act; return whether it is on such.
 
     Args:
-        known: claims, volumes and classes there are.
-        changes: operation (create, update, delete) and object, of these kinds.
-        others: nodes and pods, which bindings depend on.
-        now: the time of what would be made.
+        world: takes it.
+        operation: create, update or delete.
+        obj: as it would stand (delete: as it stood).
     """
-    world = World([*known, *others], now)
-    before = {key: str(obj) for key, obj in _standing(world).items()}
-    asked = []
-    for operation, obj in changes:
-        kind = storage_kind(obj)
-        if kind is None:
-            continue
-        asked.append(f"{kind.kind} {objects.key(obj)}")
-        _take(world, kind, operation, obj)
-    if not asked:
-        return []
-    unroll(world, STORAGE_DECIDERS.items(), lambda _world: False)
-    after = _standing(world)
-    return [_note(world, obj) for key, obj in after.items() if before.get(key) != str(obj)]
+    gone, kind = operation == "delete" or objects.is_deleting(obj), storage_kind(obj)
+    if obj.get("kind") == NAMESPACE.kind and gone:
+        for claim in world.all(PERSISTENT_VOLUME_CLAIM):
+            if objects.namespace(claim) == objects.name(obj):
+                world.delete(PERSISTENT_VOLUME_CLAIM, claim)
+        return True
+    if kind is None:
+        return False
+    if not gone:
+        _put(world, kind, obj)
+    elif (found := world.get(kind, objects.key(obj))) is not None:
+        world.delete(kind, found)
+    return True
 
 
-def _standing(world: World) -> Mapping[str, JsonObject]:
-    kinds = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME)
-    return {f"{kind.kind} {objects.key(obj)}": obj for kind in kinds for obj in world.all(kind)}
-
-
-def _take(world: World, kind: Kind, operation: str, obj: JsonObject) -> None:
+def _put(world: World, kind: Kind, obj: JsonObject) -> None:
     found = world.get(kind, objects.key(obj))
-    if operation == "delete":
-        if found is not None:
-            world.remove(kind, found)
-        return
-    uid = objects.uid(found or obj) or placeholder_uid(objects.namespace(obj), objects.name(obj))
-    status = objects.status(found or {}) or {"phase": "Pending"}
-    world.put(kind, {**obj, "metadata": {**obj["metadata"], "uid": uid}, "status": status})
+    uid = placeholder_uid(objects.namespace(obj), objects.name(obj)) if found is None else objects.uid(found)
+    made = {"creationTimestamp": rfc3339(world.now), **obj["metadata"], "uid": uid}
+    status = {} if kind == STORAGE_CLASS else {"status": objects.status(found or {}) or {"phase": "Pending"}}
+    world.put(kind, {**obj, "metadata": made, **status})
 
 
-def _note(world: World, obj: JsonObject) -> Note:
-    phase = str(objects.status(obj).get("phase") or "Pending")
-    if obj.get("kind") == PERSISTENT_VOLUME_CLAIM.kind:
-        return _of_claim(world, obj, phase)
-    held = claims.holder(obj)
-    whose = f", of PersistentVolumeClaim {held.key}" if held is not None else ""
-    text = f"PersistentVolume {objects.name(obj)} would be {phase}{whose}"
-    about = (of(PERSISTENT_VOLUME, name=objects.name(obj)),)
-    return Note(text, (*about, *([of(PERSISTENT_VOLUME_CLAIM, *held.key)] if held is not None else [])))
+def with_storage(scene: Scene, pod: JsonObject, world: World) -> Scene:
+    """Return what the scheduler looks at for a pod: claims and volumes as they would stand by then."""
+    if not PodInfo.of(pod).claims:
+        return scene
+    return scene._replace(storage=Storage.of(*(world.all(kind) for kind in STORAGE_KINDS)))
 
 
-def _of_claim(world: World, claim: JsonObject, phase: str) -> Note:
-    key, about = objects.key(claim), (of(PERSISTENT_VOLUME_CLAIM, *objects.key(claim)),)
-    name = str(objects.spec(claim).get("volumeName") or "")
-    if name and phase == "Bound":
-        return Note(f"PersistentVolumeClaim {key} would be bound to PersistentVolume {name}", about)
-    told = [
-        each.message for each in world.told if objects.key(each.obj) == key and each.obj.get("kind") == claim["kind"]
-    ]
-    return Note(f"PersistentVolumeClaim {key} would be {phase}{': ' if told else ''}{''.join(told[-1:])}", about)
+def scheduled(world: World, pod: JsonObject, decision: Decision) -> list[Step]:
+    """Return what the scheduler writes for a pod that it has a node for.
+
+    A pod with claims that are not bound comes later: nothing at all says that they wait for somebody else.
+    """
+    wanted = reserved(decision.state, decision.node)
+    if wanted:
+        return [step for kind, obj in wanted for step in _reservation(world, kind, obj)]
+    return [Patch(POD, pod, {"spec": {"nodeName": decision.node}})]
+
+
+def _reservation(world: World, kind: Kind, obj: JsonObject) -> list[Step]:
+    held = {"spec": {"claimRef": objects.spec(obj)["claimRef"]}} if kind == PERSISTENT_VOLUME else {}
+    before = world.get(kind, objects.key(obj))
+    if before is None or before == obj:
+        return []
+    return [Patch(kind, before, {"metadata": {"annotations": objects.annotations(obj)}, **held})]
+
+
+def awaited(world: World, pod: JsonObject, decision: Decision) -> str:
+    """Return why a pod that has a node to go to stays without it; "" for one that is not held by its claims."""
+    found = (world.get(PERSISTENT_VOLUME_CLAIM, Key(objects.namespace(pod), name)) for name in PodInfo.of(pod).claims)
+    waiting = [objects.name(claim) for claim in found if claim is not None and not claims.is_bound(claim)]
+    if not decision.node or not waiting:
+        return ""
+    named = ", ".join(f"PersistentVolumeClaim {name}" for name in waiting)
+    return f"it would run on node {decision.node} once it has a volume for {named}"

@@ -8,6 +8,7 @@ the same question has the same answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -17,15 +18,20 @@ from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
-from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
-from minik8s_modules.reconcile.feeds.references import references
+from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
+from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod, rows
+from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.planning.foretold_autoscalers import is_autoscaler
+from minik8s_modules.reconcile.planning.foretold_storage import last_told, storage_notes, storage_overlay
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
-from minik8s_modules.reconcile.planning.simulated_storage import storage_kind, storage_notes
-from minik8s_modules.reconcile.pods.desired import decide_pod
-from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
-from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision, PodInputs
+from minik8s_modules.reconcile.planning.simulated_storage import (
+    StorageKeeper,
+    awaited,
+    standing,
+    storage_kind,
+    storage_world,
+    take,
+)
 from minik8s_modules.scheduler.deciding.cycle import Decision
 from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 
@@ -61,7 +67,8 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         pods: by UID, those that would differ (None: gone).
-        overlay: ConfigMaps, Secrets and Nodes (those with other policies for drift) by kind and key.
+        overlay: ConfigMaps, Secrets, claims, volumes (``/<name>``) and Nodes (those with other policies for drift) by
+            kind and key.
         messages: what to tell.
         order: in which order pods come and go.
         network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
@@ -122,46 +129,92 @@ def hypothesis(
     """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``.
 
     ``scene`` is what the scheduler looks at besides; it changes with the operations. ``storage`` has claims, volumes
-    and classes, where operations are of such.
+    and classes, where the question concerns such.
     """
-    scene = _after(question, scene or Scene(Profiles()))
-    known = {objects.key(pod): pod for pod in pods}
-    changed: dict[str, JsonObject | None] = {}
-    overlay: dict[tuple[str, str], JsonObject | None] = {}
-    network: dict[tuple[str, str], JsonObject | None] = {}
-    messages: list[Note] = []
-    order: list[JsonObject] = []
-    alone: list[tuple[str, JsonObject]] = []
+    scene, asked = _after(question, scene or Scene(Profiles())), _taken(question, pods, nodes, now)
+    known, changed, overlay, before = asked.known.values(), asked.changed, asked.overlay, tuple(storage)
+    keeper = _kept(question, storage_world(before, nodes, known, now), changed)
+    hoping = _hoping(known, storage_overlay(before, standing(keeper.world)))
+    notes: list[Note] = []
+    bound = _bound({**hoping, **changed}, known, nodes, scene, keeper, notes)
+    overlay |= storage_overlay(before, standing(keeper.world))
+    changed |= bound | {objects.uid(pod): pod for pod in _waiting(known, overlay) if objects.uid(pod) not in bound}
+    order = [*(_place(action, bound.get(objects.uid(pod)) or pod) for action, pod in asked.alone), *asked.order]
+    changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
+    here = tuple(bound.get(objects.uid(pod)) or pod for pod in known)
+    after, told = standing(keeper.world), last_told(keeper.world)
+    if changes:
+        found = unrolled(changes, workloads, here, nodes, now, scene, after)
+        changed, order = {**changed, **found.pods}, [*order, *found.order]
+        after, told = found.storage, {**told, **found.told}
+        overlay |= storage_overlay(before, after)
+        notes += found.messages
+    everywhere = {objects.uid(pod): pod for pod in here} | changed
+    notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), told), *notes]
+    return Hypothesis(changed, overlay, tuple(notes), tuple(order), asked.network)
+
+
+@dataclass
+class _Asked:
+    """What the operations do by themselves: all pods, and what else is as in ``Hypothesis``.
+
+    Attributes:
+        alone: action and pod of those that come and go by themselves.
+    """
+
+    known: dict[objects.Key, JsonObject]
+    changed: dict[str, JsonObject | None] = field(default_factory=dict)
+    overlay: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
+    network: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
+    messages: list[Note] = field(default_factory=list)
+    order: list[JsonObject] = field(default_factory=list)
+    alone: list[tuple[str, JsonObject]] = field(default_factory=list)
+
+
+def _taken(question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonObject], now: datetime) -> _Asked:
+    found = _Asked({objects.key(pod): pod for pod in pods})
     for operation in question.operations:
         obj = operation.object
         kind, key = str(obj.get("kind") or ""), objects.key(obj)
         if kind == "Pod":
-            alone += _take_pod(operation, known, changed, messages, now)
+            found.alone += _take_pod(operation, found.known, found.changed, found.messages, now)
         elif kind in {"ConfigMap", "Secret"}:
-            overlay[kind, str(key)] = None if operation.operation == "delete" else obj
+            found.overlay[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Node" and _steers_drift(operation, nodes):
-            overlay[kind, str(key)] = obj
+            found.overlay[kind, str(key)] = obj
         elif kind in NETWORK_KINDS:
-            network[kind, str(key)] = None if operation.operation == "delete" else obj
+            found.network[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Namespace" and is_gone(operation):
-            order += _take_namespace(objects.name(obj), known, changed, messages)
+            found.order += _take_namespace(objects.name(obj), found.known, found.changed, found.messages)
         elif is_autoscaler(obj) and not is_gone(operation):
             continue  # the cluster as it was read tells of it
         elif workload_kind(obj) is None and storage_kind(obj) is None:
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
-            messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
-    messages += storage_notes(storage, question.operations, (*nodes, *known.values()), now)
-    bound = _bound(changed, known.values(), nodes, scene, messages)
-    changed |= bound | {
-        objects.uid(pod): pod for pod in _waiting(known.values(), overlay) if objects.uid(pod) not in bound
-    }
-    order = [*(_place(action, bound.get(objects.uid(pod)) or pod) for action, pod in alone), *order]
-    changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
-    standing = tuple(bound.get(objects.uid(pod)) or pod for pod in known.values())
-    if not changes:
-        return Hypothesis(changed, overlay, tuple(messages), tuple(order), network)
-    found = unrolled(changes, workloads, standing, nodes, now, scene)
-    return Hypothesis({**changed, **found.pods}, overlay, (*messages, *found.messages), (*order, *found.order), network)
+            found.messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
+    return found
+
+
+def _kept(question: Question, world: World, changed: Mapping[str, JsonObject | None]) -> StorageKeeper:
+    """Return claims and volumes after the operations, which change some pods, too."""
+    world.removed |= {uid for uid, pod in changed.items() if pod is None}
+    keeper = StorageKeeper(world)
+    keeper.settle()
+    for operation in question.operations:  # what comes first is there, and bound, when the next comes
+        if take(world, *operation):
+            keeper.settle()
+    return keeper
+
+
+def _hoping(
+    pods: Iterable[JsonObject], overlay: Mapping[tuple[str, str], JsonObject | None]
+) -> dict[str, JsonObject | None]:
+    """Return the pods without a node that name a claim which would differ: it may be what they wait for."""
+    found = (pod for pod in pods if overlay and not objects.spec(pod).get("nodeName") and never_ran(pod))
+    return {objects.uid(pod): pod for pod in found if _refers(pod, overlay)}
+
+
+def _refers(pod: JsonObject, overlay: Mapping[tuple[str, str], JsonObject | None]) -> bool:
+    return any((one.kind, f"{one.namespace}/{one.name}") in overlay for one in references(pod))
 
 
 def _after(question: Question, scene: Scene) -> Scene:
@@ -195,8 +248,7 @@ def _steers_drift(operation: Operation, nodes: Iterable[JsonObject]) -> bool:
 def _waiting(pods: Iterable[JsonObject], overlay: Mapping[tuple[str, str], JsonObject | None]) -> Iterator[JsonObject]:
     """Yield the pods on a node that have not come to run, and name what differs: it may be what they wait for."""
     for pod in pods:
-        named = {(one.kind, f"{one.namespace}/{one.name}") for one in references(pod)}
-        if objects.spec(pod).get("nodeName") and never_ran(pod) and named & set(overlay):
+        if objects.spec(pod).get("nodeName") and never_ran(pod) and _refers(pod, overlay):
             yield pod
 
 
@@ -275,6 +327,7 @@ def _bound(
     pods: Iterable[JsonObject],
     nodes: Sequence[JsonObject],
     scene: Scene,
+    keeper: StorageKeeper,
     messages: list[Note],
 ) -> dict[str, JsonObject | None]:
     """Return the changed pods that no node has yet, bound where the scheduler would bind them."""
@@ -284,9 +337,10 @@ def _bound(
         if pod is None or objects.spec(pod).get("nodeName"):
             continue
         placed = [one for one in everywhere.values() if objects.spec(one).get("nodeName")]
-        decision = scene.profiles.decide(pod, scene.snapshot(pod, nodes, placed))
-        if not decision.node:
-            messages.append(Note(f"Pod {objects.key(pod)}: {decision.message}", of_pod(pod)))
+        decision, is_bound = keeper.schedule(pod, nodes, placed, scene)
+        if not is_bound:
+            told = decision.message or awaited(keeper.world, pod, decision)
+            messages.append(Note(f"Pod {objects.key(pod)}: {told}", of_pod(pod)))
             messages += _preemption(pod, decision)
             continue
         bound[uid] = everywhere[uid] = _with_node(pod, decision.node)
@@ -311,61 +365,3 @@ def _with_node(pod: JsonObject, node: str) -> JsonObject:
         "spec": {**objects.spec(pod), "nodeName": node},
         "status": {**status, "conditions": conditions},
     }
-
-
-def settled(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> tuple[NodeDocument, PodDecision]:
-    """Return all the pod wants until it runs, as if each init container ended well at once, and its last decision."""
-    document: dict[str, dict[str, Entry]] = {}
-    while True:
-        decision = decide_pod(pod, seen, inputs, now)
-        for section, entries in decision.entries.items():
-            document.setdefault(section, {})
-            for key, entry in entries.items():
-                document[section].setdefault(key, entry)
-        started = [entry for entry in decision.entries.get("containers", {}).values() if _runs_init(entry, seen)]
-        if not started:
-            return document, decision
-        seen = _with_success(pod, seen, started, now)
-
-
-def _runs_init(entry: Mapping[str, Any], seen: ObservedPod) -> bool:
-    last = seen.last(entry["name"])
-    ended = last is not None and last.attempt >= entry["attempt"] and last.over
-    return entry["type"] == "init" and entry["state"] == "running" and not ended
-
-
-def _with_success(
-    pod: JsonObject, seen: ObservedPod, started: Sequence[Mapping[str, Any]], now: datetime
-) -> ObservedPod:
-    sandbox = seen.sandbox
-    if sandbox is None or not sandbox.alive or sandbox.attempt != started[0]["sandbox_attempt"]:
-        sandbox = _imagined(pod, "sandbox", "", started[0]["sandbox_attempt"], "running", now)
-    ended = {
-        entry["name"]: (_imagined(pod, "init", entry["name"], entry["attempt"], "exited", now, entry["image"]),)
-        for entry in started
-    }
-    return ObservedPod((sandbox,), {**seen.containers, **ended})
-
-
-def _imagined(
-    pod: JsonObject, kind: str, name: str, attempt: int, state: str, now: datetime, image: str = ""
-) -> ObservedContainer:
-    finished_at = now if state == "exited" else None
-    return ObservedContainer(
-        id=f"imagined-{name}",
-        type=kind,
-        pod_uid=objects.uid(pod),
-        pod_name=objects.name(pod),
-        pod_namespace=objects.namespace(pod),
-        container=name,
-        attempt=attempt,
-        state=state,
-        exit_code=0,
-        oom_killed=False,
-        error="",
-        created_at=now,
-        started_at=now,
-        finished_at=finished_at,
-        image=image,
-        image_id="",
-    )

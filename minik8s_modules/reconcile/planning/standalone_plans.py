@@ -105,10 +105,14 @@ def foretell(
     named = {one for pod in (*here.values(), *mine.values()) if pod is not None for one in _named(pod)}
     new = {one for pod in mine.values() if pod is not None for one in _named(pod)}
     written = {(SECRET.kind, key) for key in _certificates(found.network)}
-    told = {*named, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
+    differing = new | (named & found.overlay.keys())
+    claims = (object_of(*place) for place in sorted(differing) if place[0] == PERSISTENT_VOLUME_CLAIM.kind)
+    held = {
+        (PERSISTENT_VOLUME.kind, f"/{name}"): one for name, one in volumes_of(filter(None, claims), object_of).items()
+    }
+    told = {*named, *held, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
     read = {place: object_of(*place) for place in sorted(new | written) if place not in found.overlay}
-    claims = [obj for (kind, _), obj in read.items() if kind == PERSISTENT_VOLUME_CLAIM.kind and obj is not None]
-    read |= {(PERSISTENT_VOLUME.kind, f"/{name}"): obj for name, obj in volumes_of(claims, object_of).items()}
+    read |= {place: obj for place, obj in held.items() if place not in found.overlay}
     return {
         "pods": mine,
         "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in told}),

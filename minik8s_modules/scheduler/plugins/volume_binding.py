@@ -100,12 +100,7 @@ class VolumeBinding(InTree):
         attempt: _Attempt | None = state.get(self.name)
         if attempt is None or not attempt.unbound:
             return None
-        place = attempt.places[node]
-        place = _Place(
-            tuple((_held(volume, claim), claim) for volume, claim in place.volumes),
-            tuple(_wanted_on(claim, node) for claim in place.provisioned),
-        )
-        attempt.places[node] = place
+        place = attempt.places[node] = _reserved(attempt, node)
         for volume, _ in place.volumes:
             attempt.storage.assume_volume(volume)
         for claim in place.provisioned:
@@ -163,6 +158,27 @@ class VolumeBinding(InTree):
             Wake(Event("Node", "Add")),
             Wake(Event("Node", "UpdateLabel")),
         )
+
+
+def reserved(state: CycleState, node: str) -> list[tuple[Kind, JsonObject]]:
+    """Return the volumes and claims as scheduling a pod to ``node`` writes them; nothing once its claims are bound.
+
+    ``state`` is that of a decision which chose the node.
+    """
+    attempt: _Attempt | None = state.get(VolumeBinding.name)
+    if attempt is None or not attempt.unbound:
+        return []
+    place = _reserved(attempt, node)
+    volumes = [(PERSISTENT_VOLUME, volume) for volume, _ in place.volumes]
+    return [*volumes, *((PERSISTENT_VOLUME_CLAIM, claim) for claim in place.provisioned)]
+
+
+def _reserved(attempt: _Attempt, node: str) -> _Place:
+    place = attempt.places[node]
+    return _Place(
+        tuple((_held(volume, claim), claim) for volume, claim in place.volumes),
+        tuple(_wanted_on(claim, node) for claim in place.provisioned),
+    )
 
 
 def is_claimed(pod: PodInfo, _old: JsonObject | None, new: JsonObject) -> bool:

@@ -8,7 +8,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from minik8s_modules.api.kinds import EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import (
+    EVENT,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SECRET,
+    SERVICE,
+    STORAGE_CLASS,
+)
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 
@@ -159,3 +171,65 @@ def test_a_namespace_that_goes_is_shown_with_its_pods_and_rules(cluster: Cluster
     assert containers() == 2
     cluster.admin.delete(NAMESPACE, "shop")
     cluster.until(lambda: containers() == 0, 60)
+
+
+def test_a_pod_gets_the_volume_that_its_plan_foretells(cluster: Cluster, tmp_path: Path):
+    made: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disk"}}
+    made |= {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", "parameters": {"path": str(tmp_path)}}
+    made["volumeBindingMode"] = "WaitForFirstConsumer"
+    asked = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "disk",
+    }
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": asked}
+    claim["metadata"] = {"name": "notes", "namespace": "default"}
+    writing = {**pod("x")["spec"]["containers"][0], "command": ["sh", "-c", "echo kept > /notes/log; sleep 3600"]}
+    writing["volumeMounts"] = [{"name": "notes", "mountPath": "/notes"}]
+    writer = pod(
+        "writer", containers=[writing], volumes=[{"name": "notes", "persistentVolumeClaim": {"claimName": "notes"}}]
+    )
+
+    status = cluster.plan(objects=[made, claim, writer])
+    node = cluster.node.name
+    by_class = "a PersistentVolume of 1Gi that StorageClass disk (minik8s.io/hostpath) makes for it"
+    place = f"hostPath {tmp_path}/pvc-<uid> on node {node}"
+    assert status["messages"] == [
+        f"PersistentVolumeClaim default/notes would be bound to {by_class}",
+        f"PersistentVolume pvc-<uid> of PersistentVolumeClaim default/notes would be {place}",
+    ]
+    (planned,) = status["nodes"][node]["diff"]["volumes"]["after"].values()
+    for kind, obj in ((STORAGE_CLASS, made), (PERSISTENT_VOLUME_CLAIM, claim), (POD, writer)):
+        cluster.admin.create(kind, obj)
+    cluster.until(lambda: cluster.ready("writer"))
+    bound = cluster.admin.get(PERSISTENT_VOLUME_CLAIM, "notes", "default")
+    volume = cluster.admin.get(PERSISTENT_VOLUME, bound["spec"]["volumeName"])
+    folder = Path(objects.spec(volume)["hostPath"]["path"])
+    assert planned["path"].replace(placeholder_uid("default", "notes"), objects.uid(bound)) == str(folder)
+    cluster.until(lambda: (folder / "log").read_text() == "kept\n")
+
+    # a claim in use stays
+    claimed = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim["metadata"]}
+    told = cluster.plan(deleted=[claimed])
+    assert (told["nodes"].get(node, {}).get("steps", []), told["messages"]) == (
+        [],
+        ["PersistentVolumeClaim default/notes would stay, with its data, until pods that use it are gone: writer"],
+    )
+    told = cluster.plan(deleted=[claimed, writer])
+    assert told["messages"] == [
+        f"PersistentVolume {objects.name(volume)} would be Released, of PersistentVolumeClaim default/notes"
+    ]
+    cluster.admin.delete(PERSISTENT_VOLUME_CLAIM, "notes", "default")
+    cluster.delete("writer", grace_s=0)
+    cluster.until(lambda: phase(cluster, objects.name(volume)) == "Released")
+    assert (folder / "log").read_text() == "kept\n"
+    cluster.admin.delete(PERSISTENT_VOLUME, objects.name(volume))
+    cluster.admin.delete(STORAGE_CLASS, "disk")
+    cluster.until(lambda: phase(cluster, objects.name(volume)) == "gone")
+
+
+def phase(cluster: Cluster, volume: str) -> str:
+    try:
+        return str(objects.status(cluster.admin.get(PERSISTENT_VOLUME, volume)).get("phase"))
+    except NotFound:
+        return "gone"

@@ -30,13 +30,17 @@ from minik8s_modules.api.kinds import (
     KINDS,
     NAMESPACE,
     NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_ADDRESS,
     SECRET,
     SERVICE,
+    STORAGE_CLASS,
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
 from minik8s_modules.controllers.network.endpointslices import (
     MANAGED_BY,
@@ -48,18 +52,27 @@ from minik8s_modules.controllers.network.endpointslices import (
 )
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
-from minik8s_modules.reconcile.feeds.references import references
+from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
+from minik8s_modules.reconcile.loop.references import references
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
+from minik8s_modules.reconcile.planning.simulated_storage import (
+    STORAGE_KINDS,
+    StorageKeeper,
+    standing,
+    storage_world,
+)
 from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS, parse_question
 from minik8s_modules.reconcile.pods.service_links import link_variables
 from minik8s_modules.reconcile.values.items import SECTIONS
 from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, Settings
 from tests.integration.reconcile.conftest import ROOT
+from tests.support.storms import Manager
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.worlds import IMAGE
 
 SCENARIOS = int(os.environ.get("MINIK8S_PLAN_SCENARIOS", "40"))
-GENERATED = (SERVICE, ENDPOINTS, INGRESS_CLASS, HOST_GRANT, DNS, INGRESS, CONFIG_MAP, SECRET, POD)
+STORED = (STORAGE_CLASS, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
+GENERATED = (SERVICE, ENDPOINTS, INGRESS_CLASS, HOST_GRANT, DNS, INGRESS, CONFIG_MAP, SECRET, *STORED, POD)
 """In the order in which they are written: a pod has the variables of the Services that are there before it."""
 FOLLOWED = {
     ENDPOINT_SLICE: "made of Endpoints and pods here, as the controllers do",
@@ -79,7 +92,7 @@ SETTINGS = Settings(
 
 def test_every_kind_that_a_node_is_told_of_is_generated():
     told = {"Pod", "ConfigMap", "Secret", "Namespace", "Node", *NETWORK_KINDS}
-    assert {kind.kind for kind in (*GENERATED, *FOLLOWED)} == told
+    assert {kind.kind for kind in (*GENERATED, *FOLLOWED)} == told | {kind.kind for kind in STORAGE_KINDS}
     assert not {kind.kind for kind in DECIDERS} & told, "workloads: test_random_rollouts.py"
     assert told <= {kind.kind for kind in KINDS.all()}
 
@@ -97,6 +110,8 @@ class Dice:
             ENDPOINTS: (self._endpoints, ("outside",)), CONFIG_MAP: (self._data, ("settings",)),
             SECRET: (self._data, ("keys",)), DNS: (self._dns, ("names",)), INGRESS: (self._ingress, ("paths",)),
             INGRESS_CLASS: (self._class, ("mine",)), HOST_GRANT: (self._grant, ("api.test",)),
+            STORAGE_CLASS: (self._disk, ("disk",)), PERSISTENT_VOLUME: (self._volume, ("nfs", "local")),
+            PERSISTENT_VOLUME_CLAIM: (self._claim, ("data", "more")),
         }  # fmt: skip
         make, names = makers[kind]
         return {name: self._whole(kind, name, make(name)) for name in names if self._dice.random() < 0.6}
@@ -114,7 +129,9 @@ class Dice:
         app: JsonObject = {"name": "app", "image": IMAGE, "ports": [{"containerPort": 8080, "name": "http"}]}
         if pick([0, 1]):
             app["env"] = [{"name": "K", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "k"}}}]
-        volumes = pick([[], [{"name": "v", "secret": {"secretName": "keys"}}], [{"name": "v", "emptyDir": {}}]])
+        claimed = [{"persistentVolumeClaim": {"claimName": name}} for name in ("data", "more")]
+        sources: list[JsonObject] = [{"secret": {"secretName": "keys"}}, {"emptyDir": {}}, *claimed]
+        volumes = pick([[], *([{"name": "v", **each}] for each in sources)])
         app["volumeMounts"] = [{"name": one["name"], "mountPath": "/v"} for one in volumes]
         spec = {"restartPolicy": "Always", "containers": [app], "volumes": volumes, "nodeName": NAME}
         labels = {"labels": {"app": pick(["web", "api", "none"])}}
@@ -153,6 +170,19 @@ class Dice:
     def _class(self, _name: str) -> JsonObject:
         return {"spec": {"controller": self._dice.choice(["minik8s.io/ingress", "example.com/other"])}}
 
+    def _disk(self, _name: str) -> JsonObject:
+        return {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", "parameters": {"node": NAME}}
+
+    def _volume(self, name: str) -> JsonObject:
+        source = {"nfs": {"server": "192.0.2.1", "path": "/srv"}} if name == "nfs" else {"local": {"path": "/mnt"}}
+        spec = {"capacity": {"storage": self._dice.choice(["1Gi", "3Gi"])}, "accessModes": ["ReadWriteOnce"]}
+        return {"spec": {**spec, "storageClassName": "disk", **source}}
+
+    def _claim(self, _name: str) -> JsonObject:
+        asked = {"requests": {"storage": self._dice.choice(["1Gi", "2Gi"])}}
+        named = self._dice.choice(["disk", "other"])
+        return {"spec": {"accessModes": ["ReadWriteOnce"], "resources": asked, "storageClassName": named}}
+
     def _grant(self, name: str) -> JsonObject:
         return {"spec": {"hosts": [name], "namespaces": self._dice.choice([[SPACE], ["other"]])}}
 
@@ -164,10 +194,13 @@ class Applied:
         self.cluster = Cluster()
         self.cluster.settings = SETTINGS
         self.cluster.start()
+        self.controllers = Manager(self.cluster.api, ClaimController, VolumeController)
+        self.controllers.start()
         until(lambda: self.cluster.service is not None and self.cluster.service.loop.basis(NAME) is not None)
         until(lambda: set(self.cluster.node.documents) >= set(SECTIONS))
         self.standing: dict[Kind, dict[str, JsonObject]] = {kind: {} for kind in GENERATED}
         self._age = 0
+        self._names: dict[str, str] = {}
 
     def plan(self, wanted: dict[Kind, dict[str, JsonObject]]) -> JsonObject:
         """Return what a plan says of the way to other objects."""
@@ -188,7 +221,7 @@ class Applied:
                     # who is older has a host: what comes is younger, as a plan by the API server says, too
                     aged = {**obj["metadata"], "creationTimestamp": f"2026-01-01T00:0{self._age}:00Z"}
                     yield "create", kind, obj | {"metadata": aged}
-                elif kind is not POD and before != obj:
+                elif kind is not POD and kind not in STORED and before != obj:
                     live = self.cluster.api.get(kind, name, objects.namespace(obj))
                     yield "update", kind, obj | {"metadata": {**live["metadata"], **obj["metadata"]}}
 
@@ -212,7 +245,9 @@ class Applied:
             if kind is SERVICE:
                 self.play()
                 until(self._hears_services)
-            if kind in (CONFIG_MAP, SECRET):
+            if kind in STORED:
+                until(self._has_bound)
+            if kind in (CONFIG_MAP, SECRET, *STORED):
                 until(self._hears_references)
         self.play()
         self._age += 1
@@ -229,6 +264,23 @@ class Applied:
         known = self.cluster.service.shard.objects.links(SPACE, {})
         return known == link_variables(self.cluster.api.list(SERVICE, SPACE).items)
 
+    def _has_bound(self) -> bool:
+        """Return whether the controllers of claims and volumes have nothing to do."""
+        api = self.cluster.api
+        world = storage_world(
+            (
+                {"apiVersion": kind.api_version, "kind": kind.kind, **one}
+                for kind in STORED
+                for one in api.list(kind).items
+            ),
+            (),
+            api.list(POD, SPACE).items,
+            SystemClock().now(),
+        )
+        before = standing(world)
+        StorageKeeper(world).settle()
+        return standing(world) == before
+
     def _hears_references(self) -> bool:
         """Return whether the reconciler has heard of all that pods refer to.
 
@@ -237,12 +289,11 @@ class Applied:
         """
         assert self.cluster.service is not None
         api, known = self.cluster.api, self.cluster.service.shard.references
-        there = {
-            (kind.kind, objects.name(one)): one for kind in (CONFIG_MAP, SECRET) for one in api.list(kind, SPACE).items
-        }
+        kinds = (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM)
+        there = {(kind.kind, objects.name(one)): one for kind in kinds for one in api.list(kind, SPACE).items}
         for pod in api.list(POD, SPACE).items:
             named = {(one.kind, one.name) for one in references(pod)} & there.keys()
-            found = [each for kind in (CONFIG_MAP, SECRET) for each in known.of(objects.uid(pod), kind.kind).values()]
+            found = [each for kind in kinds for each in known.of(objects.uid(pod), kind.kind).values()]
             if sorted(map(str, found)) != sorted(str(there[one]) for one in named):
                 return False
         return True
@@ -320,9 +371,14 @@ class Applied:
 
     def document(self) -> Document:
         """Return what the node was told, pods called by their names."""
-        names = {objects.uid(pod): f"<{objects.name(pod)}>" for pod in self.cluster.api.list(POD, SPACE).items}
-        found: Document = called(self.cluster.node.documents, names)
+        found: Document = called(self.cluster.node.documents, self.names())
         return found
+
+    def names(self) -> dict[str, str]:
+        """Return what pods and claims are called, by their uids; folders have those of claims that are gone, too."""
+        there = [one for kind in (POD, PERSISTENT_VOLUME_CLAIM) for one in self.cluster.api.list(kind, SPACE).items]
+        self._names |= {objects.uid(one): f"<{objects.name(one)}>" for one in there}
+        return self._names
 
 
 def comparable(found: Document, standing: Iterable[str]) -> Document:
@@ -353,7 +409,7 @@ def in_order(value: Any) -> Any:
 def called(value: Any, names: dict[str, str]) -> Any:
     """Return the value with uids replaced by names."""
     text = json.dumps(value)
-    for uid, name in names.items():
+    for uid, name in sorted(names.items(), reverse=True):  # one uid may be the beginning of another
         text = text.replace(uid, name)
     return json.loads(text)
 
@@ -366,8 +422,9 @@ def test_a_node_is_told_what_a_plan_foretells(seed: int):
         applied.calm()
         wanted = {kind: dice.kept(applied.standing[kind]) | dice.some(kind) for kind in GENERATED}
         wanted[POD] |= {name: pod for name, pod in applied.standing[POD].items() if name in wanted[POD]}
-        names = {objects.uid(pod): f"<{objects.name(pod)}>" for pod in applied.cluster.api.list(POD, SPACE).items}
-        names |= {placeholder_uid(SPACE, name): f"<{name}>" for name in "abc"}
+        names = applied.names() | {
+            placeholder_uid(SPACE, name): f"<{name}>" for name in ("a", "b", "c", "data", "more")
+        }
         before = applied.document()
         answer = applied.plan(wanted)
         assert NAME in answer["nodes"], answer["messages"]
@@ -381,4 +438,5 @@ def test_a_node_is_told_what_a_plan_foretells(seed: int):
         for section in SECTIONS:
             assert found[section] == expected[section], f"{section}; {answer['messages']}"
     finally:
+        applied.controllers.stop()
         applied.cluster.stop()

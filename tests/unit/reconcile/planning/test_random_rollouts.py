@@ -1,4 +1,4 @@
-"""Random rollouts: the pods that a plan says come and go are those that the real controllers make and delete.
+"""Random rollouts: what a plan says comes and goes is what the real controllers make and delete: pods, claims, volumes.
 
 Controllers run on an API in memory beside a scheduler and a node that makes pods ready. ``MINIK8S_PLAN_SCENARIOS``
 says how many rollouts.
@@ -10,6 +10,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,25 +22,31 @@ from minik8s_modules.api.kinds import (
     DEPLOYMENT,
     JOB,
     NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     STATEFUL_SET,
+    STORAGE_CLASS,
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.storage import claims
 from minik8s_modules.base.clock import SystemClock, rfc3339
 from minik8s_modules.controllers.batch.job_controller import JobController
 from minik8s_modules.controllers.core.pods import is_active, is_ready
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
+from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
-from minik8s_modules.scheduler.framework.snapshot import Snapshot
-from minik8s_modules.scheduler.profiles.deciding import decide_node
-from tests.support.load.storms import Manager, Readier, StormyApi
+from minik8s_modules.scheduler.framework.storage import Storage
+from minik8s_modules.scheduler.plugins.volume_binding import reserved
+from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
+from tests.support.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
@@ -48,10 +55,12 @@ CONTROLLERS: Mapping[Kind, tuple[Any, ...]] = {
     DEPLOYMENT: (ReplicaSetController, DeploymentController),
     REPLICA_SET: (ReplicaSetController,),
     DAEMON_SET: (DaemonSetController,),
-    STATEFUL_SET: (StatefulSetController,),
+    STATEFUL_SET: (StatefulSetController, ClaimController, VolumeController),
     JOB: (JobController,),
 }
 # what is due is a matter of the time; a ReplicationController is decided as a ReplicaSet
+STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
+MADE = "minik8s.io/hostpath"
 ELSEWHERE = {CRON_JOB, REPLICATION_CONTROLLER}
 
 
@@ -62,7 +71,20 @@ def test_every_kind_that_makes_pods_is_rolled():
 def node(name: str, pods: int) -> JsonObject:
     amounts = {"cpu": "64", "memory": "64Gi", "pods": str(pods)}
     conditions = [{"type": "Ready", "status": "True"}]
-    return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": amounts, "conditions": conditions}}
+    labels = {"kubernetes.io/hostname": name}
+    status = {"allocatable": amounts, "conditions": conditions}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}
+
+
+def storage_class(mode: str) -> JsonObject:
+    parameters = {"parameters": {"node": "n0"}} if mode == "Immediate" else {}
+    made = {"metadata": {"name": "disk"}, "provisioner": MADE, "reclaimPolicy": "Retain", "volumeBindingMode": mode}
+    return made | parameters
+
+
+def volume(number: int) -> JsonObject:
+    spec = {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "disk"}
+    return {"metadata": {"name": f"v{number}"}, "spec": spec | {"hostPath": {"path": f"/data/{number}"}}}
 
 
 class Scenario:
@@ -72,6 +94,7 @@ class Scenario:
         dice = random.Random(seed)
         self.kind = dice.choice([*CONTROLLERS])
         self.nodes = [node(f"n{number}", dice.choice([3, 20])) for number in range(dice.randint(1, 3))]
+        self.storage: list[tuple[Kind, JsonObject]] = []
         told: dict[str, Any] = {}
         if self.kind in {DEPLOYMENT, REPLICA_SET, STATEFUL_SET}:
             told["replicas"] = dice.randint(0, 5)
@@ -87,7 +110,7 @@ class Scenario:
             told |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}}
             told |= {"revisionHistoryLimit": 10}
         if self.kind is STATEFUL_SET:
-            told |= {"revisionHistoryLimit": 10}
+            told |= {"revisionHistoryLimit": 10} | self._claims(dice)
         if self.kind is JOB:
             told |= {"completions": dice.randint(1, 6), "parallelism": dice.randint(0, 4), "backoffLimit": 6}
         self.first, self.then = dict(told), dict(told)
@@ -97,6 +120,18 @@ class Scenario:
             self.then["parallelism"] = dice.randint(0, 4)
         elif dice.random() < 0.7:
             self.then["image"] = "web:2"
+
+    def _claims(self, dice: random.Random) -> dict[str, Any]:
+        """Return what a StatefulSet says of claims, and decide what there is for them: a class, volumes, neither."""
+        if dice.random() < 0.3:
+            return {}
+        if dice.random() < 0.8:
+            self.storage.append((STORAGE_CLASS, storage_class(dice.choice(["Immediate", "WaitForFirstConsumer"]))))
+        self.storage += [(PERSISTENT_VOLUME, volume(number)) for number in range(dice.randint(0, 3))]
+        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        template = {"metadata": {"name": "data"}, "spec": {**asked, "storageClassName": "disk"}}
+        policy = {when: dice.choice(["Retain", "Delete"]) for when in ("whenScaled", "whenDeleted")}
+        return {"volumeClaimTemplates": [template], "persistentVolumeClaimRetentionPolicy": policy}
 
     def fits(self) -> bool:
         """Return whether all pods find a place at every moment: where some do not, timing decides which."""
@@ -122,12 +157,29 @@ class Machines(Readier):
             for pod in self._api.list(POD).items:
                 if not objects.spec(pod).get("nodeName"):
                     self._bind(pod)
+            self._collect()
 
     def _bind(self, pod: JsonObject) -> None:
         bound = [each for each in self._api.list(POD).items if objects.spec(each).get("nodeName")]
-        name = decide_node(pod, Snapshot.of(self._nodes, bound, len(bound))).node
-        if name:
-            _tried(lambda: self._api.patch(POD, objects.name(pod), SPACE, {"spec": {"nodeName": name}}))
+        storage = Storage.of(*(self._api.list(kind).items for kind in STORAGE))
+        scene = Scene(Profiles(), storage=storage)
+        decision = scene.profiles.decide(pod, scene.snapshot(pod, self._nodes, bound))
+        if not decision.node:
+            return
+        claimed = reserved(decision.state, decision.node)
+        for kind, obj in claimed:
+            _tried(partial(self._api.update, kind, obj))
+        if not claimed:
+            _tried(lambda: self._api.patch(POD, objects.name(pod), SPACE, {"spec": {"nodeName": decision.node}}))
+
+    def _collect(self) -> None:
+        """Play the garbage collector: what is owned goes with the last of its owners."""
+        there = {objects.uid(one) for kind in (POD, *DECIDERS) for one in self._api.list(kind).items}
+        for kind in (REPLICA_SET, POD, PERSISTENT_VOLUME_CLAIM):
+            for one in self._api.list(kind).items:
+                owners = {each["uid"] for each in objects.owner_references(one)}
+                if owners and not owners & there:
+                    _tried(partial(self._api.delete, kind, objects.name(one), SPACE))
 
     def _remove(self, pod: JsonObject) -> None:
         _tried(lambda: self._api.delete(POD, objects.name(pod), SPACE, grace_s=0, uid=objects.uid(pod)))
@@ -154,16 +206,34 @@ def owner(pod: JsonObject) -> str:
     return f"{found.get('kind')}/{found.get('name')} {named}{place} {image}"
 
 
+def is_placed(pod: JsonObject) -> bool:
+    """Return whether a pod has a node: without a volume for its claim it gets none."""
+    return bool(objects.spec(pod).get("nodeName"))
+
+
+def stored(found: Iterable[JsonObject]) -> Counter[str]:
+    """Return claims with their phases, and what becomes of volumes: which claim gets which of several is open."""
+    counted: Counter[str] = Counter()
+    for one in found:
+        if one["kind"] != STORAGE_CLASS.kind:
+            name = objects.name(one) if one["kind"] == PERSISTENT_VOLUME_CLAIM.kind else ""
+            owned = [owner["kind"] for owner in objects.owner_references(one)]
+            phase = objects.status(one).get("phase") or "Pending"
+            counted[f"{one['kind']} {name} {phase} {claims.holder(one) is not None} {owned}"] += 1
+    return counted
+
+
 class Rolled:
     """The cluster of a scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.api = StormyApi(1, stormy=False)
-        for one in scenario.nodes:
-            self.api.create(NODE, one)
+        for kind, one in [*((NODE, one) for one in scenario.nodes), *scenario.storage]:
+            self.api.create(kind, one)
         self.api.seen = self._seen
         self.pods: dict[str, JsonObject] = {}
+        self.known: set[str] = set()
         self._manager = Manager(self.api, *CONTROLLERS[scenario.kind])
         self._manager.start()
         self._machines = Machines(self.api, scenario.nodes)
@@ -184,28 +254,46 @@ class Rolled:
     def plan(self, change: Change) -> Unrolled:
         """Return what a plan says."""
         known = [obj for kind in (*DECIDERS, *LOOKED_AT) for obj in self.api.list(kind).items]
-        return unrolled([change], known, self.active(), self.scenario.nodes, SystemClock().now())
+        return unrolled(
+            [change], known, self.active(), self.scenario.nodes, SystemClock().now(), storage=self.storage()
+        )
+
+    def storage(self) -> list[JsonObject]:
+        """Return claims, volumes and classes, as a plan reads them."""
+        kinds = [(kind, one) for kind in STORAGE for one in self.api.list(kind).items]
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for kind, one in kinds]
 
     def follow(self, planned: Unrolled, change: Callable[[], object]) -> None:
         """Have it so, and expect the pods that were planned to come and go."""
         before = {objects.uid(pod): pod for pod in self.active()}
         gone = {uid for uid, pod in planned.pods.items() if pod is None}
         made = [pod for pod in planned.pods.values() if pod is not None]
-        stand = Counter(owner(pod) for pod in [*made, *(pod for uid, pod in before.items() if uid not in gone)])
+        stays = [pod for uid, pod in before.items() if uid not in gone and is_placed(pod)]
+        stand = Counter(owner(pod) for pod in [*made, *stays])
         comes = [step["pod"] for step in planned.order if step["action"] == "create"]
         # one that goes again before anything is ready is not made at all where controllers are slow
         passing = {step["pod"] for step in planned.order if step["action"] == "delete" and step["pod"] in comes}
         passing &= {step["pod"] for step in planned.order if step.get("nameUnknown")}
+        there = {objects.uid(pod) for pod in self.api.list(POD).items}  # some of them go since the last change
         change()
         try:
             until(lambda: self._is(stand), 60)
+            until(lambda: stored(self.storage()) == stored(planned.storage), 60)
         except AssertionError as error:
-            raise AssertionError(f"planned {stand}, found {Counter(map(owner, self.active()))}") from error
-        assert 0 <= len(comes) - len(self.pods.keys() - before) <= len(passing), "as many come as were planned"
+            pods, claims = (
+                Counter(map(owner, self.active())),
+                [stored(one) for one in (planned.storage, self.storage())],
+            )
+            raise AssertionError(f"planned {stand}, found {pods}; planned {claims[0]}, found {claims[1]}") from error
+        # one that gets no node is not among those that stand
+        until(lambda: 0 <= len(comes) - len(self.pods.keys() - self.known - there) <= len(passing), 60)
+        self.known |= self.pods.keys()
+        if not self.api.list(self.scenario.kind).items:
+            return
         assert self.plan(Change("update", self.live())).order == (), "and nothing more follows"
 
     def _is(self, stand: Counter[str]) -> bool:
-        pods = self.active()
+        pods = [pod for pod in self.active() if is_placed(pod)]
         return Counter(map(owner, pods)) == stand and all(map(is_ready, pods))
 
     def live(self) -> JsonObject:
@@ -226,5 +314,6 @@ def test_what_a_plan_says_of_pods_is_what_happens(seed: int):
         then["metadata"] = {**then["metadata"], "generation": objects.generation(then) + 1}
         body = {"metadata": {"generation": objects.generation(then)}, "spec": then["spec"]}
         rolled.follow(rolled.plan(Change("update", then)), lambda: rolled.api.patch(kind, "web", SPACE, body))
+        rolled.follow(rolled.plan(Change("delete", rolled.live())), lambda: rolled.api.delete(kind, "web", SPACE))
     finally:
         rolled.stop()

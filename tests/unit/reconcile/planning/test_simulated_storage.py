@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Kind
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, STORAGE_CLASS, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.feeds.plan_subjects import of
-from minik8s_modules.reconcile.planning.simulated_storage import storage, storage_notes
+from minik8s_modules.reconcile.loop.plan_subjects import of
+from minik8s_modules.reconcile.planning.simulated_storage import storage
+from minik8s_modules.reconcile.planning.simulation import Hypothesis, Operation, Question, hypothesis
+from tests.support.workloads import NOW, SPACE, workload
 
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
 
 
@@ -41,12 +41,46 @@ def bound(name: str, to: str) -> JsonObject:
     return {**made, "status": status}
 
 
-def told(known: list[JsonObject], *changes: tuple[str, JsonObject]) -> list[str]:
-    return [note.text for note in storage_notes(known, changes, [], NOW)]
+def found(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> Hypothesis:
+    question = Question(tuple(Operation(*each) for each in changes), frozenset())
+    return hypothesis(question, pods, [node("n1"), node("n2")], NOW, storage=known)
+
+
+def told(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> list[str]:
+    return [note.text for note in found(known, *changes, pods=pods).messages]
+
+
+def node(name: str) -> JsonObject:
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}, "conditions": ready}
+    labels = {"kubernetes.io/hostname": name}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}
+
+
+def pod(name: str, *claims: str, on: str = "") -> JsonObject:
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    spec = {"containers": [{"name": "app", "image": "a:1"}], "volumes": volumes, **({"nodeName": on} if on else {})}
+    meta = {"name": name, "namespace": "shop", "uid": f"pod-{name}"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def storage_class(name: str, **told: Any) -> JsonObject:
+    made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    return {**made, "provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", **told}
+
+
+MADE = "bound to a PersistentVolume of 1Gi that StorageClass disk (minik8s.io/hostpath) makes for it"
+FOLDER = "hostPath /var/lib/minik8s-volumes/pvc-<uid> on node n1"
+WAITING = {"volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def node_of(result: Hypothesis, name: str) -> str:
+    (there,) = [each for each in result.pods.values() if each is not None and each["metadata"]["name"] == name]
+    return str(there["spec"].get("nodeName") or "")
 
 
 def test_a_claim_would_be_bound_to_the_volume_that_fits():
-    notes = storage_notes([volume("v"), volume("w")], [("create", claim("data"))], [], NOW)
+    notes = found([volume("v"), volume("w")], ("create", claim("data"))).messages
     assert [note.text for note in notes] == [
         "PersistentVolumeClaim shop/data would be bound to PersistentVolume v",
         "PersistentVolume v would be Bound, of PersistentVolumeClaim shop/data",
@@ -61,13 +95,125 @@ def test_a_claim_that_would_wait_says_for_what():
     assert text == f"PersistentVolumeClaim shop/data would be Pending: {why}"
 
 
-def test_a_volume_that_would_be_made_is_named():
-    made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disk"}}
-    made |= {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", "parameters": {"node": "n1"}}
-    first, second = told([made], ("create", claim("data", storageClassName="disk")))
-    name = first.rsplit(" ", 1)[1]
-    assert name.startswith("pvc-")
-    assert second == f"PersistentVolume {name} would be Bound, of PersistentVolumeClaim shop/data"
+def test_a_volume_that_would_be_made_is_told_with_its_class_and_its_place():
+    made = storage_class("disk", parameters={"node": "n1"})
+    assert told([made], ("create", claim("data", storageClassName="disk"))) == [
+        f"PersistentVolumeClaim shop/data would be {MADE}",
+        "PersistentVolume pvc-<uid> of PersistentVolumeClaim shop/data would be " + FOLDER,
+    ]
+
+
+def test_a_pod_and_its_claim_of_one_file_get_a_node_and_a_volume_on_it():
+    waiting = claim("data", storageClassName="disk")
+    result = found([storage_class("disk", **WAITING)], ("create", waiting), ("create", pod("web", "data")))
+    assert node_of(result, "web") == "n1"
+    assert [note.text.rpartition(" would be ")[2] for note in result.messages] == [
+        MADE,
+        FOLDER,
+    ]
+    mine = result.overlay["PersistentVolumeClaim", "shop/data"]
+    assert mine is not None
+    assert mine["status"]["phase"] == "Bound"
+    assert ("PersistentVolume", f"/{mine['spec']['volumeName']}") in result.overlay
+
+
+def test_a_pod_goes_where_its_volume_is():
+    here = {"required": {"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]}}  # fmt: skip
+    local = volume("v", nodeAffinity=here, storageClassName="local")
+    nobody = storage_class("local", **WAITING) | {"provisioner": "kubernetes.io/no-provisioner"}
+    asked = (("create", claim("data", storageClassName="local")), ("create", pod("web", "data")))
+    result = found([local, nobody], *asked)
+    assert node_of(result, "web") == "n2"
+    assert result.messages[0].text == "PersistentVolumeClaim shop/data would be bound to PersistentVolume v"
+    # a second pod with a claim of its own finds none
+    more = found([local, nobody], *asked, ("create", claim("more", storageClassName="local")),
+                 ("create", pod("other", "more")))  # fmt: skip
+    assert [node_of(more, name) for name in ("web", "other")] == ["n2", ""]
+    assert more.messages[-1].text == (
+        "Pod shop/other: 0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
+    )
+
+
+def test_a_pod_that_waits_for_a_volume_of_somebody_elses_provisioner_says_where_it_would_run():
+    foreign = storage_class("csi", **WAITING) | {"provisioner": "example.com/disks"}
+    asked = (("create", claim("data", storageClassName="csi")), ("create", pod("web", "data")))
+    result = found([foreign], *asked)
+    assert node_of(result, "web") == ""
+    claimed, waits = [note.text for note in result.messages]
+    assert "would be Pending: Waiting for a volume to be created either by the external provisioner" in claimed
+    assert waits == "Pod shop/web: it would run on node n1 once it has a volume for PersistentVolumeClaim data"
+
+
+def test_a_pod_that_waits_for_a_claim_runs_when_the_claim_comes():
+    waiting = {**pod("web", "data"), "status": {"phase": "Pending"}}
+    assert node_of(found([volume("v")], ("create", claim("data")), pods=(waiting,)), "web") == "n1"
+    there = {**pod("other", "data", on="n2"), "status": {"phase": "Pending"}}
+    assert node_of(found([volume("v")], ("create", claim("data")), pods=(there,)), "other") == "n2"
+
+
+def test_a_claim_in_use_would_stay_and_goes_with_its_last_pod():
+    held = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
+    mine = bound("data", "v")
+    mine["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
+    going = {**mine, "metadata": {**mine["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z"}}
+    user = pod("web", "data", on="n1")
+    assert told([held, mine], ("update", going), pods=(user,)) == [
+        "PersistentVolumeClaim shop/data would stay, with its data, until pods that use it are gone: web"
+    ]
+    assert told([held, mine], ("update", going), ("delete", user), pods=(user,)) == [
+        "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
+    ]
+    assert told([held, going], ("delete", user), pods=(user,)) == [
+        "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
+    ]
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    assert told([held, mine], ("delete", space), pods=(user,)) == [
+        "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
+    ]
+
+
+def test_a_volume_that_is_bound_would_stay_until_its_claim_is_gone():
+    held = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
+    held["metadata"]["finalizers"] = ["kubernetes.io/pv-protection"]
+    going = {**held, "metadata": {**held["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z"}}
+    assert told([held, bound("data", "v")], ("update", going)) == [
+        "PersistentVolume v would stay until PersistentVolumeClaim shop/data is gone"
+    ]
+
+
+def test_a_claim_that_asks_for_more_would_have_it():
+    made = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
+    made["metadata"]["annotations"] = {"pv.kubernetes.io/provisioned-by": "minik8s.io/hostpath"}
+    more = bound("data", "v")
+    more["spec"]["resources"] = {"requests": {"storage": "2Gi"}}
+    texts = told([made, bound("data", "v")], ("update", more))
+    assert texts[0] == "PersistentVolumeClaim shop/data would have 2Gi"
+
+
+def test_claims_of_a_stateful_set_are_made_with_its_pods_and_go_as_its_policy_says():
+    policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
+    template = {"metadata": {"name": "data"}, "spec": claim("data", storageClassName="disk")["spec"]}
+    told_set = {"replicas": 2, "serviceName": "db", "volumeClaimTemplates": [template],
+                "persistentVolumeClaimRetentionPolicy": policy}  # fmt: skip
+    wanted = workload(STATEFUL_SET, told_set, "db")
+    question = Question((Operation("create", wanted),), frozenset())
+    disk = storage_class("disk", **WAITING)
+    result = hypothesis(question, [], [node("n1"), node("n2")], NOW, storage=[disk])
+    assert [step["action"] for step in result.order] == ["create", "create"]
+    assert sum("makes for it" in note.text for note in result.messages) == 2
+    # all of it stands: then it goes
+    names = ("PersistentVolumeClaim", "PersistentVolume")
+    there = [disk, *(obj for (kind, _), obj in result.overlay.items() if kind in names and obj is not None)]
+    pods = [{**each, "status": {"phase": "Running"}} for each in result.pods.values() if each is not None]
+    owner = pods[0]["metadata"]["ownerReferences"][0]["uid"]
+    standing = {**wanted, "metadata": {**wanted["metadata"], "uid": owner}}
+    gone = Question((Operation("delete", standing),), frozenset())
+    after = hypothesis(gone, pods, [node("n1"), node("n2")], NOW, [standing], storage=there)
+    assert [step["action"] for step in after.order] == ["delete", "delete"]
+    assert [note.text.rpartition(" would be ")[2] for note in after.messages] == [
+        f"Released, of PersistentVolumeClaim {SPACE}/data-db-{number}" for number in range(2)
+    ]
 
 
 def test_a_volume_whose_claim_would_go_is_Released():  # noqa: N802 - the phase's name
@@ -94,7 +240,8 @@ def test_other_objects_are_no_question_of_storage():
             asked.append(kind.plural)
             return SimpleNamespace(items=[])
 
-    assert storage([{"apiVersion": "v1", "kind": "Pod"}], Lister()) == ()
+    assert storage([{"apiVersion": "v1", "kind": "Service"}], Lister(), pods_change=False) == ()
     assert asked == []
-    assert storage([claim("c")], Lister()) == ()
-    assert asked == [kind.plural for kind in (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)]
+    assert storage([claim("c")], Lister(), pods_change=False) == ()
+    assert storage([pod("p")], Lister(), pods_change=True) == ()
+    assert asked == 2 * [kind.plural for kind in (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)]

@@ -73,6 +73,22 @@ def reading(**source: Any) -> JsonObject:
     return labelled(containers=[{"name": "app", "image": IMAGE, "envFrom": [source]}])
 
 
+def stored() -> JsonObject:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": {"server": "s", "path": "/p"}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}
+
+
+def claimed() -> JsonObject:
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    meta = {"name": "data", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+def claiming() -> JsonObject:
+    app = {"name": "app", "image": IMAGE, "volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+    return pod(containers=[app], volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])
+
+
 def standing(cluster: Cluster) -> JsonObject:
     return dict(cluster.pod("stands"), apiVersion="v1", kind="Pod")
 
@@ -89,6 +105,7 @@ CASES: dict[str, Callable[[Cluster], Operations]] = {
     ],
     "an image to pull": lambda _: [("create", pod(containers=[{"name": "app", "image": "example.com/x:1"}]))],
     "a pod that cannot start": lambda _: [("create", reading(configMapRef={"name": "nowhere"}))],
+    "a claim planned along": lambda _: [("create", stored()), ("create", claimed()), ("create", claiming())],
     "two pods": lambda _: [("create", pod("a")), ("create", pod("b"))],
 }
 
