@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import KINDS, PERSISTENT_VOLUME, POD, Kind
+from minik8s_modules.api.kinds import KINDS, POD, Kind
 from minik8s_modules.api.merging import patch
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339

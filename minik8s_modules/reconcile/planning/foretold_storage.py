@@ -12,7 +12,9 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.simulation.simulated_cluster import World
-from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of
+from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of
+from minik8s_modules.reconcile.storage.folders import folders, is_to_go
+from minik8s_modules.reconcile.values.values import Entries
 from minik8s_modules.runtime.informers import by_claim
 
 _TOLD = frozenset({PERSISTENT_VOLUME_CLAIM.kind, PERSISTENT_VOLUME.kind})
@@ -27,6 +29,16 @@ def storage_overlay(before: Iterable[JsonObject], after: Iterable[JsonObject]) -
     old, new = _by_place(before), _by_place(after)
     changed = {place: obj for place, obj in new.items() if old.get(place) != obj}
     return {**changed, **dict.fromkeys(old.keys() - new.keys())}
+
+
+def foretold_folders(
+    known: Mapping[str, Entries], overlay: Mapping[Placed, JsonObject | None], nodes: Iterable[JsonObject]
+) -> dict[str, Entries]:
+    """Return the section ``folders`` of each node, by name, with the volumes of an overlay as they would be."""
+    changed = {key.lstrip("/"): obj for (kind, key), obj in overlay.items() if kind == PERSISTENT_VOLUME.kind}
+    made = folders((obj for obj in changed.values() if obj is not None), nodes)
+    kept = {node: {name: one for name, one in told.items() if name not in changed} for node, told in known.items()}
+    return {node: {**kept.get(node, {}), **made.get(node, {})} for node in {*kept, *made}}
 
 
 def storage_notes(
@@ -91,6 +103,10 @@ def _staying(obj: JsonObject, pods: Sequence[JsonObject]) -> Note:
         named = ", ".join(users[:_NAMED]) + (f" and {len(users) - _NAMED} more" if users[_NAMED:] else "")
         whom = f"until pods that use it are gone: {named}" if users else _until_done(obj)
         return Note(f"PersistentVolumeClaim {key} would stay, with its data, {whom}", (about,))
+    if is_to_go(obj):
+        return Note(
+            f"PersistentVolume {objects.name(obj)} would go, with its data: {_place(obj)}", (about, *_holder(obj))
+        )
     held = claims.holder(obj)
     bound = held is not None and objects.status(obj).get("phase") == "Bound"
     whom = f"until PersistentVolumeClaim {held.key} is gone" if held is not None and bound else _until_done(obj)
@@ -143,16 +159,20 @@ def _of_claim(
 
 def _of_made(volume: JsonObject) -> Note:
     """Return where a volume that is made stands: not what everybody knows who may read its claim."""
-    held, kind = claims.holder(volume), claims.source_of(volume)
-    uid, source = held.uid if held else "", objects.spec(volume).get(kind) or {}
+    held = claims.holder(volume)
+    uid, key = (held.uid, held.key) if held is not None else ("", "")
+    text = f"PersistentVolume {objects.name(volume)} of PersistentVolumeClaim {key} would be {_place(volume)}"
+    # its name and its folder's have the claim's uid, which is not known yet
+    shown = text.replace(uid, "<uid>") if uid else text
+    return Note(shown, (of(PERSISTENT_VOLUME, name=objects.name(volume)), *_holder(volume)))
+
+
+def _place(volume: JsonObject) -> str:
+    """Return what a volume stands on."""
+    kind = claims.source_of(volume)
+    source = objects.spec(volume).get(kind) or {}
     server = f"{source['server']}:" if source.get("server") else ""
     terms = objects.dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
     told = [one for term in terms for one in term.get("matchExpressions") or [] if one.get("key") == _HOSTNAME]
     hosts = ", ".join(sorted({host for one in told for host in one.get("values") or []}))
-    where = f"{kind} {server}{source.get('path') or ''}{f' on node {hosts}' if hosts else ''}"
-    text = (
-        f"PersistentVolume {objects.name(volume)} of PersistentVolumeClaim {held.key if held else ''} would be {where}"
-    )
-    # its name and its folder's have the claim's uid, which is not known yet
-    shown = text.replace(uid, "<uid>") if uid else text
-    return Note(shown, (of(PERSISTENT_VOLUME, name=objects.name(volume)), *_holder(volume)))
+    return f"{kind} {server}{source.get('path') or ''}{f' on node {hosts}' if hosts else ''}"

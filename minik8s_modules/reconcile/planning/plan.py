@@ -30,6 +30,7 @@ from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import retained_volumes
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.planning.drifting import drift_of
+from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
 from minik8s_modules.reconcile.planning.plan_requests import (
     Answer,
     awaiting,
@@ -142,6 +143,7 @@ class Future(NamedTuple):
     seen: Foreseen
     named: Named | None
     """Names and paths, None where they stay."""
+    nodes: tuple[JsonObject, ...]
 
 
 def _homeless(found: Hypothesis, prospects: Iterable[Prospect | None]) -> set[str]:
@@ -200,7 +202,7 @@ class Planner:
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
             seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
-            future = Future(found, given, seen, self._named(found, seen, cluster))
+            future = Future(found, given, seen, self._named(found, seen, cluster), cluster.nodes)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             answer = joined(names, answers, [*found.messages, *cluster.foretold, *awaiting(seen)], found.order)
@@ -306,11 +308,8 @@ class Planner:
         }
         before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)
         services = with_services(basis.services, future.seen, objects.name(basis.node))
-        named = (
-            future.named._replace(machines=basis.named.machines, folders=basis.named.folders)
-            if future.named
-            else basis.named
-        )
+        folders = foretold_folders(basis.named.folders, future.found.overlay, future.nodes)
+        named = (future.named or basis.named)._replace(machines=basis.named.machines, folders=folders)
         after = assemble(basis.node, decisions.values(), self._settings, services, named)
         # a pod that stands keeps what its containers use, also where the object it was made of goes
         kept = retained_volumes(basis.confirmed["volumes"], after, lambda uid: _seen(basis, decisions, uid))

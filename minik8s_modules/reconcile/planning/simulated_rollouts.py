@@ -25,7 +25,7 @@ from minik8s_modules.controllers.core.pods import is_ready
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
-from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of_pod, rows
+from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of_pod, rows
 from minik8s_modules.reconcile.planning.foretold_storage import last_told
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,

@@ -19,8 +19,8 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
-from minik8s_modules.reconcile.loop.plan_subjects import About, Note, of, of_pod, rows
-from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
+from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.foretold_autoscalers import is_autoscaler
 from minik8s_modules.reconcile.planning.foretold_storage import last_told, storage_notes, storage_overlay
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind

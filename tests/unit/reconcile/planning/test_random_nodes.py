@@ -53,7 +53,7 @@ from minik8s_modules.controllers.network.endpointslices import (
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
-from minik8s_modules.reconcile.loop.references import references
+from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
@@ -66,7 +66,7 @@ from minik8s_modules.reconcile.pods.service_links import link_variables
 from minik8s_modules.reconcile.values.items import SECTIONS
 from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, Settings
 from tests.integration.reconcile.conftest import ROOT
-from tests.support.storms import Manager
+from tests.support.load.storms import Manager
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.worlds import IMAGE
 
@@ -81,6 +81,9 @@ FOLLOWED = {
 }
 SPACE, HOSTS = "default", ("shop.test", "api.test")
 QUIET, PATIENCE_S = 15, 60.0
+NEW = {placeholder_uid(SPACE, name): f"<{name}>" for name in ("a", "b", "c", "data", "more")}
+NEW |= {placeholder_uid("", f"pvc-{placeholder_uid(SPACE, name)}"): "<volume>" for name in ("data", "more")}
+"""What stands for uids that a plan cannot know."""
 ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b")
 Document = dict[str, dict[str, Any]]
 SETTINGS = Settings(
@@ -171,7 +174,8 @@ class Dice:
         return {"spec": {"controller": self._dice.choice(["minik8s.io/ingress", "example.com/other"])}}
 
     def _disk(self, _name: str) -> JsonObject:
-        return {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", "parameters": {"node": NAME}}
+        policy = self._dice.choice(["Retain", "Delete"])
+        return {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": policy, "parameters": {"node": NAME}}
 
     def _volume(self, name: str) -> JsonObject:
         source = {"nfs": {"server": "192.0.2.1", "path": "/srv"}} if name == "nfs" else {"local": {"path": "/mnt"}}
@@ -378,6 +382,11 @@ class Applied:
         """Return what pods and claims are called, by their uids; folders have those of claims that are gone, too."""
         there = [one for kind in (POD, PERSISTENT_VOLUME_CLAIM) for one in self.cluster.api.list(kind, SPACE).items]
         self._names |= {objects.uid(one): f"<{objects.name(one)}>" for one in there}
+        for one in self.cluster.api.list(PERSISTENT_VOLUME).items:
+            if objects.name(one).startswith("pvc-"):
+                self._names[objects.uid(one)] = "<volume>"
+        claimed = [uid for uid, name in self._names.items() if name in {"<data>", "<more>"}]
+        self._names |= {placeholder_uid("", f"pvc-{uid}"): "<volume>" for uid in claimed}
         return self._names
 
 
@@ -422,9 +431,7 @@ def test_a_node_is_told_what_a_plan_foretells(seed: int):
         applied.calm()
         wanted = {kind: dice.kept(applied.standing[kind]) | dice.some(kind) for kind in GENERATED}
         wanted[POD] |= {name: pod for name, pod in applied.standing[POD].items() if name in wanted[POD]}
-        names = applied.names() | {
-            placeholder_uid(SPACE, name): f"<{name}>" for name in ("a", "b", "c", "data", "more")
-        }
+        names = applied.names() | NEW
         before = applied.document()
         answer = applied.plan(wanted)
         assert NAME in answer["nodes"], answer["messages"]

@@ -46,7 +46,7 @@ from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unroll
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.plugins.volume_binding import reserved
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
-from tests.support.storms import Manager, Readier, StormyApi
+from tests.support.load.storms import Manager, Readier, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
@@ -76,9 +76,9 @@ def node(name: str, pods: int) -> JsonObject:
     return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}
 
 
-def storage_class(mode: str) -> JsonObject:
+def storage_class(mode: str, policy: str) -> JsonObject:
     parameters = {"parameters": {"node": "n0"}} if mode == "Immediate" else {}
-    made = {"metadata": {"name": "disk"}, "provisioner": MADE, "reclaimPolicy": "Retain", "volumeBindingMode": mode}
+    made = {"metadata": {"name": "disk"}, "provisioner": MADE, "reclaimPolicy": policy, "volumeBindingMode": mode}
     return made | parameters
 
 
@@ -126,7 +126,14 @@ class Scenario:
         if dice.random() < 0.3:
             return {}
         if dice.random() < 0.8:
-            self.storage.append((STORAGE_CLASS, storage_class(dice.choice(["Immediate", "WaitForFirstConsumer"]))))
+            self.storage.append(
+                (
+                    STORAGE_CLASS,
+                    storage_class(
+                        dice.choice(["Immediate", "WaitForFirstConsumer"]), dice.choice(["Retain", "Delete"])
+                    ),
+                )
+            )
         self.storage += [(PERSISTENT_VOLUME, volume(number)) for number in range(dice.randint(0, 3))]
         asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         template = {"metadata": {"name": "data"}, "spec": {**asked, "storageClassName": "disk"}}

@@ -7,7 +7,8 @@ from typing import Any
 
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, STORAGE_CLASS, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.loop.plan_subjects import of
+from minik8s_modules.reconcile.feeds.plan_subjects import of
+from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
 from minik8s_modules.reconcile.planning.simulated_storage import storage
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Operation, Question, hypothesis
 from tests.support.workloads import NOW, SPACE, workload
@@ -180,6 +181,22 @@ def test_a_volume_that_is_bound_would_stay_until_its_claim_is_gone():
     assert told([held, bound("data", "v")], ("update", going)) == [
         "PersistentVolume v would stay until PersistentVolumeClaim shop/data is gone"
     ]
+
+
+def test_what_would_be_deleted_with_its_data_is_said_and_shown():
+    made = found([storage_class("disk", parameters={"node": "n1"}, reclaimPolicy="Delete")],
+                 ("create", claim("data", storageClassName="disk"))).overlay  # fmt: skip
+    there = [obj for obj in made.values() if obj is not None]
+    name = there[0]["spec"]["volumeName"]
+    nodes = [node("n1"), node("n2")]
+    assert foretold_folders({}, made, nodes)["n1"][name]["state"] == "present"
+    gone = found(there, ("delete", there[0]))
+    folder = f"/var/lib/minik8s-volumes/{name}"
+    assert [note.text for note in gone.messages] == [
+        f"PersistentVolume {name} would go, with its data: hostPath {folder} on node n1"
+    ]
+    told_before = foretold_folders({}, made, nodes)
+    assert foretold_folders(told_before, gone.overlay, nodes)["n1"][name]["state"] == "absent"
 
 
 def test_a_claim_that_asks_for_more_would_have_it():
