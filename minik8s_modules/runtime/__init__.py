@@ -1,1 +1,1 @@
-"""Work queue, leader election and shards by Lease objects."""
+"""Work queue, and leader election by Lease objects."""

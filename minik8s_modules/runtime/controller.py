@@ -27,7 +27,6 @@ from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import BY_NAMESPACE, Informers, wait_synced
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.queue_metrics import QueueMetrics
-from minik8s_modules.runtime.shards import WHOLE, Shard
 from minik8s_modules.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,6 @@ class Context:
     Attributes:
         random: returns a number in [0, 1); names and jitter come from it.
         pool: runs requests of one batch side by side.
-        shard: the namespaces this process answers for.
     """
 
     client: Api
@@ -55,7 +53,6 @@ class Context:
     clock: Clock = field(default_factory=SystemClock)
     random: Callable[[], float] = random_module.random
     metrics: QueueMetrics = field(default_factory=lambda: QueueMetrics(Registry()))
-    shard: Shard = WHOLE
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="requests")
     )
@@ -83,14 +80,12 @@ class Loop:
         self._starter = threading.Thread(target=self._begin, name=f"{name}-start", daemon=True)
 
     def add(self, key: Key) -> None:
-        """Sync ``key`` soon, if it is of this shard."""
-        if self._context.shard.owns(key):
-            self._queue.add(key)
+        """Sync ``key`` soon."""
+        self._queue.add(key)
 
     def add_after(self, key: Key, delay_s: float) -> None:
         """Sync ``key`` in ``delay_s`` seconds."""
-        if self._context.shard.owns(key):
-            self._queue.add_after(key, delay_s)
+        self._queue.add_after(key, delay_s)
 
     def watch(self, kind: Kind, keys_of: KeysOf, *indexes: str) -> Informer:
         """Queue ``keys_of(old, new)`` at every change of a ``kind``; return its informer, kept with ``indexes``."""

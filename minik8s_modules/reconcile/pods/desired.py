@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.reconcile.network.networks import network_entries
 from minik8s_modules.reconcile.pods.container_entries import failed_mount_event, kept
 from minik8s_modules.reconcile.pods.containers import decide_container
-from minik8s_modules.reconcile.pods.deadlines import DEADLINE, deadline_of
 from minik8s_modules.reconcile.pods.node_admission import unfit
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import (
@@ -53,6 +53,8 @@ from minik8s_modules.reconcile.values.values import (
 Steps = Mapping[str, ContainerDecision]
 INITIALIZING = Waiting("PodInitializing")
 TERMINAL = frozenset({"Succeeded", "Failed"})
+_TOO_LONG = "Pod was active on the node longer than the specified deadline"
+DEADLINE = PodEvent("Normal", "DeadlineExceeded", _TOO_LONG, "deadline")
 
 
 def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> PodDecision:
@@ -63,12 +65,20 @@ def decide_pod(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datet
         return _over(PodContext(pod, seen, inputs, now), phase)
     if seen.empty and (refused := _refusal(pod, inputs)):
         return _refused(refused)
-    end = deadline_of(pod)
+    end = _deadline_of(pod)
     if end is not None and now >= end:
         return _over(PodContext(pod, seen, inputs, now), "Failed", DEADLINE)
     decision = _decide_wanted(pod, seen, inputs, now)
     moments = [moment for moment in (decision.wake_at, end) if moment is not None]
     return decision._replace(wake_at=min(moments, default=None))
+
+
+def _deadline_of(pod: JsonObject) -> datetime | None:
+    """Return when ``activeDeadlineSeconds`` are over, None without them or before the start (active_deadline.go)."""
+    seconds, began = objects.spec(pod).get("activeDeadlineSeconds"), objects.status(pod).get("startTime")
+    if seconds is None or not began:
+        return None
+    return parse_rfc3339(str(began)) + timedelta(seconds=int(seconds))
 
 
 def address_comes_first(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime) -> bool:

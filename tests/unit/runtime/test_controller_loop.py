@@ -15,15 +15,14 @@ from minik8s_modules.controllers.core.owning import selector_of
 from minik8s_modules.runtime.controller import Context, Loop
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from minik8s_modules.runtime.shards import Shard
 from tests.support.waiting import until
 
 
 class Seen:
     """A loop that notes the keys it is asked to sync."""
 
-    def __init__(self, api: FakeApi, shard: Shard | None = None) -> None:
-        self.context = Context(api, EventRecorder(api, "t"), Informers(api), shard=shard or Shard())
+    def __init__(self, api: FakeApi) -> None:
+        self.context = Context(api, EventRecorder(api, "t"), Informers(api))
         self.keys: list[Key] = []
         self.loop = Loop(self.context, "seen", self.keys.append, workers=1)
 
@@ -108,19 +107,6 @@ def test_a_change_that_is_not_understood_stops_nobody(api: FakeApi, seen: Seen):
     seen.start()
     api.create(CONFIG_MAP, {"metadata": {"name": "c", "namespace": "shop"}})
     until(lambda: seen.keys == [Key("shop", "c")])
-
-
-def test_keys_of_other_shards_are_left_to_them(api: FakeApi):
-    mine = Seen(api, Shard(0, 2))
-    mine.loop.watch_own(CONFIG_MAP)
-    mine.start()
-    names = [f"n{number}" for number in range(20)]
-    for name in names:
-        api.create(CONFIG_MAP, {"metadata": {"name": "c", "namespace": name}})
-    owned = {Key(name, "c") for name in names if Shard(0, 2).owns(Key(name, "c"))}
-    until(lambda: set(mine.keys) == owned)
-    mine.stop()
-    assert 0 < len(owned) < len(names)
 
 
 def test_who_has_stopped_syncs_nothing_more(api: FakeApi, seen: Seen):

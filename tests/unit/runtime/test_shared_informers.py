@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import NODE, POD
-from minik8s_modules.api.objects import Key, name
+from minik8s_modules.api.objects import name
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.runtime.informers import Informers, owned_and_orphans, selected, wait_synced
-from minik8s_modules.runtime.shards import WHOLE, Shard
 from tests.support.waiting import until
 
 
@@ -84,12 +83,3 @@ def test_waiting_for_the_first_list_ends_when_told(informers: Informers):
     stop = threading.Event()
     stop.set()
     assert not wait_synced([informers.of(POD)], stop)
-
-
-def test_a_key_is_of_exactly_one_shard():
-    shards = [Shard(number, 4) for number in range(4)]
-    for number in range(50):
-        key = Key(f"ns{number}", "web")
-        assert sum(shard.owns(key) for shard in shards) == 1
-        assert WHOLE.owns(key)
-    assert {next(n for n in range(4) if shards[n].owns(Key(f"ns{number}", ""))) for number in range(50)} == {0, 1, 2, 3}
