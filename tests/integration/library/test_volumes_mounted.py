@@ -156,3 +156,22 @@ def test_a_local_volume_is_given_to_the_group_with_all_in_it(node: TestNode, tmp
     assert (disk / "sub" / "file").read_text() == "data"
     missing = node.run("volumes", {KEY: {"kind": "local", "path": str(tmp_path / "none")}})
     assert missing["errors"][KEY]["message"] == f'path "{tmp_path}/none" does not exist'
+
+
+def test_two_pods_do_not_take_a_local_volume_from_each_other(node: TestNode, tmp_path: Path) -> None:
+    """The first gives it away; when it is gone, the other has its own group."""
+    (tmp_path / "disk").mkdir()
+    other = UID.replace("1", "2")
+    first, second = (
+        {f"{uid}/data": {"kind": "local", "path": str(tmp_path / "disk"), "fs_group": group}}
+        for uid, group in ((UID, 2000), (other, 3000))
+    )
+    assert node.run("volumes", first)["status"] == {f"{UID}/data": {"state": "present"}}
+    both = node.run("volumes", {**first, **second})
+    assert both["status"] == {key: {"state": "present"} for key in (*first, *second)}
+    assert not both["changed"]
+    delta = node.run("volumes", mode="delta", base=both["digest"], upsert=second, delete=[])
+    assert delta["status"] == {key: {"state": "present"} for key in second}
+    assert (tmp_path / "disk").stat().st_gid == 2000
+    node.run("volumes", second)
+    assert (tmp_path / "disk").stat().st_gid == 3000

@@ -19,7 +19,7 @@ from minik8s_modules.module_utils.minik8s.network.netlink import Address, Link
 from minik8s_modules.module_utils.minik8s.pods import sandbox_plan, sandboxes
 from minik8s_modules.module_utils.minik8s.pods.container_plan import ContainerInputs, Sandbox, plan_container
 from minik8s_modules.module_utils.minik8s.pods.container_spec import Mount, body_of, normalized
-from minik8s_modules.module_utils.minik8s.volumes import secrets, volumes
+from minik8s_modules.module_utils.minik8s.volumes import persistent, secrets, volumes
 from minik8s_modules.module_utils.minik8s.volumes.volume_files import File, Tree, links_for
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -241,10 +241,10 @@ def test_plan_volume(case: dict[str, Any]) -> None:
         tmpfs_idle=bool(case.get("tmpfs_idle")),
         tmpfs_volumes=frozenset({path} if there and path.startswith("/run/secrets/") else ()),
         answers={key: case.get("answer", "")},
+        groups=persistent.groups(case.get("others", {})),
     )
     asking = context(check=bool(case.get("check")))
-    entries = {**({key: entry} if entry else {}), **case.get("others", {})}
-    check(volumes.Volumes().plan(asking, entries, observed, Scope(frozenset({key}))), case)
+    check(volumes.Volumes().plan(asking, {key: entry} if entry else {}, observed, Scope()), case)
 
 
 @pytest.mark.parametrize("case", cases("plan_network"))

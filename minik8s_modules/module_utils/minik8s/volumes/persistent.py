@@ -20,6 +20,8 @@ from . import hostpath, mounts, nfs
 
 FILE_BITS, FOLDER_BITS = 0o660, 0o2770  # kubelet's rwMask; execMask and setgid
 Checkpoint = Callable[[str], None]
+Groups = Mapping[str, frozenset[str]]
+"""By path, the groups that any pod of the node wants a local volume to have."""
 
 
 def is_mount_point(path: str) -> bool:
@@ -72,20 +74,27 @@ def look_local(path: str) -> Facets:
     return {**found, "group": str(status.st_gid)} if status.st_mode & stat.S_ISGID else found
 
 
-def plan_local(plan: Plan, key: str, entries: Entries, before: Facets) -> None:
+def groups(entries: Entries) -> Groups:
+    """Return which groups the pods of the node want the folders of local volumes to have."""
+    found: dict[str, frozenset[str]] = {}
+    for entry in entries.values():
+        if entry["kind"] == "local" and entry.get("fs_group") is not None:
+            found[entry["path"]] = found.get(entry["path"], frozenset()) | {str(entry["fs_group"])}
+    return found
+
+
+def plan_local(plan: Plan, key: str, entry: Mapping[str, Any], before: Facets, wanted: Groups) -> None:
     """Plan a local volume: it must be there, and belong to the pod's group.
 
     Where several pods have it, the group of any of them will do: the first has given it away, as with a kubelet
     (pkg/volume/local/local.go, SetUpAt). Each would else take it from the other for ever.
     """
-    entry = entries[key]
     if before["is"] != "directory":
         what = "does not exist" if before["is"] == hostpath.MISSING else f"is a {before['is']}, not a directory"
         plan.errors[key] = KeyFault("FailedMount", f'path "{entry["path"]}" {what}')
         return
     group = entry.get("fs_group")
-    theirs = {str(one.get("fs_group")) for one in entries.values() if one.get("path") == entry["path"]}
-    if group is not None and before.get("group") not in theirs:
+    if group is not None and before.get("group") not in {str(group), *wanted.get(entry["path"], ())}:
         plan.steps.append(Step("own", key, f"group {group} of {entry['path']}", (entry["path"], group)))
         plan.differs(key, before, {**before, "group": str(group)})
 

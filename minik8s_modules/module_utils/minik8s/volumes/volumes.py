@@ -47,6 +47,7 @@ class Observed(NamedTuple):
     tmpfs_idle: bool
     tmpfs_volumes: frozenset[str]  # the places of all volumes there, whatever the scope
     answers: Mapping[str, str] = {}  # what the servers of the declared NFS volumes answered
+    groups: Mapping[str, frozenset[str]] = {}  # see persistent.groups
 
 
 class Volumes:
@@ -85,6 +86,7 @@ class Volumes:
             tmpfs.can_go(context.run_dir) and not holds_secrets(context.run_dir),
             _on_tmpfs(context, everywhere),
             _answers(context, ours, places, among),
+            persistent.groups(entries),
         )
 
     def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
@@ -93,9 +95,9 @@ class Volumes:
         used = {key.partition("/")[0] for key in entries}
         for key in sorted(set(observed.places) - set(entries)):
             _plan_removal(plan, key, observed, tidy=key.partition("/")[0] not in used, check=context.check)
-        for key in entries:
+        for key, entry in entries.items():
             if scope.covers(key):
-                _plan_volume(plan, context, key, entries, observed)
+                _plan_volume(plan, context, key, entry, observed)
         secret = any(entry["kind"] in TMPFS_KINDS for entry in entries.values())
         if not observed.tmpfs_ready and secret:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
@@ -162,7 +164,7 @@ class Volumes:
 
     def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
         """Return ``{"state": "present"}`` of each volume that is what was declared, else None."""
-        fresh = self.observe(context, entries, Scope(touched)) if touched else observed
+        fresh = self.observe(context, entries, Scope(touched))._replace(groups=observed.groups) if touched else observed
         status: dict[str, Any] = {}
         for key, entry in entries.items():
             seen = fresh if key in touched else observed
@@ -273,14 +275,13 @@ def _kilobytes(size_bytes: int | None) -> str:
     return f"{-(-size_bytes // 4096) * 4}k" if size_bytes else "default"  # the kernel rounds up to pages
 
 
-def _plan_volume(plan: Plan, context: Context, key: str, entries: Entries, observed: Observed) -> None:
-    entry = entries[key]
+def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
     kind = entry["kind"]
     if kind == "hostPath":
         _plan_hostpath(plan, key, entry, observed)
         return
     if kind == "local":
-        persistent.plan_local(plan, key, entries, observed.facets[key] or {})
+        persistent.plan_local(plan, key, entry, observed.facets[key] or {}, observed.groups)
         return
     uid, name = split_key(key)
     path = volume_path(context.state_dir, context.run_dir, uid, name, kind)
