@@ -1,6 +1,6 @@
 """``make bench``: measures every bar on the installed cluster and on private servers, and writes BENCHMARKS.md.
 
-About twenty minutes on a calm machine with two cores, some of them for labs of machines. Rows that compare are
+About half an hour on a calm machine with two cores, some of them for labs of machines. Rows that compare are
 measured in turn with what they are compared with; CPU is the processes' own; load, time and the machine's factor stand
 beside each row, since walls depend on the load. Store and API server share nothing with the installed cluster: they are
 measured while that is idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two.
@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tests.benchmarks import idle, peer
+from tests.benchmarks import idle, peer, scheduler_peer
 from tests.benchmarks.deciding import autoscaling, claims, controllers, scheduling
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
@@ -118,6 +118,7 @@ GROUPS: Mapping[str, Group] = {
     "remote": lambda _: rows(remote_start.measure),
     "hundred": lambda _: rows(hundred_nodes.measure),
     "peer": lambda _: rows(peer.measure, "API server: "),
+    "scheduler-peer": lambda _: rows(scheduler_peer.measure, "scheduling: "),
 }
 QUICK: Mapping[str, Group] = {
     "pods": quick_pods,

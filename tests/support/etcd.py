@@ -22,6 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 START_TIMEOUT_S = 60.0
+# a lone member elects itself at once instead of after a second
+_QUICK = ("--heartbeat-interval", "10", "--election-timeout", "100")
 
 
 def _ports() -> Iterator[int]:
@@ -56,6 +58,7 @@ class EtcdServer:
         arguments: further options of etcd (certificates, a cluster of several: ``peer`` is this one's URL); may
             be added to until ``start``.
         scheme: of the client endpoint; ``https`` needs certificates among ``arguments``.
+        quick: elects itself at once and does not wait for the disk, as tests want it; else etcd's own defaults.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class EtcdServer:
         data_dir: Path | None = None,
         arguments: Sequence[str] = (),
         scheme: str = "http",
+        quick: bool = True,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data_dir = data_dir or directory / "data"
@@ -73,7 +77,8 @@ class EtcdServer:
         self.endpoint = f"{scheme}://127.0.0.1:{self.port}"
         self.peer = f"http://127.0.0.1:{free_port()}"
         self._health = f"http://127.0.0.1:{free_port()}"
-        self.arguments = list(arguments)
+        self.arguments = [*(_QUICK if quick else ()), *arguments]
+        self._sync = not quick
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,10 +102,8 @@ class EtcdServer:
             *("--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint),
             *("--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer),
             *("--initial-cluster", f"test={self.peer}", "--listen-metrics-urls", self._health),
-            # a lone member elects itself at once instead of after a second
-            *("--heartbeat-interval", "10", "--election-timeout", "100"),
             # tests kill the process, not the machine: the page cache survives, fsync would only cost time
-            *(("--unsafe-no-fsync",) if _knows_no_fsync(program) else ()),
+            *(("--unsafe-no-fsync",) if not self._sync and _knows_no_fsync(program) else ()),
             *self.arguments,
         ]
         with self.log.open("ab") as log:

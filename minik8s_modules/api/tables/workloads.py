@@ -157,11 +157,14 @@ def _metric(metric: JsonObject, current: list[JsonObject], index: int) -> str:
     field = kind[:1].lower() + kind[1:]
     source, seen = metric.get(field) or {}, (dig(current, index, field, "current") or {})
     target = source.get("target") or {}
-    label = f"{source.get('name', '')}: " if kind == "Resource" else ""
+    of_pods = kind in {"Resource", "ContainerResource"}
+    label = f"{source.get('name', '')}: " if of_pods else ""
     if target.get("averageUtilization") is not None:
         now = seen.get("averageUtilization")
         return f"{label}{UNKNOWN if now is None else f'{now}%'}/{target['averageUtilization']}%"
-    suffix, what = (" (avg)", "averageValue") if target.get("averageValue") is not None else ("", "value")
+    what = "averageValue" if target.get("averageValue") is not None else "value"
+    # only what has another value as well is called an average (formatHPAMetrics)
+    suffix = " (avg)" if what == "averageValue" and kind in {"Object", "External"} else ""
     return f"{label}{seen.get(what) or UNKNOWN}/{target.get(what)}{suffix}"
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import KINDS, LEGACY_AUTOSCALER, POD_METRICS
+from minik8s_modules.api.kinds import KINDS, LEGACY_AUTOSCALER, POD_METRICS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import parse, to_milli
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource
@@ -21,16 +21,18 @@ from minik8s_modules.cli.causes.workloads import selector_text
 _TOLERANCE = 0.1
 _SHOWN = 5
 _CALM = ("ReadyForNewScale", "SucceededRescale", "SucceededGetScale", "DesiredWithinRange")
+_FAILED = ("FailedGetScale", "FailedUpdateScale")
 _TOLD = ("SuccessfulRescale", "FailedRescale")
 
 
-def autoscaler_faults(autoscaler: JsonObject, _around: Around) -> Iterator[Fault]:
+def autoscaler_faults(autoscaler: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why a HorizontalPodAutoscaler scales nothing."""
     namespace = objects.namespace(autoscaler)
     for kind in ("AbleToScale", "ScalingActive"):
         told = objects.condition(autoscaler, kind) or {}
         if told.get("status") == "False":
-            yield Fault(f"{told.get('reason')}: {told.get('message')}", _next(autoscaler, str(told.get("reason"))))
+            lead = _next(autoscaler, str(told.get("reason")), around)
+            yield Fault(f"{told.get('reason')}: {told.get('message')}", lead)
     if not objects.status(autoscaler).get("conditions"):
         yield Fault("nothing has been decided yet", kubectl(namespace, "describe", resource(autoscaler)))
 
@@ -43,15 +45,29 @@ def original_faults(autoscaler: JsonObject, around: Around) -> Iterator[Fault]:
         yield Fault(message, kubectl(objects.namespace(autoscaler), "describe", resource(autoscaler)))
 
 
-def _next(autoscaler: JsonObject, reason: str) -> str:
+def _next(autoscaler: JsonObject, reason: str, around: Around) -> str:
     namespace, reference = objects.namespace(autoscaler), objects.spec(autoscaler).get("scaleTargetRef") or {}
+    target = f"{str(reference.get('kind')).lower()}/{reference.get('name')}"
     if reason in {"FailedGetResourceMetric", "FailedGetContainerResourceMetric"}:
-        return kubectl(namespace, "top", "pods")
+        lacks = _lacks_requests(autoscaler, _target(autoscaler, around))
+        return kubectl(namespace, "describe", target) if lacks else kubectl(namespace, "top", "pods")
+    if reason in {"FailedGetPodsMetric", "FailedGetObjectMetric", "FailedGetExternalMetric"}:
+        return kubectl("", "get", "apiservices")
     if reason == "AmbiguousSelector":
         return kubectl(namespace, "get", "hpa")
     if reason in {"FailedGetScale", "FailedUpdateScale", "ScalingDisabled"}:
-        return kubectl(namespace, "get", f"{str(reference.get('kind')).lower()}/{reference.get('name')}")
+        known = _target_kind(autoscaler) is not None
+        return kubectl(namespace, "get", target) if known else kubectl("", "api-resources")
     return kubectl(namespace, "describe", resource(autoscaler))
+
+
+def _lacks_requests(autoscaler: JsonObject, target: JsonObject) -> bool:
+    """Return whether a container of the target requests nothing of a resource that is measured by its requests."""
+    sources = [each.get("resource") or {} for each in objects.spec(autoscaler).get("metrics") or []]
+    names = [one.get("name") for one in sources if (one.get("target") or {}).get("averageUtilization") is not None]
+    containers = objects.dig(target, "spec", "template", "spec", "containers") or []
+    requests = [(each.get("resources") or {}).get("requests") or {} for each in containers]
+    return any(name not in each for name in names for each in requests)
 
 
 def decisions(autoscaler: JsonObject, around: Around) -> Iterator[str]:
@@ -66,10 +82,19 @@ def decisions(autoscaler: JsonObject, around: Around) -> Iterator[str]:
         for metric, shown in zip(declared.get("metrics") or [], status.get("currentMetrics") or [], strict=False):
             yield _line("Metric", _asked(metric, shown, current, "" if exactly else "about "))
         for told in status.get("conditions") or []:
+            if told.get("reason") in _FAILED:
+                continue  # which is the cause, and damps nothing
             if told.get("type") in {"AbleToScale", "ScalingLimited"} and told.get("reason") not in _CALM:
                 yield _line("Damped", f"{told.get('reason')}: {told.get('message')}")
         bounds = f"at least {declared.get('minReplicas', 1)}, at most {declared.get('maxReplicas')}"
         yield _line("Replicas", f"{current}, wanted: {status.get('desiredReplicas') or 0}; {bounds}")
+        declares = objects.spec(target).get("replicas")
+        if (
+            status.get("conditions")
+            and declares is not None
+            and declares not in {current, status.get("desiredReplicas")}
+        ):
+            yield _line("Since", f"the target was given {declares} replicas; the autoscaler decides on them next")
     changes = [f"{each.get('lastTimestamp')} {each.get('message')}" for each in around.events(autoscaler)
                if each.get("reason") in _TOLD]  # fmt: skip
     yield from _shown("Changed", changes[-_SHOWN:], len(changes), "changes, the last ones")
@@ -88,13 +113,15 @@ def _line(title: str, text: str) -> str:
 
 def _target(autoscaler: JsonObject, around: Around) -> JsonObject:
     """Return the object that is scaled, {} where it is not known here."""
+    kind, name = _target_kind(autoscaler), objects.dig(autoscaler, "spec", "scaleTargetRef", "name")
+    return {} if kind is None else around.get(kind, str(name), objects.namespace(autoscaler)) or {}
+
+
+def _target_kind(autoscaler: JsonObject) -> Kind | None:
     reference = objects.spec(autoscaler).get("scaleTargetRef") or {}
     original = autoscaler.get("apiVersion") == LEGACY_AUTOSCALER.api_version
     version = "apps/v1" if original else str(reference.get("apiVersion") or "")
-    kind = KINDS.by_api_version(version, str(reference.get("kind")))
-    if kind is None:
-        return {}
-    return around.get(kind, str(reference.get("name")), objects.namespace(autoscaler)) or {}
+    return KINDS.by_api_version(version, str(reference.get("kind")))
 
 
 def _samples(autoscaler: JsonObject, target: JsonObject, around: Around) -> list[JsonObject]:
@@ -121,5 +148,6 @@ def _asked(metric: JsonObject, shown: JsonObject, current: int, about: str) -> s
             said = f"{name}: {seen[key]}{unit}, target {target[key]}{unit}: "
             if abs(1 - ratio) <= _TOLERANCE:
                 return f"{said}within a tenth of the target"
-            return f"{said}asks for {about}{math.ceil(round(ratio * current, 6))} replicas of {current}"
+            wanted = math.ceil(round(ratio * current, 6))
+            return f"{said}asks for {about}{wanted} replica{'' if wanted == 1 else 's'} of {current}"
     return f"{name}: not known"

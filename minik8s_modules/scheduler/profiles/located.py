@@ -10,6 +10,8 @@ import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
 
+_KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+
 
 class Located:
     """A value of a file, with the key and the line at which it stands."""
@@ -98,21 +100,34 @@ def parse(text: str, file: str) -> Located:
         if root is not None:
             _note(root, (), lines, file)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"{file}{line}: it is no YAML: {getattr(error, 'problem', error)}") from error
+        mark, place = getattr(error, "problem_mark", None), getattr(error, "position", 0)
+        line = mark.line if mark else text.count("\n", 0, place)
+        why = getattr(error, "problem", None) or getattr(error, "reason", error)
+        raise ConfigurationError(f"{file}:{line + 1}: it is no YAML: {why}") from error
     return Located(value, file, lines)
 
 
-def _note(node: yaml.Node, path: tuple[Any, ...], lines: dict[tuple[Any, ...], int], file: str) -> None:
-    lines.setdefault(path, node.start_mark.line + 1)
+def _note(
+    node: yaml.Node,
+    path: tuple[Any, ...],
+    lines: dict[tuple[Any, ...], int],
+    file: str,
+    above: tuple[yaml.Node, ...] = (),
+) -> None:
+    """Note the lines of a node and what is below it. Raises ConfigurationError for what cannot be told by keys."""
+    line = node.start_mark.line + 1
+    if any(node is one for one in above):
+        raise ConfigurationError(f"{file}:{line}: {path[-1] if path else 'the file'}: it contains itself")
+    lines.setdefault(path, line)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            below = (*path, key.value)
+            below, line = (*path, key.value), key.start_mark.line + 1
             if below in lines:
-                raise ConfigurationError(f"{file}:{key.start_mark.line + 1}: {key.value}: it stands there twice")
-            lines[below] = key.start_mark.line + 1
-            _note(value, below, lines, file)
+                raise ConfigurationError(f"{file}:{line}: {key.value}: it stands there twice")
+            if key.tag not in _KEYS:
+                raise ConfigurationError(f"{file}:{line}: {key.value}: a key must be a string")
+            lines[below] = line
+            _note(value, below, lines, file, (*above, node))
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _note(value, (*path, index), lines, file)
+            _note(value, (*path, index), lines, file, (*above, node))

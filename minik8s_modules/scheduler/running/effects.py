@@ -21,14 +21,15 @@ UNSCHEDULABLE, GATED, FAILED = "Unschedulable", "SchedulingGated", "SchedulerErr
 
 
 class Effects:
-    """Writes to the API and tells about it."""
+    """Writes to the API, and tells of it in the name of the profile that decided (profile.go, NewRecorderFactory)."""
 
     def __init__(self, client: Api, recorder: EventRecorder, clock: Clock) -> None:
         self._client, self._recorder, self._clock = client, recorder, clock
 
     def tell_bound(self, pod: JsonObject, node: str) -> None:
         """Tell that a pod was bound."""
-        self._recorder.event(pod, "Normal", "Scheduled", f"Successfully assigned {objects.key(pod)} to {node}")
+        told = f"Successfully assigned {objects.key(pod)} to {node}"
+        self._recorder.event(pod, "Normal", "Scheduled", told, component=scheduler_of(pod))
 
     def refuse(
         self, pod: JsonObject, message: str, *, reason: str = UNSCHEDULABLE, nominated: str | None = None
@@ -46,7 +47,7 @@ class Effects:
         if status:
             self._patch(pod, status)
         if reason != GATED:
-            self._recorder.event(pod, "Warning", "FailedScheduling", message)
+            self._recorder.event(pod, "Warning", "FailedScheduling", message, component=scheduler_of(pod))
 
     def preempt(self, victim: PodInfo, by: PodInfo, node: str) -> None:
         """Take a pod away for another.
@@ -66,9 +67,8 @@ class Effects:
         except (Conflict, NotFound):
             log.info("%s has gone already", victim.key)
             return
-        self._recorder.event(
-            victim.pod, "Normal", "Preempted", f"Preempted by pod {objects.uid(by.pod)} on node {node}"
-        )
+        told = f"Preempted by pod {objects.uid(by.pod)} on node {node}"
+        self._recorder.event(victim.pod, "Normal", "Preempted", told, component=name)
 
     def unnominate(self, pod: PodInfo) -> None:
         """Take a pod's nomination away: one of higher priority goes there."""

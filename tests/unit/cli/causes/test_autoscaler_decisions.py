@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes.autoscalers import decisions
+from minik8s_modules.cli.causes.autoscalers import autoscaler_faults, decisions
 from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put
 
 LABELS = {"app": "web"}
@@ -83,7 +83,7 @@ def test_samples_proposals_what_damped_them_and_changes_are_told():
         "Now:      web-b: cpu 180m, memory 9Mi, measured 2026-01-01T00:00:00Z",
         "Metric:   cpu: 180%, target 50%: asks for 8 replicas of 2",
         "Metric:   hits: 10500m a Pod, target 10 a Pod: within a tenth of the target",
-        "Metric:   hits: 15, target 30: asks for 1 replicas of 2",
+        "Metric:   hits: 15, target 30: asks for 1 replica of 2",
         "Damped:   ScaleUpLimit: too fast",
         "Replicas: 2, wanted: 4; at least 1, at most 9",
         "Changed:  2026-01-01T00:00:01Z New size: 4; reason: cpu above target",
@@ -120,3 +120,67 @@ def test_how_many_pods_are_left_out_is_told():
     kept = put(api, about, deployment(), *(used("1m", f"web-{each}") for each in range(7)))[0]
     lines = [line for line in decisions(kept, api.around()) if line.startswith("Now:")]
     assert (len(lines), lines[-1]) == (6, "Now:      these are 5 of 7 Pods")
+
+
+def autoscaler(metrics: list[JsonObject], target: JsonObject = TARGET, **status: Any) -> JsonObject:
+    spec = {"scaleTargetRef": target, "maxReplicas": 9, "metrics": metrics}
+    meta = {"name": "web"}
+    version = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    return {**version, "metadata": meta, "spec": spec, "status": status}
+
+
+def failed(kind: str, reason: str) -> JsonObject:
+    return {"type": kind, "status": "False", "reason": reason, "message": "so it is"}
+
+
+def test_replicas_that_somebody_else_has_set_are_told():
+    api = LoggedApi()
+    able = {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "ready"}
+    about = autoscaler([], currentReplicas=3, desiredReplicas=3, conditions=[able])
+    kept = put(api, about, deployment())[0]
+    told = "Since:    the target was given 2 replicas; the autoscaler decides on them next"
+    assert [*decisions(kept, api.around())][-1] == told
+    same = {**kept, "status": {**kept["status"], "desiredReplicas": 2}}
+    assert told not in [*decisions(same, api.around())]
+
+
+def test_a_target_that_cannot_be_read_damps_nothing():
+    api = LoggedApi()
+    kept = put(api, autoscaler([], conditions=[failed("AbleToScale", "FailedGetScale")]))[0]
+    assert not [line for line in decisions(kept, api.around()) if line.startswith("Damped")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "target", "lead"),
+    [
+        ("ScalingActive", "FailedGetResourceMetric", TARGET, "kubectl -n shop describe deployment/web"),
+        ("ScalingActive", "FailedGetPodsMetric", TARGET, "kubectl get apiservices"),
+        ("ScalingActive", "FailedGetExternalMetric", TARGET, "kubectl get apiservices"),
+        ("ScalingActive", "AmbiguousSelector", TARGET, "kubectl -n shop get hpa"),
+        ("AbleToScale", "FailedGetScale", TARGET, "kubectl -n shop get deployment/web"),
+        (
+            "AbleToScale",
+            "FailedGetScale",
+            {"apiVersion": "a.b/v1", "kind": "Bar", "name": "x"},
+            "kubectl api-resources",
+        ),
+    ],
+)
+def test_each_fault_leads_on_to_what_shows_it(kind: str, reason: str, target: JsonObject, lead: str):
+    api = LoggedApi()
+    asked, _ = metric("Resource", {"averageUtilization": 50}, {})
+    made = deployment()
+    made["spec"]["template"] = {"spec": {"containers": [{"name": "app"}]}}
+    kept = put(api, autoscaler([asked], target, conditions=[failed(kind, reason)]), made)[0]
+    (fault,) = autoscaler_faults(kept, api.around())
+    assert fault.next == lead.replace("shop", SPACE)
+
+
+def test_where_containers_request_what_is_measured_the_samples_are_looked_at():
+    api = LoggedApi()
+    asked, _ = metric("Resource", {"averageUtilization": 50}, {})
+    made = deployment()
+    made["spec"]["template"] = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}]}}
+    conditions = [failed("ScalingActive", "FailedGetResourceMetric")]
+    kept = put(api, autoscaler([asked], conditions=conditions), made)[0]
+    assert [fault.next for fault in autoscaler_faults(kept, api.around())] == [f"kubectl -n {SPACE} top pods"]

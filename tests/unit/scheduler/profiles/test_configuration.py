@@ -162,6 +162,9 @@ def test_a_node_that_gets_the_labels_of_the_added_affinity_wakes_the_pods_it_kep
         ("podInitialBackoffSeconds: 20", "podMaxBackoffSeconds: it must not be less than podInitialBackoffSeconds, 20"),
         ("profiles: [\n", "f.yml:4: it is no YAML"),
         ("metricsBindAddress: 0.0.0.0:1", "f.yml:3: metricsBindAddress: metrics.listen stands in the daemon's own"),
+        ("profiles: &all\n- *all", "f.yml:3: 0: it contains itself"),
+        ("profiles:\n- plugins:\n    2: {}", "f.yml:5: 2: a key must be a string"),
+        ("profiles: []\n\0", "f.yml:4: it is no YAML: special characters are not allowed"),
         ("kind: Twice", "f.yml:3: kind: it stands there twice"),
     ],
 )  # fmt: skip

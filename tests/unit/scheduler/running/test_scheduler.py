@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
+from minik8s_modules.api.kinds import EVENT, NAMESPACE, NODE, POD
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
@@ -27,6 +27,21 @@ def test_pods_are_bound_in_turn_and_told(api: FakeApi, request: pytest.FixtureRe
     assert sorted(node_of(api, f"p{number}") for number in range(4)) == ["a", "a", "b", "b"]
     until(lambda: len(events(api)) == 4)
     assert ("Scheduled", f"Successfully assigned default/p0 to {node_of(api, 'p0')}") in events(api)
+
+
+def told_by(api: FakeApi) -> set[tuple[str, str, str]]:
+    found = api.list(EVENT).items
+    return {(one["involvedObject"]["name"], one["reason"], one["source"]["component"]) for one in found}
+
+
+def test_events_are_told_by_the_profile_that_decided(api: FakeApi, scheduler: Scheduler):
+    api.create(NODE, node("a", pods=1))
+    api.create(POD, pod("random", schedulerName="random"))
+    until(lambda: node_of(api, "random"))
+    api.create(POD, pod("round-robin", schedulerName="round-robin"))
+    wanted = {("random", "Scheduled", "random"), ("round-robin", "FailedScheduling", "round-robin")}
+    until(lambda: wanted <= told_by(api))
+    assert {component for _, _, component in told_by(api)} == {"random", "round-robin"}
 
 
 def test_a_pod_waits_with_its_reason_until_a_node_comes(api: FakeApi, scheduler: Scheduler):
