@@ -248,7 +248,10 @@ VALIDATING_ADMISSION_POLICY_BINDING = Kind(
 
 _ORIGINAL = "io.minik8s.original.v1."
 DNS = Kind("", "v1", "DNS", "dns", f"{_ORIGINAL}DNS", subresources=("status",))
-VIRTUAL_SERVICE = Kind("", "v1", "VirtualService", "virtualservices", f"{_ORIGINAL}VirtualService", short_names=("vs",))
+VIRTUAL_SERVICE = Kind(
+    "", "v1", "VirtualService", "virtualservices", f"{_ORIGINAL}VirtualService",
+    short_names=("vs",), subresources=("status",),
+)  # fmt: skip
 SUBSET = Kind("", "v1", "Subset", "subsets", f"{_ORIGINAL}Subset")
 ROLLING_UPDATE = Kind(
     "", "v1", "RollingUpdate", "rollingupdates", f"{_ORIGINAL}RollingUpdate",

@@ -61,11 +61,18 @@ def advise(client: ApiClient, given: argparse.Namespace) -> int:
     return advising.advise(client, given)
 
 
+def inject(given: argparse.Namespace) -> int:
+    """Print manifests with sidecars; its module says more."""
+    from minik8s_modules.cli import injecting  # noqa: PLC0415 - see plan
+
+    return injecting.inject(given)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the command line of all commands but kubectl's."""
     parser = argparse.ArgumentParser(
         prog="minik8s",
-        description="kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, nodes and their tokens.",
+        description="kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, inject, nodes, tokens.",
         usage="minik8s [--kubeconfig FILE] [--context NAME] COMMAND ...",
         epilog=EPILOG,
         formatter_class=options.Help,
@@ -77,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     _planning(known)
     _explaining(known)
     _advising(known)
+    _injecting(known)
     tokens.declare(known)
     joining.declare(known)
     machines.declare(known)
@@ -144,6 +152,18 @@ def _advising(commands: Subparsers) -> None:
         "--for", dest="time", default="5m", metavar="TIME", help="how long to measure, such as 90s or 1h30m; ^C ends it"
     )
     parser.add_argument("-o", "--output", default="", choices=("json", "yaml"), help="for programs")
+
+
+def _injecting(commands: Subparsers) -> None:
+    parser = add(
+        commands, "inject", lambda _client, given: inject(given), "print files with a sidecar beside each Pod",
+        usage="inject -f FILE",
+        examples="""
+        minik8s inject -f web.yml | minik8s apply -f -    Pods, and templates of workloads
+        minik8s inject -f - <web.yml >meshed.yml""",
+    )  # fmt: skip
+    parser.set_defaults(offline=True)
+    add_filename(parser, required=True)
 
 
 def _exitcode_option(parser: argparse.ArgumentParser, what: str) -> None:

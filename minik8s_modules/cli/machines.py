@@ -43,6 +43,7 @@ INSTALLED = Path("/opt/minik8s/share")
 PROGRAMS = {
     "coredns_program": INSTALLED.parent / "nodes/coredns",
     "images_pause_program": INSTALLED.parent / "nodes/pause",
+    "envoy_program": INSTALLED.parent / "nodes/envoy",
 }
 """What the installation leaves on the control plane for nodes, by the variable that names it."""
 OWN = {"minik8s_node_address", "minik8s_shard", "minik8s_docker_socket", "minik8s_service_manager", "minik8s_cache_dir"}

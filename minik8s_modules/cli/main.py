@@ -1,4 +1,4 @@
-"""The ``minik8s`` command: kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, nodes, tokens.
+"""The ``minik8s`` command: kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, inject, nodes, tokens.
 
     minik8s WORDS ──own command?──▶ commands.py, its parser and its modules
                   └──else──▶ kubectl.py: the original's forms translated, then kubectl takes over
@@ -21,7 +21,7 @@ from minik8s_modules.cli.original import translating
 if TYPE_CHECKING:
     import argparse
 
-OWN = frozenset({"advise", "plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
+OWN = frozenset({"advise", "inject", "plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
 _GROUPS = (["node"], ["token"])
 COMPLETE = "__complete"
 _ASKED_BY_OPTION = (("apply", "--plan", "plan", ("--apply",)), ("get", "--why", "why", ("--one-line",)))

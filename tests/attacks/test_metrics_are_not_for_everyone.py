@@ -1,4 +1,4 @@
-"""Attack: read the metrics of controllers or scheduler without being anybody, or as somebody without rights.
+"""Attack: read the metrics of controllers, scheduler or pilot without being anybody, or as somebody without rights.
 
 They listened in plain HTTP: each user of the machine, and each pod with the node's network, could read how many objects
 of which kinds a cluster has and how fast they change. Here the daemon runs as installed, in front of a real API server.
@@ -26,8 +26,9 @@ from tests.support.waiting import until
 WHO = {
     "controllers": ("system:kube-controller-manager", "workqueue_"),
     "scheduler": ("system:kube-scheduler", "scheduler_pending_pods"),
+    "mesh": ("system:minik8s:pilot", "minik8s_pilot_sidecars"),
 }
-"""By daemon, its user and one of its metrics."""
+"""By daemon (by its room), its user and one of its metrics."""
 
 
 class Metrics:
@@ -84,6 +85,9 @@ def metrics(
         "kubeconfig": str(write_kubeconfig(folder / "kubeconfig", server.url, server.authority.ca, identity)),
         "metrics": {"listen": f"127.0.0.1:{made.port}", "cert": str(serving.cert), "key": str(serving.key)},
     }
+    if name == "mesh":
+        pilots = {"listen": f"127.0.0.1:{free_port()}", "tls": {"cert": str(serving.cert), "key": str(serving.key)}}
+        configuration = {**configuration, **pilots}
     config = folder / f"{name}.yml"
     config.write_text(yaml.safe_dump(configuration))
     daemon = Daemon(name, config).start()

@@ -73,6 +73,7 @@ _FIRST_STATUS: dict[tuple[str, str], JsonObject] = {
     ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
     ("", "RollingUpdate"): {"phase": "Pending"},
     ("", "DNS"): {},
+    ("", "VirtualService"): {},
     ("", "Job"): {"phase": "Pending"},
     ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
     ("certificates.k8s.io", "CertificateSigningRequest"): {},

@@ -11,7 +11,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting import conversion
-from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec, status
+from minik8s_modules.api.objects import JsonObject, condition, dig, labels, metadata, name, spec, status
 from minik8s_modules.api.selectors import as_label_selector, describe
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 from minik8s_modules.base.clock import parse_rfc3339
@@ -298,8 +298,16 @@ def _virtual_service(obj: JsonObject, now: datetime) -> list[Any]:
         declared.get("serviceRef", ""),
         declared.get("port") or 0,
         ",".join(shares) or NONE,
+        _accepted(obj),
         age(obj, now),
     ]
+
+
+def _accepted(obj: JsonObject) -> str:
+    """Return whether a pilot lets it split requests: Unknown where none has decided, the reason where it does not."""
+    found = [condition(obj, kind) for kind in ("Accepted", "ResolvedRefs")]
+    against = [str(each.get("reason")) for each in found if each is not None and each.get("status") != "True"]
+    return against[0] if against else "True" if found[0] is not None else "Unknown"
 
 
 def _dns(obj: JsonObject, now: datetime) -> list[Any]:
@@ -345,7 +353,7 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("", "PodTemplate"): ([NAME, *columns("Containers", "Images", "Pod Labels")], _pod_template),
     ("", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "VirtualService"): (
-        [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets"), AGE], _virtual_service,
+        [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets", "Accepted"), AGE], _virtual_service,
     ),
     ("", "DNS"): ([NAME, *columns("Hosts"), AGE], _dns),
     ("", "Subset"): ([NAME, *columns("Pods"), AGE], _subset),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.pods.pods import validate_pod
@@ -15,11 +14,8 @@ _NAME, _PORT = check.mandatory(check.subdomain), check.mandatory(check.port_numb
 
 
 def _pattern(at: str, text: str) -> list[Cause]:
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        return [cause.invalid(at, text, f"must be a regular expression: {error}")]
-    return []
+    fault = pattern_fault(text)
+    return [cause.invalid(at, text, fault)] if fault else []
 
 
 # --- DNS ------------------------------------------------------------------------------------------

@@ -67,6 +67,17 @@ def read_chosen(options: argparse.Namespace) -> list[JsonObject]:
     )
 
 
+def documents(paths: Sequence[str], *, recursive: bool = False) -> Iterator[tuple[Any, str]]:
+    """Yield each document of ``paths`` as it is written but for the original's dialect, and where it stands.
+
+    Raises:
+        UsageError: a file cannot be read, or is no YAML.
+    """
+    for path in paths:
+        for document, where in _documents(_texts(path, recursive=recursive)):
+            yield _translated(document, where, ""), where
+
+
 def _refuse_others(found: Iterable[JsonObject], namespace: str) -> None:
     for obj in found:
         own = obj["metadata"].get("namespace", namespace)

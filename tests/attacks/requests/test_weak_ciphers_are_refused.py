@@ -2,16 +2,18 @@
 
 Python's own choice takes AES in CBC mode (Lucky 13) and classic Diffie-Hellman, that of Go before 1.22 and of etcd 3.4
 even TLS 1.0 and 3DES. Every listener of the cluster is asked here with each of them: API server, streams, plans,
-metrics, etcd for clients and for peers, and the nodes' nginx.
+metrics, the pilot, etcd for clients and for peers, and the nodes' nginx.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import re
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
@@ -22,6 +24,10 @@ import yaml
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.tls import server_context
+from minik8s_modules.mesh.catalogue import Catalogue
+from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.main import answer, server_credentials
+from minik8s_modules.mesh.xds import Discovery
 from minik8s_modules.module_utils.minik8s.names import nginx as nginx_files
 from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
 from minik8s_modules.streams.listener import StreamFiles, StreamServer
@@ -89,6 +95,19 @@ def metrics(folder: Path, authority: Authority) -> Iterator[int]:
     server.stop()
 
 
+@contextlib.contextmanager
+def sidecars(folder: Path, authority: Authority) -> Iterator[int]:
+    made, port, stop = authority.issue("pilot", "minik8s-pilot"), free_port(), threading.Event()
+    discovery = Discovery(Catalogue(print), lambda _header: None, Figures(Registry()), print)
+    credentials = server_credentials(made.cert, made.key)
+    serving = threading.Thread(target=lambda: asyncio.run(answer(discovery, f"127.0.0.1:{port}", credentials, stop)))
+    serving.start()
+    until(lambda: listens(port))
+    yield port
+    stop.set()
+    serving.join()
+
+
 def etcd_options(authority: Authority, kind: str) -> list[str]:
     """Return a member's options for ``client`` or ``peer``, as the role has them."""
     made = authority.issue(f"etcd-{kind}", "etcd")
@@ -143,6 +162,7 @@ OWN: dict[str, Callable[[Path, Authority], contextlib.AbstractContextManager[int
     "streams": streams,
     "plans": plans,
     "metrics": metrics,
+    "pilot": sidecars,
     "etcd for clients": etcd_clients,
     "etcd for peers": etcd_peers,
     "nginx": ingress,

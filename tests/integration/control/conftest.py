@@ -25,6 +25,7 @@ IDENTITIES = {
     "controllers": "system:kube-controller-manager",
     "gateway": "system:minik8s:gateway",
     "reconciler": "system:minik8s:reconciler",
+    "pilot": "system:minik8s:pilot",
 }
 
 

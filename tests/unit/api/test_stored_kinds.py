@@ -36,6 +36,8 @@ from minik8s_modules.api.kinds import (
     RESOURCE_QUOTA,
     STATEFUL_SET,
     STORAGE_CLASS,
+    SUBSET,
+    VIRTUAL_SERVICE,
 )
 from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.schema import structural
@@ -77,6 +79,8 @@ ACTED_ON = (
     PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASS,
     CSI_NODE,
+    SUBSET,
+    VIRTUAL_SERVICE,
 )
 
 

@@ -15,7 +15,7 @@ ROLES = sorted(path.name for path in (REPOSITORY / "roles").iterdir())
 
 
 # They act on a cluster that runs, not on a machine: tests/machines has them.
-OF_CLUSTERS = {"node_add", "node_remove", "upgrade"}
+OF_CLUSTERS = {"mesh", "node_add", "node_remove", "upgrade"}
 JINJA = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 

@@ -145,6 +145,21 @@ def test_the_daemons_roles_are_no_wider_than_told(backend: Backend, access: Acce
     assert not access.allowed(gateway, leases._replace(namespace="default"))
 
 
+def test_the_pilot_reads_what_a_mesh_is_made_of_and_writes_what_it_decided(backend: Backend, access: Access):
+    ensure_policy(backend)
+    pilot = User("system:minik8s:pilot", ())
+    for group, resource in (("", "services"), ("discovery.k8s.io", "endpointslices"), ("", "virtualservices")):
+        assert access.allowed(pilot, Attributes("watch", group, resource))
+        assert not access.allowed(pilot, Attributes("update", group, resource, "default", "web"))
+    assert access.allowed(pilot, Attributes("update", "", "virtualservices/status", "default", "web"))
+    assert access.allowed(pilot, Attributes("delete", "", "sidecarmappings", "default", "mesh"))
+    assert access.allowed(pilot, Attributes("create", "authentication.k8s.io", "tokenreviews"))
+    assert access.allowed(pilot, Attributes("update", "coordination.k8s.io", "leases", "kube-system", "minik8s-pilot"))
+    for group, resource in (("", "secrets"), ("", "pods"), ("", "pods/exec"), ("", "serviceaccounts/token")):
+        for verb in ("get", "create", "update"):
+            assert not access.allowed(pilot, Attributes(verb, group, resource, "default", "web")), resource
+
+
 def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_for_plans(
     backend: Backend, access: Access
 ):

@@ -1,0 +1,47 @@
+"""Why a VirtualService splits nothing, and why a Subset gets no requests: as the pilot has written, and as Pods are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import POD, VIRTUAL_SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered, why
+from minik8s_modules.cli.causes.surroundings import Around
+
+
+def virtual_service_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield what the pilot says against it, or that none has said anything."""
+    conditions = objects.status(obj).get("conditions") or []
+    if not conditions:
+        told = "no pilot has decided on it: the cluster has no mesh (minik8s_mesh), or its pilot does not run"
+        yield Fault(told, "kubectl -n kube-system get lease/minik8s-pilot")
+        return
+    for one in conditions:
+        if one.get("status") != "True":
+            told = f"{one.get('reason')}: {one.get('message')}"
+            yield Fault(told, kubectl(objects.namespace(obj), "edit", resource(obj)))
+    yield from unrecovered(around.events(obj), around.now)
+
+
+def subset_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield that a Subset names Pods that there are not, or that no VirtualService refers to it."""
+    namespace, name = objects.namespace(obj), objects.name(obj)
+    there = {objects.name(pod) for pod in around.all(POD, namespace)}
+    splits = [each for each in around.all(VIRTUAL_SERVICE, namespace) if _names(each, name)]
+    if around.unread & {POD.plural, VIRTUAL_SERVICE.plural}:
+        return
+    missing = sorted(set(objects.spec(obj).get("pods") or []) - there)
+    if missing:
+        yield Fault(f"there is no Pod {', '.join(missing)}", kubectl(namespace, "get", "pods"))
+    if not splits:
+        yield Fault("no VirtualService refers to it", kubectl(namespace, "get", "virtualservices"))
+    for each in splits:
+        for fault in virtual_service_faults(each, around):
+            split = objects.name(each)
+            yield Fault(f"VirtualService {split}: {fault.cause}", why(VIRTUAL_SERVICE, split, namespace))
+
+
+def _names(virtual: JsonObject, subset: str) -> bool:
+    return any(one.get("name") == subset for one in objects.spec(virtual).get("subsets") or [])

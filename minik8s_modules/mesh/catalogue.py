@@ -1,0 +1,70 @@
+"""What sidecars are to be told, by namespace, and who waits for a change of it. Shared by threads.
+
+A namespace is decided on when its first sidecar asks, and from then on at each change; others cost nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from minik8s_modules.mesh.messages import Snapshot
+
+
+class Told(NamedTuple):
+    """What is to be told of one namespace."""
+
+    snapshot: Snapshot
+    split_by: Mapping[str, str]
+    """The VirtualService behind each ADDRESS:PORT that one splits."""
+
+
+class Catalogue:
+    """The last decision on each namespace that has sidecars.
+
+    Args:
+        asked: called with a namespace that somebody waits for and that nobody has decided on yet.
+    """
+
+    def __init__(self, asked: Callable[[str], None]) -> None:
+        self._asked = asked
+        self._lock = threading.Lock()
+        self._told: dict[str, Told] = {}
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def get(self, namespace: str) -> Told | None:
+        """Return the last decision; None while there is none."""
+        with self._lock:
+            return self._told.get(namespace)
+
+    def put(self, namespace: str, told: Told) -> None:
+        """Keep a decision and wake who waits for it; one on a namespace without sidecars is dropped."""
+        with self._lock:
+            waiting = list(self._waiting.get(namespace, ()))
+            if waiting:
+                self._told[namespace] = told
+        for wake in waiting:
+            wake()
+
+    def has_sidecars(self, namespace: str) -> bool:
+        """Return whether somebody waits for changes of a namespace."""
+        with self._lock:
+            return namespace in self._waiting
+
+    def wait_for(self, namespace: str, wake: Callable[[], None]) -> None:
+        """Call ``wake``, from any thread, at each change from now on."""
+        with self._lock:
+            first = namespace not in self._waiting
+            self._waiting.setdefault(namespace, []).append(wake)
+        if first:
+            self._asked(namespace)
+
+    def leave(self, namespace: str, wake: Callable[[], None]) -> None:
+        """End what ``wait_for`` began; the last one takes the decision with it."""
+        with self._lock:
+            waiting = self._waiting.get(namespace, [])
+            waiting.remove(wake)
+            if not waiting:
+                del self._waiting[namespace]
+                self._told.pop(namespace, None)

@@ -1,0 +1,19 @@
+"""What the pilot counts."""
+
+from __future__ import annotations
+
+from minik8s_modules.base.metrics import Registry
+
+
+class Figures:
+    """The families; made once a process."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.streams = 0
+        self.answers = registry.counter(
+            "minik8s_pilot_answers_total", "Answers of sidecars to what they were told.", ("type", "answer")
+        )
+        self.strangers = registry.counter(
+            "minik8s_pilot_strangers_total", "Streams that were refused for want of a Pod's token."
+        )
+        registry.gauge("minik8s_pilot_sidecars", "Sidecars that are connected.", (), lambda: {(): self.streams})

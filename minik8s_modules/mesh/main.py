@@ -1,0 +1,138 @@
+"""``minik8s-pilot``: sidecars are told where requests go; one of several pilots writes down what was decided."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import grpc
+from envoy.service.discovery.v3 import ads_pb2_grpc
+
+from minik8s_modules.api.kinds import VIRTUAL_SERVICE
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics_server import MetricsServer
+from minik8s_modules.base.process import run_daemon
+from minik8s_modules.base.tls import server_context
+from minik8s_modules.client.configured import client_of, election_client
+from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.identity import Sidecar, sidecar_of
+from minik8s_modules.mesh.serving import ServingController
+from minik8s_modules.mesh.statuses import StatusController
+from minik8s_modules.mesh.xds import Discovery
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
+from minik8s_modules.runtime.leader import LeaderElector, Token
+from minik8s_modules.runtime.metrics_readers import MetricsReaders
+from minik8s_modules.runtime.queue_metrics import QueueMetrics
+
+log = logging.getLogger(__name__)
+
+NAME = "minik8s-pilot"
+_OPTIONS = (
+    # a sidecar names what it has of an earlier stream, some 50 bytes each
+    ("grpc.max_receive_message_length", 1_000_000),
+    ("grpc.max_concurrent_streams", 8),
+    # a Pod that is gone says no good-bye; sidecars ask as often whether the pilot is there (roles/envoy)
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+)
+_GRACE_S = 1.0
+
+
+def serve(configuration: Configuration, stop: threading.Event) -> None:
+    """Run until ``stop`` is set.
+
+    Raises:
+        ConfigurationError: the configuration, the kubeconfig, or the certificate cannot be used.
+    """
+    client = client_of(configuration, NAME)
+    files = (Path(configuration.text("tls.cert")), Path(configuration.text("tls.key")))
+    listen, credentials = configuration.text("listen"), server_credentials(*files)
+    registry = Registry()
+    recorder = EventRecorder(client, NAME)
+    context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
+    serving = ServingController(context)
+    discovery = Discovery(
+        serving.catalogue, partial(sidecar_of, client), Figures(registry), partial(tell_refusal, recorder)
+    )
+    try:
+        metrics_tls = server_context(*files)
+    except OSError as error:
+        raise ConfigurationError(f"tls: certificate or key cannot be used: {error}") from error
+    metrics = MetricsServer(registry, configuration.text("metrics.listen"), metrics_tls, MetricsReaders(client))
+    elector = LeaderElector(election_client(configuration, NAME), NAME)
+    leading = threading.Thread(target=elector.run, args=(stop, partial(_lead, context)), name="election", daemon=True)
+    parts = (recorder, metrics, context.informers, serving)
+    for part in parts:
+        part.start()
+    leading.start()
+    try:
+        asyncio.run(answer(discovery, listen, credentials, stop))
+    finally:
+        stop.set()
+        leading.join()
+        for part in reversed(parts):
+            part.stop()
+
+
+def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], message: str) -> None:
+    """Record that a sidecar refused what came of VirtualServices, on each of them."""
+    for name in sorted(behind):
+        about = {"apiVersion": "v1", "kind": VIRTUAL_SERVICE.kind, "name": name, "namespace": sidecar.namespace}
+        recorder.event(about, "Warning", "RefusedBySidecar", f"the sidecar of Pod {sidecar.pod} refused it: {message}")
+
+
+def _lead(context: Context, _token: Token, lost: threading.Event) -> None:
+    statuses = StatusController(context)
+    statuses.start()
+    lost.wait()
+    statuses.stop()
+
+
+async def answer(discovery: Discovery, listen: str, credentials: grpc.ServerCredentials, stop: threading.Event) -> None:
+    """Answer sidecars at ``listen`` (HOST:PORT) until ``stop`` is set.
+
+    Raises:
+        ConfigurationError: it cannot be listened at.
+    """
+    server = grpc.aio.server(options=_OPTIONS)
+    ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(discovery, server)
+    try:
+        server.add_secure_port(listen, credentials)
+    except RuntimeError as error:
+        raise ConfigurationError(f"listen: {listen} cannot be listened at: {error}") from error
+    await server.start()
+    log.info("sidecars are answered at %s", listen)
+    await asyncio.to_thread(stop.wait)
+    discovery.end()
+    await server.stop(_GRACE_S)
+
+
+def server_credentials(cert: Path, key: Path) -> grpc.ServerCredentials:
+    """Return what gRPC serves a certificate with; its suites are those of ``base/tls.py``.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    try:
+        return grpc.ssl_server_credentials([(key.read_bytes(), cert.read_bytes())])
+    except OSError as error:
+        raise ConfigurationError(f"tls: certificate or key cannot be read: {error}") from error
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon; return its exit code."""
+    return run_daemon(NAME, "Envoys beside Pods are told where requests to Services go.", serve, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,250 @@
+"""Decides where requests to the Services of a namespace go: VirtualServices and Subsets over EndpointSlices. Pure.
+
+Each port of a Service is one ``Port``, and each of its ``Branch``es is a way a request may take: all Pods, Pods of
+subsets by weight, or one subset by the request's path. A VirtualService that is wrong has no effect and says why
+(``Verdict``); it stands in nobody else's way. What has Pods that answer gets the share of what has none.
+
+Services whose rules the nodes alone can keep (session affinity, the node's own endpoints) are left to them unless a
+VirtualService splits them: a sidecar passes on what is no key here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.network.url_patterns import pattern_fault
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh.shares import pod_weights
+
+SERVICE_NAME = "kubernetes.io/service-name"
+ACCEPTED, CONFLICTED, BAD_PATTERN = "Accepted", "Conflicted", "InvalidPattern"
+RESOLVED, NO_SERVICE, NO_PORT, NO_SUBSET, NO_POD = (
+    "ResolvedRefs",
+    "ServiceNotFound",
+    "PortNotFound",
+    "SubsetNotFound",
+    "NoReadyPods",
+)
+
+
+class Declared(NamedTuple):
+    """The objects of one namespace."""
+
+    services: Sequence[JsonObject] = ()
+    slices: Sequence[JsonObject] = ()
+    virtual_services: Sequence[JsonObject] = ()
+    subsets: Sequence[JsonObject] = ()
+
+
+class Endpoint(NamedTuple):
+    """A Pod that answers; ``pod`` is empty for what is no Pod."""
+
+    pod: str
+    ip: str
+    port: int
+    weight: int = 1
+
+
+_Found = dict[tuple[str, int], Endpoint]
+
+
+class Branch(NamedTuple):
+    """A way a request may take: that of the paths in which ``url`` is found, or every one's if it is None."""
+
+    subset: str
+    url: str | None
+    endpoints: tuple[Endpoint, ...]
+
+
+class Port(NamedTuple):
+    """A TCP port of a Service, and the ways to its Pods in the order in which they are tried."""
+
+    service: str
+    address: str
+    port: int
+    branches: tuple[Branch, ...]
+
+
+class Verdict(NamedTuple):
+    """What became of a VirtualService: reason and message of why it has no effect, and of what it lacks."""
+
+    refused: tuple[str, str] | None = None
+    broken: tuple[str, str] | None = None
+
+
+class Mapped(NamedTuple):
+    """The decision on a namespace."""
+
+    ports: Mapping[str, Port]
+    """By ADDRESS:PORT."""
+    verdicts: Mapping[str, Verdict]
+    """By name of VirtualService."""
+    split_by: Mapping[str, str]
+    """The VirtualService that splits a port, by ADDRESS:PORT."""
+
+
+def decide_mapping(declared: Declared) -> Mapped:
+    """Return where requests to each TCP port of the namespace's Services go."""
+    return _Namespace(declared).decide()
+
+
+def mapping_spec(mapped: Mapped) -> JsonObject:
+    """Return the decision as the spec of a SidecarMapping: an entry a Pod by weight, an entry a subset by URL."""
+    return {
+        place: [entry for branch in port.branches for entry in _entries(branch)] for place, port in mapped.ports.items()
+    }
+
+
+def _entries(branch: Branch) -> list[JsonObject]:
+    shown = [({"ip": each.ip, "targetPort": each.port}, each.weight) for each in branch.endpoints]
+    if branch.url is not None:
+        return [{"url": branch.url, "endpoints": [place for place, _weight in shown]}]
+    return [{"weight": weight, "endpoints": [place]} for place, weight in shown]
+
+
+class _Namespace:
+    """One decision at work."""
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self._services = {objects.name(each): each for each in declared.services if _has_address(each)}
+        self._subsets = {objects.name(each): objects.spec(each).get("pods") or [] for each in declared.subsets}
+        self._slices: dict[str, list[JsonObject]] = defaultdict(list)
+        for each in declared.slices:
+            self._slices[objects.labels(each).get(SERVICE_NAME, "")].append(each)
+        self._splits: dict[tuple[str, int], JsonObject] = {}
+        self._verdicts: dict[str, Verdict] = {}
+
+    def decide(self) -> Mapped:
+        for each in sorted(self._declared.virtual_services, key=_age):
+            self._verdicts[objects.name(each)] = self._judge(each)
+        ports, split_by = {}, {}
+        for service in self._services.values():
+            for port in objects.spec(service).get("ports") or []:
+                split = self._splits.get((objects.name(service), port["port"]))
+                if (port.get("protocol") or "TCP") != "TCP" or (split is None and _kept_by_nodes(service)):
+                    continue
+                found = self._port(service, port, split)
+                place = f"{found.address}:{found.port}"
+                ports[place] = found
+                if split is not None:
+                    split_by[place] = objects.name(split)
+        return Mapped(ports, self._verdicts, split_by)
+
+    def _judge(self, virtual: JsonObject) -> Verdict:
+        """Return what is to be said of a VirtualService, and let it have the port that it splits if it may."""
+        declared = objects.spec(virtual)
+        name, number = declared["serviceRef"], declared["port"]
+        service = self._services.get(name)
+        if service is None:
+            return Verdict(broken=(NO_SERVICE, f"there is no Service {name} with an address in this namespace"))
+        if number not in _tcp_ports(service):
+            return Verdict(broken=(NO_PORT, f"Service {name} has no TCP port {number}"))
+        holder = self._splits.get((name, number))
+        if holder is not None:
+            return Verdict(
+                refused=(CONFLICTED, f"VirtualService {objects.name(holder)}, which is older, splits that port")
+            )
+        for one in declared["subsets"]:
+            fault = pattern_fault(one["url"]) if one.get("url") is not None else ""
+            if fault:
+                return Verdict(refused=(BAD_PATTERN, f"url of subset {one['name']}: {fault}"))
+        self._splits[name, number] = virtual
+        return Verdict(broken=self._lacking(virtual, service))
+
+    def _lacking(self, virtual: JsonObject, service: JsonObject) -> tuple[str, str] | None:
+        """Return what a VirtualService refers to and is not there."""
+        declared = objects.spec(virtual)
+        names = [one["name"] for one in declared["subsets"]]
+        missing = [name for name in names if name not in self._subsets]
+        if missing:
+            return (
+                NO_SUBSET,
+                f"there is no Subset {', '.join(missing)} in this namespace; the others share its requests",
+            )
+        port = next(one for one in objects.spec(service)["ports"] if one["port"] == declared["port"])
+        ready = {each.pod for each in self._endpoints(service, port)}
+        empty = [name for name in names if not ready & set(self._subsets[name])]
+        return (
+            (NO_POD, f"no Pod of Subset {', '.join(empty)} is ready in Service {objects.name(service)}")
+            if empty
+            else None
+        )
+
+    def _port(self, service: JsonObject, port: JsonObject, split: JsonObject | None) -> Port:
+        found = self._endpoints(service, port)
+        branches = (
+            (Branch("", None, found),) if split is None else self._branches(objects.spec(split)["subsets"], found)
+        )
+        return Port(objects.name(service), objects.spec(service)["clusterIP"], port["port"], branches)
+
+    def _branches(self, shares: Sequence[JsonObject], found: Sequence[Endpoint]) -> tuple[Branch, ...]:
+        by_pod: dict[str, list[Endpoint]] = defaultdict(list)
+        for each in found:
+            by_pod[each.pod].append(each)
+        groups = [[each for pod in self._subsets.get(one["name"], ()) for each in by_pod[pod]] for one in shares]
+        if shares[0].get("url") is not None:
+            return tuple(
+                Branch(one["name"], one["url"], tuple(group)) for one, group in zip(shares, groups, strict=True)
+            )
+        weights = pod_weights([one["weight"] for one in shares], [len(group) for group in groups])
+        weighted = [
+            each._replace(weight=weight) for group, weight in zip(groups, weights, strict=True) for each in group
+        ]
+        return (Branch("", None, tuple(weighted)),)
+
+    def _endpoints(self, service: JsonObject, port: JsonObject) -> tuple[Endpoint, ...]:
+        """Return the ready endpoints of a port; where none is, those that still serve while they end (KEP-1669)."""
+        ready: _Found = {}
+        ending: _Found = {}
+        for one in self._slices[objects.name(service)]:
+            for number in _numbers(one, port.get("name") or ""):
+                for told in one.get("endpoints") or []:
+                    into = _usable(told, ready, ending)
+                    if into is not None and told.get("addresses"):
+                        place = (told["addresses"][0], number)
+                        into.setdefault(place, Endpoint(_pod_of(told), *place))
+        return tuple(sorted((ready or ending).values()))
+
+
+def _usable(told: JsonObject, ready: _Found, ending: _Found) -> _Found | None:
+    conditions = told.get("conditions") or {}
+    if conditions.get("ready") is not False:
+        return ready
+    return ending if conditions.get("serving") else None
+
+
+def _pod_of(told: JsonObject) -> str:
+    target = told.get("targetRef") or {}
+    return str(target.get("name", "")) if target.get("kind") == "Pod" else ""
+
+
+def _numbers(one: JsonObject, name: str) -> list[int]:
+    """Return the Pods' ports in a slice of the Service's port ``name``."""
+    return [
+        each["port"]
+        for each in one.get("ports") or []
+        if (each.get("name") or "") == name and (each.get("protocol") or "TCP") == "TCP" and each.get("port")
+    ]
+
+
+def _tcp_ports(service: JsonObject) -> set[int]:
+    ports = objects.spec(service).get("ports") or []
+    return {port["port"] for port in ports if (port.get("protocol") or "TCP") == "TCP"}
+
+
+def _has_address(service: JsonObject) -> bool:
+    declared = objects.spec(service)
+    return declared.get("type") != "ExternalName" and (declared.get("clusterIP") or "None") != "None"
+
+
+def _kept_by_nodes(service: JsonObject) -> bool:
+    declared = objects.spec(service)
+    return declared.get("sessionAffinity") == "ClientIP" or declared.get("internalTrafficPolicy") == "Local"
+
+
+def _age(obj: JsonObject) -> tuple[str, str]:
+    return str(objects.metadata(obj).get("creationTimestamp") or ""), objects.name(obj)

@@ -1,0 +1,211 @@
+"""From the decision on a port of a Service to what sidecars are told: resources of Envoy, as in its YAML. Pure.
+
+A port of a Service is a listener, which no socket is opened for: Envoy's one outbound listener hands it the connections
+that were made to the Service's address. What speaks HTTP there takes a route; everything else goes to a Pod by weight.
+
+    listener web.shop:80 ─HTTP─▶ route web.shop:80 ─▶ cluster web.shop:80 or web.shop:80/SUBSET ─▶ endpoints
+                         ─else─▶ cluster web.shop:80, or on to the Service where requests are told apart by their path
+
+A request keeps what the caller wrote, with X-Forwarded-Proto besides, and takes as long as the Pod likes. Only a
+connection that could not be made, or one that ended before the request was sent, is tried again, with another Pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from minik8s_modules.api.network.url_patterns import whole_path
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh.mapping import Branch, Port
+
+_API = "type.googleapis.com/envoy."
+CLUSTER = f"{_API}config.cluster.v3.Cluster"
+ENDPOINTS = f"{_API}config.endpoint.v3.ClusterLoadAssignment"
+LISTENER = f"{_API}config.listener.v3.Listener"
+ROUTES = f"{_API}config.route.v3.RouteConfiguration"
+TYPES = (CLUSTER, ENDPOINTS, LISTENER, ROUTES)
+"""In the order in which a sidecar is told of what is new: nothing refers to what it does not have yet."""
+PASSTHROUGH = "passthrough"
+"""A cluster that every sidecar has of itself: on to where the caller wanted to go."""
+NO_ENDPOINT = '{"error":"no available endpoint"}'
+_ADS = {"ads": {}, "resource_api_version": "V3"}
+_UNLIMITED = 2**32 - 1
+_SNIFFED_S = "1s"
+"""How long a caller may be silent before it is taken for one whose server speaks first."""
+
+
+class Resource(NamedTuple):
+    """One resource, and the address (ADDRESS:PORT) it is about."""
+
+    type_url: str
+    name: str
+    body: JsonObject
+    place: str
+
+
+def resources(namespace: str, place: str, port: Port) -> list[Resource]:
+    """Return what sidecars of Pods in ``namespace`` are told of a port of one of its Services."""
+    name = f"{port.service}.{namespace}:{port.port}"
+    return [Resource(type_url, each, body, place) for type_url, each, body in _of_port(name, port)]
+
+
+def _of_port(name: str, port: Port) -> Iterator[tuple[str, str, JsonObject]]:
+    by_path = any(branch.url is not None for branch in port.branches)
+    for branch in port.branches:
+        yield CLUSTER, _cluster_of(name, branch), _cluster(_cluster_of(name, branch))
+        yield ENDPOINTS, _cluster_of(name, branch), _assignment(_cluster_of(name, branch), branch)
+    yield LISTENER, name, _listener(name, port, PASSTHROUGH if by_path else name)
+    yield ROUTES, name, _routes(name, port)
+
+
+def _cluster_of(name: str, branch: Branch) -> str:
+    return f"{name}/{branch.subset}" if branch.subset else name
+
+
+def _cluster(name: str) -> JsonObject:
+    return {
+        "name": name,
+        "type": "EDS",
+        "eds_cluster_config": {"eds_config": _ADS},
+        "connect_timeout": "5s",
+        "lb_policy": "ROUND_ROBIN",
+        "circuit_breakers": {
+            "thresholds": [
+                {"max_connections": _UNLIMITED, "max_pending_requests": _UNLIMITED, "max_requests": _UNLIMITED,
+                 "max_retries": _UNLIMITED}
+            ]
+        },
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": f"{_API}extensions.upstreams.http.v3.HttpProtocolOptions",
+                "use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}},
+            }
+        },
+    }  # fmt: skip
+
+
+def _assignment(name: str, branch: Branch) -> JsonObject:
+    weights: dict[tuple[str, int], int] = {}
+    for each in branch.endpoints:  # a Pod of two subsets has both shares
+        weights[each.ip, each.port] = weights.get((each.ip, each.port), 0) + each.weight
+    told = [_endpoint(*place, weight) for place, weight in weights.items() if weight]
+    return {"cluster_name": name, "endpoints": [{"lb_endpoints": told}] if told else []}
+
+
+def _endpoint(ip: str, port: int, weight: int) -> JsonObject:
+    return {"endpoint": {"address": _address(ip, port)}, "load_balancing_weight": weight}
+
+
+def _address(ip: str, port: int) -> JsonObject:
+    return {"socket_address": {"address": ip, "port_value": port}}
+
+
+def _listener(name: str, port: Port, otherwise: str) -> JsonObject:
+    sniffer = f"{_API}extensions.filters.listener.http_inspector.v3.HttpInspector"
+    tcp = {
+        "@type": f"{_API}extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        "stat_prefix": name,
+        "cluster": otherwise,
+        "idle_timeout": "0s",
+    }
+    return {
+        "name": name,
+        "address": _address(port.address, port.port),
+        "bind_to_port": False,
+        "listener_filters": [{"name": "http_inspector", "typed_config": {"@type": sniffer}}],
+        "listener_filters_timeout": _SNIFFED_S,
+        "continue_on_listener_filters_timeout": True,
+        "filter_chains": [
+            {
+                "filter_chain_match": {"application_protocols": ["http/1.0", "http/1.1", "h2c"]},
+                "filters": [{"name": "http", "typed_config": _http(name)}],
+            },
+            {"filters": [{"name": "tcp", "typed_config": tcp}]},
+        ],
+    }
+
+
+def _http(name: str) -> JsonObject:
+    router = {"@type": f"{_API}extensions.filters.http.router.v3.Router", "suppress_envoy_headers": True}
+    nobody = {
+        "filter": {"response_flag_filter": {"flags": ["UH"]}},
+        "body": {"inline_string": NO_ENDPOINT},
+        "body_format_override": {
+            "text_format_source": {"inline_string": "%LOCAL_REPLY_BODY%"},
+            "content_type": "application/json",
+        },
+    }
+    return {
+        "@type": f"{_API}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": name,
+        "rds": {"config_source": _ADS, "route_config_name": name},
+        "http_filters": [{"name": "router", "typed_config": router}],
+        "http_protocol_options": {"accept_http_10": True},
+        "upgrade_configs": [{"upgrade_type": "websocket"}],
+        "stream_idle_timeout": "0s",
+        "generate_request_id": False,
+        "server_header_transformation": "PASS_THROUGH",
+        "skip_xff_append": True,
+        "access_log": [_access_log()],
+        "local_reply_config": {"mappers": [nobody]},
+    }
+
+
+def _access_log() -> JsonObject:
+    fields: Mapping[str, str] = {
+        "time": "%START_TIME%",
+        "service": "%ROUTE_NAME%",
+        "method": "%REQ(:METHOD)%",
+        "path": "%PATH(NQ)%",
+        "code": "%RESPONSE_CODE%",
+        "flags": "%RESPONSE_FLAGS%",
+        "duration_ms": "%DURATION%",
+        "bytes_in": "%BYTES_RECEIVED%",
+        "bytes_out": "%BYTES_SENT%",
+        "cluster": "%UPSTREAM_CLUSTER%",
+        "pod": "%UPSTREAM_HOST%",
+    }
+    return {
+        "name": "stdout",
+        "typed_config": {
+            "@type": f"{_API}extensions.access_loggers.stream.v3.StdoutAccessLog",
+            "log_format": {"json_format": fields},
+        },
+    }
+
+
+def _routes(name: str, port: Port) -> JsonObject:
+    told = [_route(name, branch) for branch in port.branches]
+    if all(branch.url is not None for branch in port.branches):
+        told.append(_nowhere(name))
+    again = {
+        "retry_on": "connect-failure,refused-stream,reset-before-request",
+        "num_retries": 2,
+        "host_selection_retry_max_attempts": "5",
+        "retry_host_predicate": [
+            {
+                "name": "previous_hosts",
+                "typed_config": {"@type": f"{_API}extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
+            }
+        ],
+    }
+    return {"name": name, "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": told, "retry_policy": again}]}
+
+
+def _route(name: str, branch: Branch) -> JsonObject:
+    match = {"prefix": "/"} if branch.url is None else {"safe_regex": {"regex": whole_path(branch.url)}}
+    return {"name": name, "match": match, "route": {"cluster": _cluster_of(name, branch), "timeout": "0s"}}
+
+
+def _nowhere(name: str) -> JsonObject:
+    kind = {
+        "header": {"key": "content-type", "value": "application/json"},
+        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+    }
+    return {
+        "name": name,
+        "match": {"prefix": "/"},
+        "direct_response": {"status": 503, "body": {"inline_string": NO_ENDPOINT}},
+        "response_headers_to_add": [kind],
+    }

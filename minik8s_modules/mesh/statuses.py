@@ -1,0 +1,97 @@
+"""Writes down what was decided: the SidecarMapping of a namespace, and conditions of its VirtualServices.
+
+Only the pilot that holds the Lease does. A namespace without VirtualServices has no SidecarMapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
+from minik8s_modules.api.kinds import SIDECAR_MAPPING, VIRTUAL_SERVICE
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.mesh.copies import Copies
+from minik8s_modules.mesh.mapping import ACCEPTED, RESOLVED, Mapped, Verdict, decide_mapping, mapping_spec
+from minik8s_modules.runtime.controller import Context, Loop, Looping
+
+MAPPING = "mesh"
+"""The name of the SidecarMapping that the pilot keeps in a namespace."""
+
+
+def decide_status(verdict: Verdict, status: JsonObject, now: datetime) -> JsonObject:
+    """Return the status of a VirtualService: Accepted and ResolvedRefs, as Gateway API's routes have them."""
+    old = {one.get("type"): one for one in status.get("conditions") or []}
+    found = ((ACCEPTED, verdict.refused), (RESOLVED, verdict.broken))
+    return {"conditions": [_condition(kind, why, old.get(kind) or {}, now) for kind, why in found]}
+
+
+def _condition(kind: str, why: tuple[str, str] | None, old: JsonObject, now: datetime) -> JsonObject:
+    status = "False" if why else "True"
+    since = old.get("lastTransitionTime") if old.get("status") == status else None
+    reason, message = why or (kind, "")
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since or rfc3339(now),
+    }
+
+
+class StatusController(Looping):
+    """Keeps them; a key is a namespace."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._loop = Loop(context, "mesh-statuses", self.sync, workers=1)
+        self._copies = Copies(self._loop)
+        self._mappings = self._loop.reads(SIDECAR_MAPPING)
+        self._copies.listen(self._of_split, _own)
+        self._loop.watch(SIDECAR_MAPPING, _own)
+
+    def sync(self, key: Key) -> None:
+        """Decide, and write what differs.
+
+        Raises:
+            StatusError: the API refused; it is tried again.
+        """
+        declared = self._copies.of(key.namespace)
+        mapped = decide_mapping(declared)
+        self._keep(key.namespace, mapped if declared.virtual_services else None)
+        now = self._context.clock.now()
+        for each in declared.virtual_services:
+            self._tell(each, decide_status(mapped.verdicts[objects.name(each)], objects.status(each), now))
+
+    def _keep(self, namespace: str, mapped: Mapped | None) -> None:
+        old, client = self._mappings.get(namespace, MAPPING), self._context.client
+        try:
+            if mapped is None:
+                if old is not None:
+                    client.delete(SIDECAR_MAPPING, MAPPING, namespace)
+                return
+            spec = mapping_spec(mapped)
+            if old is None:
+                client.create(SIDECAR_MAPPING, {"metadata": {"name": MAPPING, "namespace": namespace}, "spec": spec})
+            elif objects.spec(old) != spec:
+                client.update(SIDECAR_MAPPING, {**old, "spec": spec})
+        except (AlreadyExists, Conflict, NotFound):
+            return  # our copy is older than the object; its change brings the key back
+
+    def _tell(self, virtual: JsonObject, status: JsonObject) -> None:
+        if objects.status(virtual) == status or objects.is_deleting(virtual):
+            return
+        try:
+            self._context.client.update(VIRTUAL_SERVICE, {**virtual, "status": status}, subresource="status")
+        except (Conflict, NotFound):
+            return  # likewise
+
+    def _of_split(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        """Queue a namespace that has VirtualServices: what else changes in others is written nowhere."""
+        return [key for key in _own(old, new) if self._copies.virtual_services(key.namespace)]
+
+
+def _own(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+    return [Key(objects.namespace(new if new is not None else old or {}), MAPPING)]

@@ -1,0 +1,68 @@
+"""What one sidecar has asked for and been told of one type of resource: Envoy's delta protocol. Pure.
+
+Source: xDS protocol, "Incremental xDS": a first request without names asks for all; others add and take away names. An
+answer to what was sent carries its nonce, and an error if the sidecar kept what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+WILDCARD = "*"
+
+
+class Difference(NamedTuple):
+    """What is to be sent: names of resources that are new or other, and of those that are gone."""
+
+    changed: list[str]
+    removed: list[str]
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to send."""
+        return bool(self.changed or self.removed)
+
+
+class Subscription:
+    """One type of resource on one stream."""
+
+    def __init__(self) -> None:
+        self._everything = False
+        self._names: set[str] = set()
+        self._begun = False
+        self._known: dict[str, str] = {}
+        self._gone: set[str] = set()
+
+    def ask(self, subscribe: Collection[str], unsubscribe: Iterable[str], known: Mapping[str, str]) -> None:
+        """Take a request: names it adds and takes away, and versions that a sidecar has from an earlier stream."""
+        if not self._begun:
+            self._everything = not subscribe
+            self._known.update(known)
+        self._begun = True
+        self._everything = (self._everything or WILDCARD in subscribe) and WILDCARD not in unsubscribe
+        asked = set(subscribe) - {WILDCARD}
+        self._names |= asked
+        # who asks again for a name wants it again, also one that there is not
+        for name in asked & self._known.keys() - known.keys():
+            del self._known[name]
+        self._gone -= asked
+        for name in set(unsubscribe):
+            self._names.discard(name)
+            self._known.pop(name, None)
+            self._gone.discard(name)
+
+    def difference(self, versions: Mapping[str, str]) -> Difference:
+        """Return what the sidecar lacks of resources with these versions; a name that there is not is gone."""
+        wanted = versions if self._everything else {name: versions[name] for name in self._names & versions.keys()}
+        changed = sorted(name for name, version in wanted.items() if self._known.get(name) != version)
+        removed = (self._known.keys() | self._names) - versions.keys() - self._gone
+        return Difference(changed, sorted(removed))
+
+    def sent(self, versions: Mapping[str, str], difference: Difference) -> None:
+        """Note that ``difference`` was sent."""
+        self._known.update({name: versions[name] for name in difference.changed})
+        self._gone -= set(difference.changed)
+        for name in difference.removed:
+            self._known.pop(name, None)
+            if name in self._names:
+                self._gone.add(name)

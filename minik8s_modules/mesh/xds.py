@@ -1,0 +1,205 @@
+"""Tells sidecars: Envoy's aggregated discovery service over gRPC, in its delta form. One coroutine a sidecar.
+
+    requests ─▶ queue ─┐
+    catalogue ─wake────┴▶ ``_Stream``: ask, compare, answer what differs; nothing is sent while nothing changes
+
+What is new is sent in the order of ``TYPES``, and what is gone in the opposite one and last: no route leads to a
+cluster that a sidecar does not have. A sidecar that refuses something keeps what it had; it is told again when that
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
+
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.mesh.catalogue import Catalogue, Told
+from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.identity import Sidecar
+from minik8s_modules.mesh.messages import Message
+from minik8s_modules.mesh.resources import TYPES
+from minik8s_modules.mesh.subscriptions import Difference, Subscription
+
+log = logging.getLogger(__name__)
+
+Refused = Callable[[Sidecar, set[str], str], None]
+"""Told of a sidecar, the VirtualServices behind what it refused, and its message."""
+_STREAMS_PER_POD = 4
+"""At once: an Envoy has one, and a second one while its successor starts."""
+
+
+class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignore[misc]   # generated without types
+    """The service.
+
+    Args:
+        catalogue: what is to be told.
+        identify: returns whose a value of the header ``authorization`` is; blocks, and raises as ``sidecar_of``.
+        figures: what is counted.
+        refused: called when a sidecar refuses something.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, identify: Callable[[str], Sidecar | None], figures: Figures, refused: Refused
+    ) -> None:
+        self._catalogue = catalogue
+        self._identify = identify
+        self._figures = figures
+        self._refused = refused
+        self._open: dict[Sidecar, int] = {}
+        self._streams: set[_Stream] = set()
+
+    def end(self) -> None:
+        """End all streams; sidecars keep what they have, and look for another pilot."""
+        for stream in self._streams:
+            stream.end()
+
+    async def DeltaAggregatedResources(  # noqa: N802  (gRPC's name)
+        self, requests: AsyncIterator[Any], context: Any
+    ) -> AsyncIterator[Any]:
+        """Serve one sidecar until it leaves."""
+        sidecar = await self._asker(context)
+        self._open[sidecar] = self._open.get(sidecar, 0) + 1
+        self._figures.streams += 1
+        stream = _Stream(sidecar, self._catalogue, self._figures, self._refused)
+        self._streams.add(stream)
+        reader = asyncio.create_task(stream.read(requests))
+        try:
+            async for response in stream.responses():
+                yield response
+        finally:
+            reader.cancel()
+            stream.close()
+            self._streams.discard(stream)
+            self._figures.streams -= 1
+            self._open[sidecar] -= 1
+            if not self._open[sidecar]:
+                del self._open[sidecar]
+
+    async def _asker(self, context: Any) -> Sidecar:
+        header = dict(context.invocation_metadata() or ()).get("authorization", "")
+        try:
+            sidecar = await asyncio.to_thread(self._identify, str(header))
+        except (StatusError, TemporaryError) as error:
+            log.warning("nobody could be asked whose sidecar it is: %s", error)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the API server does not say whose token it is")
+            raise
+        if sidecar is None:
+            self._figures.strangers.inc()
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the request needs the token of a Pod")
+            raise PermissionError
+        if self._open.get(sidecar, 0) >= _STREAMS_PER_POD:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"Pod {sidecar.pod} has {_STREAMS_PER_POD} streams")
+        return sidecar
+
+
+class _Stream:
+    """One sidecar's stream."""
+
+    def __init__(self, sidecar: Sidecar, catalogue: Catalogue, figures: Figures, refused: Refused) -> None:
+        self._sidecar = sidecar
+        self._catalogue = catalogue
+        self._figures = figures
+        self._refused = refused
+        self._subscriptions: dict[str, Subscription] = {}
+        self._nonces = itertools.count(1)
+        self._pending: dict[str, set[str]] = {}
+        self._changed = asyncio.Event()
+        self._ended = False
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._changed.set)
+
+        self._wake = wake
+        catalogue.wait_for(sidecar.namespace, wake)
+
+    def close(self) -> None:
+        """Wait for no changes any more."""
+        self._catalogue.leave(self._sidecar.namespace, self._wake)
+
+    async def read(self, requests: AsyncIterator[Any]) -> None:
+        """Take the sidecar's requests until there are none."""
+        try:
+            async for request in requests:
+                self._take(request)
+                self._changed.set()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._ended = True
+        self._changed.set()
+
+    async def responses(self) -> AsyncIterator[Any]:
+        """Yield what the sidecar lacks, whenever that may be something."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._ended:
+                return
+            told = self._catalogue.get(self._sidecar.namespace)
+            for response in self._lacking(told) if told is not None else ():
+                yield response
+
+    def _take(self, request: Any) -> None:
+        kind = request.type_url
+        if kind not in TYPES:
+            return
+        places = self._pending.pop(request.response_nonce, set())
+        if request.HasField("error_detail"):
+            self._nack(kind, places, request.error_detail.message)
+        elif request.response_nonce:
+            self._figures.answers.labels(_short(kind), "ack").inc()
+        known = dict(request.initial_resource_versions)
+        if not request.response_nonce or request.resource_names_subscribe or request.resource_names_unsubscribe:
+            subscription = self._subscriptions.setdefault(kind, Subscription())
+            subscription.ask(request.resource_names_subscribe, request.resource_names_unsubscribe, known)
+
+    def _nack(self, kind: str, places: set[str], message: str) -> None:
+        log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar, _short(kind), message)
+        self._figures.answers.labels(_short(kind), "nack").inc()
+        told = self._catalogue.get(self._sidecar.namespace)
+        behind = {told.split_by[place] for place in places if place in told.split_by} if told is not None else set()
+        self._refused(self._sidecar, behind, message)
+
+    def _lacking(self, told: Told) -> list[Any]:
+        first, last = [], []
+        for kind in TYPES:
+            subscription = self._subscriptions.get(kind)
+            if subscription is None:
+                continue
+            messages = told.snapshot.get(kind, {})
+            versions = {name: each.version for name, each in messages.items()}
+            difference = subscription.difference(versions)
+            subscription.sent(versions, difference)
+            if difference.changed:
+                changed = [messages[name] for name in difference.changed]
+                first.append(self._response(kind, changed, difference._replace(removed=[])))
+            if difference.removed:
+                last.append(self._response(kind, [], difference._replace(changed=[])))
+        return first + last[::-1]
+
+    def _response(self, kind: str, changed: list[Message], difference: Difference) -> Any:
+        nonce = str(next(self._nonces))
+        self._pending[nonce] = {each.place for each in changed}
+        return discovery_pb2.DeltaDiscoveryResponse(
+            type_url=kind,
+            nonce=nonce,
+            resources=[
+                discovery_pb2.Resource(name=each.name, version=each.version, resource=each.packed) for each in changed
+            ],
+            removed_resources=difference.removed,
+        )
+
+
+def _short(kind: str) -> str:
+    return kind.rpartition(".")[2]

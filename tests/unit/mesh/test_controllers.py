@@ -1,0 +1,174 @@
+"""What is written down, and what is kept for sidecars, over an API in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import (
+    ENDPOINT_SLICE,
+    EVENT,
+    SERVICE,
+    SIDECAR_MAPPING,
+    SUBSET,
+    TOKEN_REVIEW,
+    VIRTUAL_SERVICE,
+)
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.mesh.identity import Sidecar, sidecar_of
+from minik8s_modules.mesh.main import tell_refusal
+from minik8s_modules.mesh.resources import ENDPOINTS
+from minik8s_modules.mesh.serving import ServingController
+from minik8s_modules.mesh.statuses import MAPPING, StatusController
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
+from tests.support.waiting import until
+from tests.unit.mesh.namespaces import declared
+
+SPLIT = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v1", "weight": 1}]}
+CASE: dict[str, Any] = {
+    "services": [{"name": "reviews", "ports": [9080]}],
+    "pods": {"reviews": ["a", "b"]},
+    "subsets": {"v1": ["a"]},
+    "virtual": [SPLIT],
+}
+PLACE = "100.0.0.1:9080"
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    api = FakeApi(FakeClock())
+    found = declared(CASE)
+    for kind, group in zip((SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET), found, strict=True):
+        for obj in group:
+            api.create(kind, obj)
+    return api
+
+
+@pytest.fixture
+def context(api: FakeApi) -> Iterator[Context]:
+    clock = FakeClock()
+    context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
+    context.informers.start()
+    yield context
+    context.informers.stop()
+    context.pool.shutdown()
+
+
+@pytest.fixture
+def statuses(context: Context) -> Iterator[StatusController]:
+    controller = StatusController(context)
+    controller.start()
+    yield controller
+    controller.stop()
+
+
+def mapping(api: FakeApi) -> JsonObject | None:
+    try:
+        return objects.spec(api.get(SIDECAR_MAPPING, MAPPING, "shop"))
+    except NotFound:
+        return None
+
+
+def reason(api: FakeApi, kind: str) -> str:
+    condition = objects.condition(api.get(VIRTUAL_SERVICE, "x", "shop"), kind)
+    return str(condition["reason"]) if condition else ""
+
+
+@pytest.mark.usefixtures("statuses")
+def test_a_namespace_has_its_mapping_while_something_is_split_in_it(api: FakeApi):
+    entry = {"weight": 1, "endpoints": [{"ip": "10.244.0.1", "targetPort": 8080}]}
+    until(lambda: mapping(api) == {PLACE: [entry]})
+    api.delete(SIDECAR_MAPPING, MAPPING, "shop")
+    until(lambda: mapping(api) == {PLACE: [entry]})
+    api.update(SIDECAR_MAPPING, {**api.get(SIDECAR_MAPPING, MAPPING, "shop"), "spec": {}})
+    until(lambda: mapping(api) == {PLACE: [entry]})
+    api.delete(VIRTUAL_SERVICE, "x", "shop")
+    until(lambda: mapping(api) is None)
+
+
+@pytest.mark.usefixtures("statuses")
+def test_a_virtual_service_says_what_it_lacks_until_it_is_there(api: FakeApi):
+    until(lambda: (reason(api, "Accepted"), reason(api, "ResolvedRefs")) == ("Accepted", "ResolvedRefs"))
+    api.delete(SUBSET, "v1", "shop")
+    until(lambda: reason(api, "ResolvedRefs") == "SubsetNotFound")
+    api.create(SUBSET, {"metadata": {"name": "v1", "namespace": "shop"}, "spec": {"pods": ["a"]}})
+    until(lambda: reason(api, "ResolvedRefs") == "ResolvedRefs")
+
+
+def test_a_namespace_is_kept_while_it_has_sidecars_and_follows_its_objects(api: FakeApi, context: Context):
+    serving = ServingController(context)
+    serving.start()
+    woken: list[str] = []
+
+    def wake() -> None:
+        woken.append("")
+
+    def weights() -> list[int]:
+        told = serving.catalogue.get("shop")
+        packed = told.snapshot[ENDPOINTS]["reviews.shop:9080"].packed if told is not None else None
+        return [len(packed.value)] if packed is not None else []
+
+    try:
+        assert serving.catalogue.get("shop") is None
+        serving.catalogue.wait_for("shop", wake)
+        until(lambda: bool(woken))
+        one = weights()
+        api.delete(VIRTUAL_SERVICE, "x", "shop")
+        until(lambda: weights() != one)
+        serving.catalogue.leave("shop", wake)
+        assert serving.catalogue.get("shop") is None
+    finally:
+        serving.stop()
+
+
+class Reviewer(FakeApi):
+    """An API that says whose a token is."""
+
+    def __init__(self, status: JsonObject) -> None:
+        super().__init__()
+        self._status = status
+
+    def create(self, kind: Any, obj: Any, *more: Any, **named: Any) -> JsonObject:
+        """Answer a review; create everything else."""
+        if kind is TOKEN_REVIEW:
+            return {**obj, "status": self._status if obj["spec"]["token"] == "t" else {"authenticated": False}}
+        return super().create(kind, obj, *more, **named)
+
+
+def user(name: str, *pods: str) -> JsonObject:
+    return {"authenticated": True, "user": {"username": name, "extra": {"authentication.kubernetes.io/pod-name": pods}}}
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "whose"),
+    [
+        ("Bearer t", user("system:serviceaccount:shop:default", "client"), Sidecar("shop", "client")),
+        ("bearer t", user("system:serviceaccount:shop:default", "client"), Sidecar("shop", "client")),
+        ("", user("system:serviceaccount:shop:default", "client"), None),
+        ("Basic t", user("system:serviceaccount:shop:default", "client"), None),
+        ("Bearer other", user("system:serviceaccount:shop:default", "client"), None),
+        ("Bearer t", user("system:serviceaccount:shop:default"), None),  # a token of no Pod
+        ("Bearer t", user("system:node:shop", "client"), None),
+        ("Bearer t", {"user": {"username": "system:serviceaccount:shop:default"}}, None),
+    ],
+)
+def test_a_sidecar_is_whose_token_it_shows(header: str, status: JsonObject, whose: Sidecar | None):
+    assert sidecar_of(Reviewer(status), header) == whose
+
+
+def test_what_a_sidecar_refuses_is_an_event_of_the_virtual_service_behind_it(api: FakeApi):
+    recorder = EventRecorder(api, "minik8s-pilot", clock=FakeClock())
+    tell_refusal(recorder, Sidecar("shop", "client"), {"x"}, "no such weight")
+    assert recorder.write_one()
+    (event,) = api.list(EVENT, "shop").items
+    assert event["involvedObject"]["name"] == "x"
+    assert event["reason"] == "RefusedBySidecar"
+    assert event["message"] == "the sidecar of Pod client refused it: no such weight"

@@ -1,0 +1,222 @@
+"""Sidecars on the wire: real gRPC on loopback, what is declared on one side and Envoy's delta protocol on the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
+
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.mesh.catalogue import Catalogue, Told
+from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.identity import Sidecar
+from minik8s_modules.mesh.mapping import decide_mapping
+from minik8s_modules.mesh.messages import Packer
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
+from minik8s_modules.mesh.xds import Discovery
+from tests.unit.mesh.namespaces import declared
+
+CASE = {
+    "services": [{"name": "reviews", "ports": [9080]}],
+    "pods": {"reviews": ["a", "b", "c"]},
+    "subsets": {"v1": ["a", "b"], "v2": ["c"]},
+}
+BY_WEIGHT = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "weight": 1}]}
+BY_PATH = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "url": "/2"}]}
+NAME = "reviews.shop:9080"
+LONG_S = 60.0
+
+
+class Pilot:
+    """What is told, and what was refused; ``packer`` is the shop's."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.figures = Figures(self.registry)
+        self.refusals: list[tuple[Sidecar, set[str], str]] = []
+        self.asked: list[str] = []
+        self.catalogue = Catalogue(self.asked.append)
+        self.packer = Packer("shop")
+
+    def declare(self, *virtual: dict[str, Any]) -> None:
+        """Put what a namespace comes to into the catalogue."""
+        mapped = decide_mapping(declared({**CASE, "virtual": list(virtual)}))
+        self.catalogue.put("shop", Told(self.packer.pack(mapped), mapped.split_by))
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
+        """Serve, and yield a way to it."""
+
+        def identify(header: str) -> Sidecar | None:
+            return Sidecar("shop", "client") if header == "Bearer of-a-pod" else None
+
+        server = grpc.aio.server()
+        discovery = Discovery(self.catalogue, identify, self.figures, lambda *refusal: self.refusals.append(refusal))
+        ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(discovery, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                yield channel
+        finally:
+            await server.stop(0)
+
+
+class Envoy:
+    """The other side of a stream: it asks, reads, and answers what it reads."""
+
+    def __init__(self, channel: grpc.aio.Channel, token: str = "of-a-pod") -> None:
+        stub = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel)
+        self.call = stub.DeltaAggregatedResources(metadata=(("authorization", f"Bearer {token}"),))
+
+    async def ask(self, kind: str, *names: str, **more: Any) -> None:
+        """Ask for names of a type, or for all."""
+        request = discovery_pb2.DeltaDiscoveryRequest(type_url=kind, resource_names_subscribe=names, **more)
+        await self.call.write(request)
+
+    async def told(self, *, refused: str = "") -> Any:
+        """Return the next response, which is taken, or refused with these words."""
+        response = await asyncio.wait_for(self.call.read(), LONG_S)
+        answer = discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce)
+        if refused:
+            answer.error_detail.message = refused
+        await self.call.write(answer)
+        return response
+
+
+def names(response: Any) -> tuple[str, list[str], list[str]]:
+    return response.type_url, [each.name for each in response.resources], list(response.removed_resources)
+
+
+def run(journey: Callable[[Pilot, grpc.aio.Channel], Awaitable[None]]) -> Pilot:
+    pilot = Pilot()
+
+    async def whole() -> None:
+        async with pilot.channel() as channel:
+            await journey(pilot, channel)
+
+    asyncio.run(whole())
+    return pilot
+
+
+async def ready(pilot: Pilot, envoy: Envoy, *virtual: dict[str, Any]) -> None:
+    """Go on until the sidecar has all four types."""
+    await envoy.ask(CLUSTER)
+    while not pilot.asked:
+        await asyncio.sleep(0.01)
+    pilot.declare(*virtual)
+    await envoy.told()
+    for kind in (ENDPOINTS, LISTENER, ROUTES):
+        await envoy.ask(kind, *([] if kind == LISTENER else [NAME]))
+        await envoy.told()
+
+
+def test_a_namespace_is_decided_on_when_its_first_sidecar_asks_and_a_weight_is_one_message():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        assert pilot.asked == ["shop"]
+        pilot.declare(BY_WEIGHT)
+        response = await envoy.told()
+        assert names(response) == (ENDPOINTS, [NAME], [])
+
+    run(journey)
+
+
+def test_what_is_new_comes_before_what_leads_to_it_and_what_is_gone_goes_last():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        pilot.declare(BY_PATH)
+        order = [names(await envoy.told()) for _ in range(5)]
+        assert [kind for kind, _changed, _removed in order] == [CLUSTER, LISTENER, ROUTES, ENDPOINTS, CLUSTER]
+        assert order[0] == (CLUSTER, [f"{NAME}/v2"], [])
+        assert order[-1] == (CLUSTER, [], [NAME])
+
+    run(journey)
+
+
+def test_a_refusal_names_the_virtual_service_that_caused_it_and_is_not_repeated():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        pilot.declare(BY_WEIGHT)
+        await envoy.told(refused="no such weight")
+        while not pilot.refusals:
+            await asyncio.sleep(0.01)
+        pilot.declare(BY_WEIGHT)
+        pilot.declare(BY_PATH)  # the next it hears of
+        assert names(await envoy.told())[0] == CLUSTER
+
+    pilot = run(journey)
+    assert pilot.refusals == [(Sidecar("shop", "client"), {"x"}, "no such weight")]
+    assert 'minik8s_pilot_answers_total{answer="nack",type="ClusterLoadAssignment"} 1.0' in pilot.registry.text()
+
+
+def test_who_comes_back_is_told_only_what_he_does_not_have():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        first = Envoy(channel)
+        await ready(pilot, first)
+        had = {name: each.version for name, each in pilot.catalogue.get("shop").snapshot[CLUSTER].items()}  # type: ignore[union-attr]
+        second = Envoy(channel)
+        await second.ask(CLUSTER, initial_resource_versions=had)
+        await second.ask(LISTENER)
+        assert names(await second.told()) == (LISTENER, [NAME], [])
+
+    run(journey)
+
+
+def test_who_has_no_token_of_a_pod_is_told_nothing():
+    async def journey(_pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        stranger = Envoy(channel, token="of-nobody")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stranger.call.read()
+        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+    pilot = run(journey)
+    assert "minik8s_pilot_strangers_total 1.0" in pilot.registry.text()
+    assert pilot.asked == []
+
+
+def test_one_pod_has_a_few_streams_at_once_and_what_is_left_is_forgotten():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        streams = [Envoy(channel) for _ in range(4)]
+        for each in streams:
+            await each.ask(CLUSTER)
+        while pilot.figures.streams < len(streams):
+            await asyncio.sleep(0.01)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await Envoy(channel).call.read()
+        assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        for each in streams:
+            each.call.cancel()
+        while pilot.figures.streams:
+            await asyncio.sleep(0.01)
+        assert not pilot.catalogue.has_sidecars("shop")
+        assert pilot.catalogue.get("shop") is None
+
+    run(journey)
+
+
+def test_types_that_nobody_serves_are_not_answered():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await envoy.ask("type.googleapis.com/envoy.service.runtime.v3.Runtime")
+        await ready(pilot, envoy)
+
+    run(journey)
+
+
+def test_every_resource_can_be_packed_and_has_the_same_version_twice():
+    for virtual in ([], [BY_WEIGHT], [BY_PATH]):
+        mapped = decide_mapping(declared({**CASE, "virtual": virtual}))
+        one, other = (Packer("shop").pack(mapped) for _ in range(2))
+        assert set(one) == set(TYPES)
+        assert {kind: {name: each.version for name, each in found.items()} for kind, found in one.items()} == {
+            kind: {name: each.version for name, each in found.items()} for kind, found in other.items()
+        }
