@@ -42,6 +42,9 @@ SUBJECTS: dict[tuple[str, str], Any] = {
 }
 
 
+QUEUES = {"apiVersion": "external.metrics.k8s.io/v1beta1", "kind": "*", "namespace": "bank", "name": ""}
+
+
 def _part() -> dict[str, Any]:
     facets = {where: {"is": f"facet of {where[1]}"} for where in SUBJECTS}
     return {
@@ -67,6 +70,7 @@ ANSWER = {
         {"text": "Pod own/web: 0/1 nodes are available", "about": [ref("Pod", "own", "web")]},
         {"text": "node n3 does not answer; what would change there is not known", "about": []},
         {"text": "an odd one"},
+        {"text": "HorizontalPodAutoscaler own/web: by the queue of bank", "about": [QUEUES]},
     ],
     "order": [
         {"action": "delete", "pod": "bank/ledger", "node": "n1", "owner": "", "about": [ref("Pod", "bank", "ledger")]},
@@ -129,7 +133,7 @@ def test_with_plans_alone_one_sees_counts(rights: Rights):
         "n2": {"diff": {}, "steps": []},
     }
     assert status["messages"] == ["node n3 does not answer; what would change there is not known"]
-    assert status["hidden"] == {"messages": 3, "order": 2}
+    assert status["hidden"] == {"messages": 4, "order": 2}
     told = json.dumps(status)
     assert not [word for word in ("bank", "ledger", "uid-", "own/web", "rates", "facet", "detail") if word in told]
 
@@ -140,7 +144,7 @@ def test_ones_own_namespace_is_shown(rights: Rights):
     assert status["nodes"]["n1"]["diff"] == {
         "containers": {"before": "", "after": "uid-own/app:\n  is: facet of uid-own/app\n"}
     }
-    assert (status["nodes"]["n1"]["hidden"], status["hidden"]) == (len(SUBJECTS) - 1, {"messages": 2, "order": 1})
+    assert (status["nodes"]["n1"]["hidden"], status["hidden"]) == (len(SUBJECTS) - 1, {"messages": 3, "order": 1})
     assert [step["pod"] for step in status["order"]] == ["own/web"]
     assert "bank" not in json.dumps(status)
 
@@ -167,6 +171,20 @@ def test_a_right_to_a_name_shows_that_name(rights: Rights):
     assert status["messages"][0].startswith("Pod bank/ledger: image")
     others = drift(rights, user(rights, bank=[rule("get", "pods", names=["ledger"]), rule("list", "configmaps")]))
     assert keys(others) == []
+
+
+@pytest.mark.parametrize(
+    ("granted", "shown"),
+    [
+        ({"bank": [rule("get", "*", group="external.metrics.k8s.io")]}, 1),
+        ({"own": [rule("get", "*", group="external.metrics.k8s.io")]}, 0),
+        ({"bank": [rule("get", "*", group="custom.metrics.k8s.io")]}, 0),
+        ({"bank": [rule("get", "queue", group="external.metrics.k8s.io")]}, 0),
+    ],
+)
+def test_what_metrics_say_needs_the_right_to_all_of_their_group(rights: Rights, granted: Any, shown: int):
+    told = drift(rights, user(rights, **granted))["messages"]
+    assert sum("the queue of bank" in text for text in told) == shown
 
 
 def test_what_is_of_machines_needs_rights_to_nodes(rights: Rights):

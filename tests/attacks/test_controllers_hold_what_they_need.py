@@ -89,7 +89,8 @@ KUBELET_API_ADMIN = "system:kubelet-api-admin"  # Kubernetes' own, for people wh
 def test_every_subresource_they_hold_is_named():
     """No role of a daemon has ``*``: whoever adds a subresource gives it to nobody by that.
 
-    But autoscalers change the scale of whatever has one, and read figures, which groups of extensions alone serve.
+    But autoscalers change the scale of whatever has one, and read figures, which only groups of extensions serve, as do
+    plans of autoscalers.
     """
     held = [
         (default.name, *rule["apiGroups"], *rule["resources"], *rule["verbs"])
@@ -101,6 +102,7 @@ def test_every_subresource_they_hold_is_named():
     assert held == [
         (CONTROLLERS, "*", "*/scale", "get", "update"),
         (CONTROLLERS, "custom.metrics.k8s.io", "external.metrics.k8s.io", "*", "get", "list"),
+        ("system:minik8s:reconciler", "custom.metrics.k8s.io", "external.metrics.k8s.io", "*", "get", "list"),
     ]
     bound = [default.obj["roleRef"]["name"] for default in bootstrap.defaults() if "roleRef" in default.obj]
     assert KUBELET_API_ADMIN not in bound

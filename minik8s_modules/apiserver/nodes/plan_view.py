@@ -47,6 +47,9 @@ def sight_of(requester: Requester | None, kinds: Registry = KINDS) -> Sight:
 def _asked(one: Any, kinds: Registry) -> Attributes:
     if not isinstance(one, Mapping):
         return _EVERYTHING
+    group, slash, _ = str(one.get("apiVersion")).rpartition("/")
+    if slash and one.get("kind") == "*":  # whatever a group has in the namespace, such as metrics
+        return Attributes("get", group, "*", str(one.get("namespace") or ""))
     kind = kinds.by_api_version(str(one.get("apiVersion")), str(one.get("kind")))
     if kind is None:
         return _EVERYTHING

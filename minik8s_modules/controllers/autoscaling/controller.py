@@ -30,7 +30,7 @@ from minik8s_modules.controllers.autoscaling.autoscalers import (
 )
 from minik8s_modules.controllers.autoscaling.damping import History
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
-from minik8s_modules.controllers.autoscaling.proposals import Measured, Unread
+from minik8s_modules.controllers.autoscaling.measuring import measure
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.controllers.autoscaling.selecting import Selecting
 from minik8s_modules.controllers.autoscaling.targets import WORKLOADS, Targets, kind_of
@@ -133,7 +133,8 @@ class AutoscalerController(Looping):
         if _measures_pods(autoscaler):
             self._readings.refresh(2 * TICK_S)
         metrics = objects.spec(autoscaler).get("metrics") or []
-        measured = [self._measure(key.namespace, scale, pods, metric) for metric in metrics]
+        asked = (key.namespace, scale.selector, pods, self._readings, self._kind)
+        measured = [measure(metric, *asked) for metric in metrics]
         return kind, ScaleInputs(scale, pods, measured, others)
 
     def _kind(self, reference: JsonObject) -> Kind | str:
@@ -151,27 +152,6 @@ class AutoscalerController(Looping):
             return list(selected(self._pods, namespace, parse_label_selector(selector)))
         except BadRequest:
             return []
-
-    def _measure(self, namespace: str, scale: Scale, pods: list[JsonObject], metric: JsonObject) -> Measured:
-        match metric["type"]:
-            case "Resource":
-                return self._readings.of_resource(pods, metric["resource"]["name"])
-            case "ContainerResource":
-                source = metric["containerResource"]
-                return self._readings.of_resource(pods, source["name"], source["container"])
-            case "Pods":
-                return self._readings.of_pods(namespace, scale.selector, metric["pods"]["metric"])
-            case "Object":
-                return self._of_object(namespace, metric["object"])
-        return self._readings.of_external(namespace, metric["external"]["metric"])
-
-    def _of_object(self, namespace: str, source: JsonObject) -> Measured:
-        described = source["describedObject"]
-        kind = self._kind(described)
-        if isinstance(kind, str):
-            return Unread(f"unable to fetch metrics from custom metrics API: {kind}")
-        resource = "" if (kind.group, kind.kind) == ("", "Namespace") else kind.resource
-        return self._readings.of_object(namespace, resource, described["name"], source["metric"])
 
     # --- what is done -----------------------------------------------------------------------------
 

@@ -31,7 +31,10 @@ from minik8s_modules.reconcile.network.services import DATAPLANE
 
 
 class About(NamedTuple):
-    """An object; without a name all of its kind in the namespace, without that the kind's in all namespaces."""
+    """An object; without a name all of its kind in the namespace, without that the kind's in all namespaces.
+
+    The kind ``*`` is all that a group has there.
+    """
 
     api_version: str
     kind: str

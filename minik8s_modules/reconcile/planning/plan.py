@@ -205,12 +205,13 @@ class Planner:
             future = Future(found, given, seen, self._named(found, seen, cluster), cluster.nodes)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
-            answer = joined(names, answers, [*found.messages, *cluster.foretold, *awaiting(seen)], found.order)
+            answer = joined(names, answers, [*found.messages, *cluster.foretold.notes, *awaiting(seen)], found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})
 
     def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
-        now, known = self._clock.now(), (cluster.workloads, cluster.scene, cluster.storage)
+        now, scaled = self._clock.now(), cluster.foretold.scaled
+        known = (cluster.workloads, cluster.scene, cluster.storage, scaled)
         return hypothesis(question, cluster.pods, cluster.nodes, now, *known)
 
     def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from minik8s_modules.api import objects
@@ -26,11 +26,10 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Reader
-from minik8s_modules.reconcile.feeds.plan_subjects import Note
 from minik8s_modules.reconcile.housekeeping.static_pods import as_static
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
-from minik8s_modules.reconcile.planning.foretold_autoscalers import autoscaler_notes
+from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling, foretell_scaling
 from minik8s_modules.reconcile.planning.plan import Planner
 from minik8s_modules.reconcile.planning.simulated_rollouts import workload_kind, workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
@@ -64,24 +63,24 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
         question: what is asked decides what is needed.
         names: the shard's nodes.
     """
-    pods = map(as_static, api.list(POD).items)
-    known = workloads((each.object for each in question.operations), api)
+    pods = tuple(map(as_static, api.list(POD).items))
+    foretold = _foretold(question, pods, api)
+    known = workloads((*(each.object for each in question.operations), *foretold.scaled), api)
     ingresses = api.list(INGRESS).items if question.others else []
     certificates = frozenset(key for one in ingresses for key in certificates_of(one))
     nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
     scene = scene_of(api) if question.operations else None
-    found = Cluster(tuple(pods), nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
-    asked = [each.object for each in question.operations]
+    found = Cluster(pods, nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
+    asked = [*(each.object for each in question.operations), *foretold.scaled]
     pods_change = any(obj.get("kind") == POD.kind or workload_kind(obj) is not None for obj in asked)
-    return found._replace(
-        storage=storage(asked, api, pods_change=pods_change), foretold=_foretold(question, found, api)
-    )
+    return found._replace(storage=storage(asked, api, pods_change=pods_change), foretold=foretold)
 
 
-def _foretold(question: Question, cluster: Cluster, api: Any) -> tuple[Note, ...]:
-    """Return what the autoscalers of a question would do; raises as the API does."""
+def _foretold(question: Question, pods: Iterable[JsonObject], api: Any) -> ForetoldScaling:
+    """Return what autoscalers would do about the objects of a question; raises as the API does."""
+    gone = [each.object for each in question.operations if is_gone(each)]
     applied = [each.object for each in question.operations if not is_gone(each)]
-    return autoscaler_notes(applied, cluster.pods, api, SystemClock())
+    return foretell_scaling(applied, gone, pods, api, SystemClock())
 
 
 def _written(api: Reader, question: Question) -> dict[str, JsonObject]:

@@ -85,6 +85,7 @@ def unrolled(
     now: datetime,
     scene: Scene | None = None,
     storage: Iterable[JsonObject] = (),
+    later: Sequence[Change] = (),
 ) -> Unrolled:
     """Return what becomes of the pods when workloads change.
 
@@ -96,15 +97,18 @@ def unrolled(
         now: the time that decisions are made at.
         scene: what the scheduler looks at besides.
         storage: claims, volumes and classes, as they would stand without ``changes``.
+        later: what others change of workloads once these changes have been rolled out.
     """
     scene = scene or Scene(Profiles())
     existing = list(pods)
     world = storage_world([*known, *storage], nodes, existing, now)
     touched: set[str] = set()
-    for change in changes:
-        touched |= _enter(world, change)
     deciders = [*_within(touched), *StorageKeeper(world).deciders, (POD, _Scheduler(nodes, scene).steps)]
-    ended = unroll(world, deciders, _live)
+    ended = True
+    for wave in (changes, later):
+        for change in wave:
+            touched |= _enter(world, change)
+        ended = unroll(world, deciders, _live) and ended
     messages = [*_unplaced(world, nodes, scene, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))

@@ -25,8 +25,8 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
-from minik8s_modules.reconcile.feeds.plan_subjects import Note
 from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, service_ports
+from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.values.addresses import usable
@@ -57,7 +57,7 @@ class Cluster(NamedTuple):
         certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
         endpoints: those that people write, by ``<namespace>/<name>``, where a Service without a selector changes.
         scene: what the scheduler looks at besides, where something changes.
-        foretold: what autoscalers would do.
+        foretold: what autoscalers would do, and the workloads that are certain to be scaled.
         storage: claims, volumes and classes, where such change.
     """
 
@@ -73,7 +73,7 @@ class Cluster(NamedTuple):
     certificates: frozenset[str] = frozenset()
     endpoints: Mapping[str, JsonObject] = {}
     scene: Scene | None = None
-    foretold: tuple[Note, ...] = ()
+    foretold: ForetoldScaling = ForetoldScaling()
     storage: tuple[JsonObject, ...] = ()
 
 

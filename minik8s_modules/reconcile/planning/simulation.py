@@ -125,11 +125,12 @@ def hypothesis(
     workloads: Iterable[JsonObject] = (),
     scene: Scene | None = None,
     storage: Iterable[JsonObject] = (),
+    scaled: Iterable[JsonObject] = (),
 ) -> Hypothesis:
     """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``.
 
     ``scene`` is what the scheduler looks at besides; it changes with the operations. ``storage`` has claims, volumes
-    and classes, where the question concerns such.
+    and classes, where the question concerns such. ``scaled`` are workloads as autoscalers would have them afterwards.
     """
     scene, asked = _after(question, scene or Scene(Profiles())), _taken(question, pods, nodes, now)
     known, changed, overlay, before = asked.known.values(), asked.changed, asked.overlay, tuple(storage)
@@ -143,8 +144,9 @@ def hypothesis(
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     here = tuple(bound.get(objects.uid(pod)) or pod for pod in known)
     after, told = standing(keeper.world), last_told(keeper.world)
-    if changes:
-        found = unrolled(changes, workloads, here, nodes, now, scene, after)
+    later = [Change("update", each) for each in scaled]
+    if changes or later:
+        found = unrolled(changes, workloads, here, nodes, now, scene, after, later)
         changed, order = {**changed, **found.pods}, [*order, *found.order]
         after, told = found.storage, {**told, **found.told}
         overlay |= storage_overlay(before, after)

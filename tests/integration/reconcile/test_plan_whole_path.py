@@ -12,6 +12,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import (
     EVENT,
+    HORIZONTAL_POD_AUTOSCALER,
     NAMESPACE,
     NODE,
     PERSISTENT_VOLUME,
@@ -233,3 +234,28 @@ def phase(cluster: Cluster, volume: str) -> str:
         return str(objects.status(cluster.admin.get(PERSISTENT_VOLUME, volume)).get("phase"))
     except NotFound:
         return "gone"
+
+
+def test_a_workload_outside_the_bounds_of_its_autoscaler_is_scaled_in_the_plan(cluster: Cluster):
+    labels = {"app": "scaled"}
+    template = {"metadata": {"labels": labels}, "spec": pod("x")["spec"]}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "scaled"}
+    meta = {"name": "scaled", "namespace": "default"}
+    queue = {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "1"}}
+    spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 3}
+    cluster.admin.create(
+        HORIZONTAL_POD_AUTOSCALER,
+        {"metadata": meta, "spec": {**spec, "metrics": [{"type": "External", "external": queue}]}},
+    )
+    made = {"selector": {"matchLabels": labels}, "template": template}
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {**made, "replicas": 1}}
+    status = cluster.plan(objects=[workload])
+    below = "would have 2 replicas instead of 1: Current number of replicas below Spec.MinReplicas"
+    assert f"HorizontalPodAutoscaler default/scaled: Deployment scaled {below}" in status["messages"]
+    assert [step["action"] for step in status["order"]] == ["create", "create"]
+    status = cluster.plan(objects=[{**workload, "spec": {**made, "replicas": 2}}])
+    nobody = "unable to fetch metrics from external metrics API: the server could not find the requested resource"
+    (told,) = (text for text in status["messages"] if text.startswith("HorizontalPodAutoscaler"))
+    assert "would keep its 2 replicas, as what it uses is not known" in told
+    assert nobody in told
+    cluster.admin.delete(HORIZONTAL_POD_AUTOSCALER, "scaled", "default")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD
+from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.controllers.autoscaling.controller import AutoscalerController
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
-from minik8s_modules.reconcile.planning.foretold_autoscalers import autoscaler_notes
+from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling, foretell_scaling
 from minik8s_modules.runtime.controller import Context
 from tests.support.servers.autoscaled import SPACE, Server, Shop
 
@@ -38,9 +38,12 @@ class Reading:
         self.list, self.raw = shop.api.list, shop.server.raw
 
 
+def foretold(shop: Shop, *applied: JsonObject, gone: tuple[JsonObject, ...] = ()) -> ForetoldScaling:
+    return foretell_scaling(applied, gone, shop.api.list(POD).items, Reading(shop), shop.clock)
+
+
 def noted(shop: Shop, *also: JsonObject) -> str:
-    applied = [*also, shop.api.list(HORIZONTAL_POD_AUTOSCALER).items[0]]
-    (note,) = autoscaler_notes(applied, shop.api.list(POD).items, Reading(shop), shop.clock)
+    (note,) = foretold(shop, *also, shop.api.list(HORIZONTAL_POD_AUTOSCALER).items[0]).notes
     assert {"HorizontalPodAutoscaler"} <= {about.kind for about in note.about}
     return note.text.removeprefix(f"HorizontalPodAutoscaler {SPACE}/hpa: ")
 
@@ -86,14 +89,91 @@ def test_a_workload_of_the_same_plan_is_the_target(shop: Shop):
     assert "there are no Pods to measure yet" in noted(shop, planned)
 
 
-def test_what_cannot_be_said_is_told(shop: Shop):
+METRIC = {"name": "requests"}
+PER_POD = {"type": "AverageValue", "averageValue": "1"}
+ITEM = {"describedObject": {"kind": "Pod", "name": "web-0"}, "timestamp": "2020-01-01T00:00:00Z", "value": "4"}
+DESCRIBED = {"apiVersion": "v1", "kind": "Service", "name": "web"}
+CUSTOM_PATH = f"/apis/custom.metrics.k8s.io/v1beta1/namespaces/{SPACE}"
+
+
+@pytest.mark.parametrize(
+    ("metric", "path", "items", "group"),
+    [
+        ({"type": "Pods", "pods": {"metric": METRIC, "target": PER_POD}},
+         f"{CUSTOM_PATH}/pods/*/requests?labelSelector=app=web",
+         [ITEM, {**ITEM, "describedObject": {"kind": "Pod", "name": "web-1"}}], "custom"),
+        ({"type": "Object", "object": {"describedObject": DESCRIBED, "metric": METRIC, "target": PER_POD}},
+         f"{CUSTOM_PATH}/services/web/requests", [{**ITEM, "value": "8"}], "custom"),
+        ({"type": "External", "external": {"metric": METRIC, "target": PER_POD}},
+         f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{SPACE}/requests", [{"value": "8"}], "external"),
+    ],
+)  # fmt: skip
+def test_other_metrics_are_told_where_an_api_answers(
+    shop: Shop, metric: JsonObject, path: str, items: list[JsonObject], group: str
+):
     shop.workload(2, "90m", "60m")
-    metric = {"name": "requests"}
-    shop.autoscaler(
-        {"type": "Pods", "pods": {"metric": metric, "target": {"type": "AverageValue", "averageValue": "1"}}}
-    )
+    shop.autoscaler(metric, maxReplicas=8)
     assert "as what it uses is not known" in noted(shop)
-    assert "read by the controllers alone" in noted(shop)
+    shop.server.answers[path] = {"items": items}
+    assert noted(shop).startswith("Deployment web would have 4 replicas instead of 2: ")  # at most twice as many
+    (note,) = foretold(shop, shop.api.list(HORIZONTAL_POD_AUTOSCALER).items[0]).notes
+    assert (f"{group}.metrics.k8s.io/v1beta1", "*", SPACE, "") in note.about
+
+
+def test_the_controller_decides_the_same_by_other_metrics(shop: Shop):
+    shop.workload(2, "90m", "60m")
+    shop.autoscaler({"type": "External", "external": {"metric": METRIC, "target": PER_POD}})
+    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{SPACE}/requests"
+    shop.server.answers[path] = {"items": [{"value": "3"}]}
+    told = noted(shop)
+    shop.begin()
+    shop.tick()
+    assert told.startswith(f"Deployment web would have {shop.replicas()} replicas instead of 2: ")
+
+
+def declared(shop: Shop, **spec: Any) -> JsonObject:
+    live = shop.api.list(DEPLOYMENT).items[0]
+    return {**live, "spec": {**live["spec"], **spec}}
+
+
+def test_a_workload_that_is_applied_with_other_replicas_is_scaled_by_the_autoscaler_there_is(shop: Shop):
+    shop.workload(4, "90m", "60m", "60m", "60m")
+    shop.autoscaler(minReplicas=3)
+    found = foretold(shop, declared(shop, replicas=1))
+    below = "would have 3 replicas instead of 1: Current number of replicas below Spec.MinReplicas"
+    assert [note.text for note in found.notes] == [f"HorizontalPodAutoscaler {SPACE}/hpa: Deployment web {below}"]
+    assert [one["spec"]["replicas"] for one in found.scaled] == [3]
+
+
+def test_nothing_is_told_of_a_workload_that_keeps_its_replicas_nor_of_an_autoscaler_that_goes(shop: Shop):
+    shop.workload(4, "90m", "60m", "60m", "60m")
+    shop.autoscaler(minReplicas=3)
+    assert foretold(shop, declared(shop, paused=True)) == ForetoldScaling()
+    gone = (shop.api.list(HORIZONTAL_POD_AUTOSCALER).items[0],)
+    assert foretold(shop, declared(shop, replicas=1), gone=gone) == ForetoldScaling()
+
+
+def test_what_metrics_ask_for_is_told_and_scales_nothing_in_a_plan(shop: Shop):
+    shop.workload(2, "90m", "60m")
+    shop.autoscaler()
+    found = foretold(shop, shop.api.list(HORIZONTAL_POD_AUTOSCALER).items[0])
+    assert (len(found.notes), found.scaled) == (1, ())
+
+
+def test_bounds_of_an_autoscaler_of_the_original_are_certain(shop: Shop):
+    selector = {"matchLabels": {"app": "old"}}
+    made = {"metadata": {"name": "old", "namespace": SPACE}, "spec": {"replicas": 1, "selector": selector}}
+    shop.api.create(REPLICA_SET, made)
+    spec = {"scaleTargetRef": {"kind": "ReplicaSet", "name": "old"}, "maxReplicas": 5}
+    spec["metrics"] = [{"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}]
+    meta = {"name": "hpa", "namespace": SPACE}
+    original: JsonObject = {"apiVersion": "v1", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec}
+    found = foretold(shop, {**original, "spec": {**spec, "minReplicas": 2}})
+    below = "ReplicaSet old would have 2 replicas instead of 1: Current number of replicas below Spec.MinReplicas"
+    assert [note.text for note in found.notes] == [f"HorizontalPodAutoscaler {SPACE}/hpa: {below}"]
+    assert [one["spec"]["replicas"] for one in found.scaled] == [2]
+    (note,) = foretold(shop, original).notes
+    assert "it decides by means over its windows" in note.text
 
 
 def test_a_target_that_is_no_workload_is_for_the_controllers(shop: Shop):
@@ -101,6 +181,6 @@ def test_a_target_that_is_no_workload_is_for_the_controllers(shop: Shop):
     assert noted(shop) == "Web web: how many replicas it would have only the controllers can say"
 
 
-def test_nothing_is_read_where_no_autoscaler_is_planned():
+def test_nothing_is_read_where_no_autoscaler_and_no_workload_is_planned():
     nobody: Any = None
-    assert autoscaler_notes([{"apiVersion": "v1", "kind": "Pod"}], [], nobody, nobody) == ()
+    assert foretell_scaling([{"apiVersion": "v1", "kind": "Pod"}], [], [], nobody, nobody) == ForetoldScaling()

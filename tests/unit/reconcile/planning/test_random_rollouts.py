@@ -1,7 +1,7 @@
 """Random rollouts: what a plan says comes and goes is what the real controllers make and delete: pods, claims, volumes.
 
-Controllers run on an API in memory beside a scheduler and a node that makes pods ready. ``MINIK8S_PLAN_SCENARIOS``
-says how many rollouts.
+Controllers run on an API in memory beside a scheduler and a node that makes pods ready. Some workloads have an
+autoscaler, which decides once they are rolled out. ``MINIK8S_PLAN_SCENARIOS`` says how many rollouts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from minik8s_modules.api.kinds import (
     CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
     JOB,
     NODE,
     PERSISTENT_VOLUME,
@@ -33,7 +34,11 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
-from minik8s_modules.base.clock import SystemClock, rfc3339
+from minik8s_modules.base import metrics
+from minik8s_modules.base.clock import FakeClock, SystemClock, rfc3339
+from minik8s_modules.controllers.autoscaling.controller import AutoscalerController
+from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
+from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.controllers.batch.job_controller import JobController
 from minik8s_modules.controllers.core.pods import is_active, is_ready
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
@@ -42,11 +47,14 @@ from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
+from minik8s_modules.reconcile.planning.foretold_autoscalers import foretell_scaling
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
+from minik8s_modules.runtime.controller import Context
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.plugins.volume_binding import reserved
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from tests.support.load.storms import Manager, Readier, StormyApi
+from tests.support.servers.autoscaled import Server
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, workload
 
@@ -87,6 +95,12 @@ def volume(number: int) -> JsonObject:
     return {"metadata": {"name": f"v{number}"}, "spec": spec | {"hostPath": {"path": f"/data/{number}"}}}
 
 
+def _bounds(dice: random.Random) -> tuple[int, int] | None:
+    """Return the bounds of an autoscaler, or None."""
+    least = dice.randint(1, 4)
+    return (least, least + dice.randint(0, 2)) if dice.random() < 0.5 else None
+
+
 class Scenario:
     """A workload as it is made first, and as it is changed to, from one seed."""
 
@@ -120,6 +134,7 @@ class Scenario:
             self.then["parallelism"] = dice.randint(0, 4)
         elif dice.random() < 0.7:
             self.then["image"] = "web:2"
+        self.bounds = _bounds(dice) if "replicas" in told else None
 
     def _claims(self, dice: random.Random) -> dict[str, Any]:
         """Return what a StatefulSet says of claims, and decide what there is for them: a class, volumes, neither."""
@@ -144,6 +159,16 @@ class Scenario:
         """Return whether all pods find a place at every moment: where some do not, timing decides which."""
         room = sum(int(one["status"]["allocatable"]["pods"]) for one in self.nodes)
         return room >= 14 or self.kind is DAEMON_SET
+
+
+class Steered(AutoscalerController):
+    """Decides when it is told to, and not by itself."""
+
+    def start(self) -> None:
+        """Begin nothing."""
+
+    def stop(self) -> None:
+        """End nothing."""
 
 
 class Machines(Readier):
@@ -230,6 +255,21 @@ def stored(found: Iterable[JsonObject]) -> Counter[str]:
     return counted
 
 
+def _stand(planned: Unrolled, before: Mapping[str, JsonObject]) -> Counter[str]:
+    """Return how many pods of each owner there are to be."""
+    gone = {uid for uid, pod in planned.pods.items() if pod is None}
+    made = [pod for pod in planned.pods.values() if pod is not None]
+    stays = [pod for uid, pod in before.items() if uid not in gone and is_placed(pod)]
+    return Counter(owner(pod) for pod in [*made, *stays])
+
+
+class Reading:
+    """What a plan reads with: lists of the API, and raw requests."""
+
+    def __init__(self, api: StormyApi, server: Server) -> None:
+        self.list, self.raw = api.list, server.raw
+
+
 class Rolled:
     """The cluster of a scenario."""
 
@@ -241,7 +281,9 @@ class Rolled:
         self.api.seen = self._seen
         self.pods: dict[str, JsonObject] = {}
         self.known: set[str] = set()
-        self._manager = Manager(self.api, *CONTROLLERS[scenario.kind])
+        self.server = Server(self.api, FakeClock(), scenario.kind)
+        self._manager = Manager(self.api, *CONTROLLERS[scenario.kind], self._autoscaling)
+        self._scale()
         self._manager.start()
         self._machines = Machines(self.api, scenario.nodes)
 
@@ -249,6 +291,30 @@ class Rolled:
         """End."""
         self._machines.stop()
         self._manager.stop()
+
+    def _autoscaling(self, context: Context) -> Steered:
+        figures = AutoscalerFigures(metrics.Registry())
+        self._autoscalers = Steered(context, self.server, Readings(self.server, context.clock), figures)
+        return self._autoscalers
+
+    def _scale(self) -> None:
+        """Make the autoscaler of the scenario, if it has one; nobody serves its metric."""
+        if self.scenario.bounds is None:
+            return
+        least, most = self.scenario.bounds
+        external = {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+        target = {"apiVersion": self.scenario.kind.api_version, "kind": self.scenario.kind.kind, "name": "web"}
+        spec = {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most}
+        spec["metrics"] = [{"type": "External", "external": external}]
+        self.api.create(HORIZONTAL_POD_AUTOSCALER, {"metadata": {"name": "web", "namespace": SPACE}, "spec": spec})
+
+    def _autoscale(self) -> None:
+        """Have the autoscaler decide, on copies that show all that was written."""
+        informers = self._manager.context.informers
+        for kind in (HORIZONTAL_POD_AUTOSCALER, self.scenario.kind, POD):
+            revision = max((int(objects.resource_version(one)) for one in self.api.list(kind).items), default=0)
+            until(partial(informers.of(kind).has_reached, revision))
+        self._autoscalers.sync(objects.Key(SPACE, "web"))
 
     def _seen(self, kind: Kind, verb: str) -> None:
         if kind == POD and verb != "delete":
@@ -261,9 +327,14 @@ class Rolled:
     def plan(self, change: Change) -> Unrolled:
         """Return what a plan says."""
         known = [obj for kind in (*DECIDERS, *LOOKED_AT) for obj in self.api.list(kind).items]
-        return unrolled(
-            [change], known, self.active(), self.scenario.nodes, SystemClock().now(), storage=self.storage()
-        )
+        reading: Any = Reading(self.api, self.server)
+        applied, gone = ([], [change.object]) if change.operation == "delete" else ([change.object], [])
+        scaled = foretell_scaling(applied, gone, self.active(), reading, SystemClock()).scaled
+        later = [Change("update", one) for one in scaled]
+        assert not later or self.scenario.bounds
+        told, storage = ([change], known, self.active(), self.scenario.nodes, SystemClock().now()), self.storage()
+        self._unscaled = unrolled(*told, storage=storage)
+        return unrolled(*told, storage=storage, later=later)
 
     def storage(self) -> list[JsonObject]:
         """Return claims, volumes and classes, as a plan reads them."""
@@ -273,16 +344,27 @@ class Rolled:
     def follow(self, planned: Unrolled, change: Callable[[], object]) -> None:
         """Have it so, and expect the pods that were planned to come and go."""
         before = {objects.uid(pod): pod for pod in self.active()}
-        gone = {uid for uid, pod in planned.pods.items() if pod is None}
-        made = [pod for pod in planned.pods.values() if pod is not None]
-        stays = [pod for uid, pod in before.items() if uid not in gone and is_placed(pod)]
-        stand = Counter(owner(pod) for pod in [*made, *stays])
         comes = [step["pod"] for step in planned.order if step["action"] == "create"]
         # one that goes again before anything is ready is not made at all where controllers are slow
         passing = {step["pod"] for step in planned.order if step["action"] == "delete" and step["pod"] in comes}
         passing &= {step["pod"] for step in planned.order if step.get("nameUnknown")}
         there = {objects.uid(pod) for pod in self.api.list(POD).items}  # some of them go since the last change
+        unscaled = self._unscaled
         change()
+        self._until(unscaled, before)
+        if self.scenario.bounds is not None:
+            self._autoscale()
+            self._until(planned, before)
+        # one that gets no node is not among those that stand
+        until(lambda: 0 <= len(comes) - len(self.pods.keys() - self.known - there) <= len(passing), 60)
+        self.known |= self.pods.keys()
+        if not self.api.list(self.scenario.kind).items:
+            return
+        assert self.plan(Change("update", self.live())).order == (), "and nothing more follows"
+
+    def _until(self, planned: Unrolled, before: Mapping[str, JsonObject]) -> None:
+        """Wait for the pods, claims and volumes of a plan."""
+        stand = _stand(planned, before)
         try:
             until(lambda: self._is(stand), 60)
             until(lambda: stored(self.storage()) == stored(planned.storage), 60)
@@ -292,12 +374,6 @@ class Rolled:
                 [stored(one) for one in (planned.storage, self.storage())],
             )
             raise AssertionError(f"planned {stand}, found {pods}; planned {claims[0]}, found {claims[1]}") from error
-        # one that gets no node is not among those that stand
-        until(lambda: 0 <= len(comes) - len(self.pods.keys() - self.known - there) <= len(passing), 60)
-        self.known |= self.pods.keys()
-        if not self.api.list(self.scenario.kind).items:
-            return
-        assert self.plan(Change("update", self.live())).order == (), "and nothing more follows"
 
     def _is(self, stand: Counter[str]) -> bool:
         pods = [pod for pod in self.active() if is_placed(pod)]
