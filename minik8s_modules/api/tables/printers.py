@@ -17,12 +17,13 @@ from minik8s_modules.api.defaulting import conversion
 from minik8s_modules.api.kind import PrinterColumn
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
-from minik8s_modules.api.tables import csi, extensions, pods, workloads
+from minik8s_modules.api.tables import csi, extensions, originals, pods, workloads
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 
 _SHOWN = 3  # endpoints and ports before "+ n more..."
 __all__ = ["Column", "age", "human_duration", "since", "table_columns", "table_row"]
 _ROLE = "node-role.kubernetes.io/"
+_MORE = (workloads.TABLES, extensions.TABLES, csi.TABLES, originals.TABLES)
 
 
 class _Table(NamedTuple):
@@ -45,7 +46,7 @@ def _table(kind: Kind) -> _Table:
         return _custom(kind.custom.columns)
     if kind.id == ("", "Pod"):
         return _Table(pods.COLUMNS, pods.cells)
-    more = workloads.TABLES.get(kind.id) or extensions.TABLES.get(kind.id) or csi.TABLES.get(kind.id)
+    more = next((found for each in _MORE if (found := each.get(kind.id))), None)
     if more is not None:
         return _Table(*more)
     return _TABLES.get(kind.id, _DEFAULT)

@@ -11,7 +11,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting import conversion
-from minik8s_modules.api.objects import JsonObject, condition, dig, labels, metadata, name, spec, status
+from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec, status
 from minik8s_modules.api.selectors import as_label_selector, describe
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 from minik8s_modules.base.clock import parse_rfc3339
@@ -284,60 +284,6 @@ def _signing_request(obj: JsonObject, now: datetime) -> list[Any]:
     return [name(obj), age(obj, now), declared.get("signerName") or NONE, requester, duration, ",".join(words)]
 
 
-# --- the original's -------------------------------------------------------------------------------
-
-
-def _virtual_service(obj: JsonObject, now: datetime) -> list[Any]:
-    declared = spec(obj)
-    shares = [
-        f"{s.get('name')}={s.get('url') if s.get('weight') is None else s['weight']}"
-        for s in declared.get("subsets") or []
-    ]
-    return [
-        name(obj),
-        declared.get("serviceRef", ""),
-        declared.get("port") or 0,
-        ",".join(shares) or NONE,
-        _accepted(obj),
-        age(obj, now),
-    ]
-
-
-def _accepted(obj: JsonObject) -> str:
-    """Return whether a pilot lets it split requests: Unknown where none has decided, the reason where it does not."""
-    found = [condition(obj, kind) for kind in ("Accepted", "ResolvedRefs")]
-    against = [str(each.get("reason")) for each in found if each is not None and each.get("status") != "True"]
-    return against[0] if against else "True" if found[0] is not None else "Unknown"
-
-
-def _dns(obj: JsonObject, now: datetime) -> list[Any]:
-    return [name(obj), ",".join(str(r.get("host")) for r in spec(obj).get("rules") or []) or NONE, age(obj, now)]
-
-
-def _subset(obj: JsonObject, now: datetime) -> list[Any]:
-    return [name(obj), ",".join(map(str, spec(obj).get("pods") or [])) or NONE, age(obj, now)]
-
-
-def _rolling_update(obj: JsonObject, now: datetime) -> list[Any]:
-    declared = spec(obj)
-    return [
-        name(obj), declared.get("serviceRef", ""), declared.get("port") or 0, declared.get("minimumAlive") or 0,
-        status(obj).get("phase", ""), age(obj, now),
-    ]  # fmt: skip
-
-
-def _legacy_autoscaler(obj: JsonObject, now: datetime) -> list[Any]:
-    declared = spec(obj)
-    target = declared.get("scaleTargetRef") or {}
-    bounds = [declared.get(field) or 0 for field in ("minReplicas", "maxReplicas")]
-    metrics = ",".join(str(metric.get("name")) for metric in declared.get("metrics") or []) or NONE
-    return [name(obj), f"{target.get('kind', '')}/{target.get('name', '')}", metrics, *bounds, age(obj, now)]
-
-
-def _legacy_job(obj: JsonObject, now: datetime) -> list[Any]:
-    return [name(obj), spec(obj).get("partition", ""), status(obj).get("phase", ""), age(obj, now)]
-
-
 Cells = Callable[[JsonObject, datetime], list[Any]]
 _MADE = columns("Containers+", "Images+", "Selector+")
 
@@ -352,18 +298,6 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Cells]] = {
     ("", "ReplicationController"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
     ("", "PodTemplate"): ([NAME, *columns("Containers", "Images", "Pod Labels")], _pod_template),
     ("", "ReplicaSet"): ([NAME, *_numbers("Desired", "Current", "Ready"), AGE, *_MADE], _replica_set),
-    ("", "VirtualService"): (
-        [NAME, *columns("Service"), *_numbers("Port"), *columns("Subsets", "Accepted"), AGE], _virtual_service,
-    ),
-    ("", "DNS"): ([NAME, *columns("Hosts"), AGE], _dns),
-    ("", "Subset"): ([NAME, *columns("Pods"), AGE], _subset),
-    ("", "RollingUpdate"): (
-        [NAME, *columns("Service"), *_numbers("Port", "Minimum Alive"), *columns("Phase"), AGE], _rolling_update,
-    ),
-    ("", "HorizontalPodAutoscaler"): (
-        [NAME, *columns("Reference", "Metrics"), *_numbers("MinPods", "MaxPods"), AGE], _legacy_autoscaler,
-    ),
-    ("", "Job"): ([NAME, *columns("Partition", "Phase"), AGE], _legacy_job),
     ("apps", "StatefulSet"): ([NAME, *columns("Ready"), AGE, *_MADE[:2]], _stateful_set),
     ("apps", "DaemonSet"): (
         [NAME, *_numbers("Desired", "Current", "Ready", "Up-to-date", "Available"), *columns("Node Selector"), AGE,

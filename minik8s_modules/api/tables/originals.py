@@ -1,0 +1,87 @@
+"""Columns and cells of the kinds that only the original has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from minik8s_modules.api.objects import JsonObject, condition, name, spec, status
+from minik8s_modules.api.tables.cells import AGE, NAME, NONE, Column, age, columns
+
+
+def _virtual_service(obj: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(obj)
+    shares = [
+        f"{s.get('name')}={s.get('url') if s.get('weight') is None else s['weight']}"
+        for s in declared.get("subsets") or []
+    ]
+    return [
+        name(obj),
+        declared.get("serviceRef", ""),
+        declared.get("port") or 0,
+        ",".join(shares) or NONE,
+        _accepted(obj),
+        age(obj, now),
+    ]
+
+
+def _accepted(obj: JsonObject) -> str:
+    """Return whether a pilot lets it split requests: Unknown where none has decided, the reason where it does not."""
+    found = [condition(obj, kind) for kind in ("Accepted", "ResolvedRefs")]
+    against = [str(each.get("reason")) for each in found if each is not None and each.get("status") != "True"]
+    return against[0] if against else "True" if found[0] is not None else "Unknown"
+
+
+def _dns(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), ",".join(str(r.get("host")) for r in spec(obj).get("rules") or []) or NONE, age(obj, now)]
+
+
+def _subset(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), ",".join(map(str, spec(obj).get("pods") or [])) or NONE, age(obj, now)]
+
+
+def _rolling_update(obj: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(obj)
+    return [
+        name(obj), declared.get("serviceRef", ""), declared.get("port") or 0, declared.get("minimumAlive") or 0,
+        status(obj).get("phase", ""), age(obj, now),
+    ]  # fmt: skip
+
+
+def _legacy_autoscaler(obj: JsonObject, now: datetime) -> list[Any]:
+    declared = spec(obj)
+    target = declared.get("scaleTargetRef") or {}
+    bounds = [declared.get(field) or 0 for field in ("minReplicas", "maxReplicas")]
+    metrics = ",".join(str(metric.get("name")) for metric in declared.get("metrics") or []) or NONE
+    return [name(obj), f"{target.get('kind', '')}/{target.get('name', '')}", metrics, *bounds, age(obj, now)]
+
+
+def _legacy_job(obj: JsonObject, now: datetime) -> list[Any]:
+    return [name(obj), spec(obj).get("partition", ""), status(obj).get("phase", ""), age(obj, now)]
+
+
+TABLES: dict[tuple[str, str], tuple[Sequence[Column], Callable[[JsonObject, datetime], list[Any]]]] = {
+    ("", "VirtualService"): (
+        [NAME, *columns("Service"), Column("Port", "integer"), *columns("Subsets", "Accepted"), AGE],
+        _virtual_service,
+    ),
+    ("", "DNS"): ([NAME, *columns("Hosts"), AGE], _dns),
+    ("", "Subset"): ([NAME, *columns("Pods"), AGE], _subset),
+    ("", "RollingUpdate"): (
+        [
+            NAME,
+            *columns("Service"),
+            Column("Port", "integer"),
+            Column("Minimum Alive", "integer"),
+            *columns("Phase"),
+            AGE,
+        ],
+        _rolling_update,
+    ),
+    ("", "HorizontalPodAutoscaler"): (
+        [NAME, *columns("Reference", "Metrics"), Column("MinPods", "integer"), Column("MaxPods", "integer"), AGE],
+        _legacy_autoscaler,
+    ),
+    ("", "Job"): ([NAME, *columns("Partition", "Phase"), AGE], _legacy_job),
+}
