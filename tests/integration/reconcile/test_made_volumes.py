@@ -107,7 +107,7 @@ def test_a_folder_that_is_gone_is_drift(cluster: Cluster, root: Path) -> None:
     node = cluster.node.name
     cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/drift": "folders=report"}}})
     (root / volume).rmdir()
-    steps = cluster.until(lambda: cluster.plan()["nodes"][node]["steps"])
+    steps = cluster.until(lambda: cluster.plan()["nodes"].get(node, {}).get("steps"))
     assert [(step["section"], step["action"], step["key"]) for step in steps] == [("folders", "make", volume)]
     cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/drift": None}}})
     cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": "now"}}})

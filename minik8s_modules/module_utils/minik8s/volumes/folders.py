@@ -15,6 +15,7 @@ import os
 import re
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ ROOT_MODE = 0o711  # who cannot list it has to know a volume's name, which has t
 MODE = 0o777  # whoever a container runs as, also nobody under root_squash
 WAIT_S = 1.0  # a small folder is gone by then; a large one goes on being deleted
 AGAIN_S = 1.0
+SAID_BYTES = 4096
 SCHEMA: Schema = schema_of(FolderEntry)
 _NOT_EXPORTED = (
     "this machine does not export {} (exportfs -v): put it into the group nfs_server and the folder into "
@@ -42,6 +44,8 @@ _NOT_EXPORTED = (
 )
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
+_deleting: list[subprocess.Popen[bytes]] = []
+"""Programs of this process that go on when their pass is over."""
 
 
 class Found(NamedTuple):
@@ -243,7 +247,8 @@ def _remove(context: Context, entry: Mapping[str, Any]) -> None:
 
 def _delete(name: str, root: int, record: str) -> None:
     """Delete a folder in ``root`` unless somebody does, as whoever has ``record`` locked."""
-    with open(record, "rb") as held:
+    _deleting[:] = [each for each in _deleting if each.poll() is None]  # reaps those that have ended
+    with open(record, "rb") as held, tempfile.TemporaryFile() as said:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -255,14 +260,16 @@ def _delete(name: str, root: int, record: str) -> None:
             pass_fds=(root, held.fileno()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=said,  # a file: whoever reads a pipe may be gone when it fills
             start_new_session=True,
             env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
         )
         try:
-            _, told = done.communicate(timeout=WAIT_S)
+            done.wait(WAIT_S)
         except subprocess.TimeoutExpired:
+            _deleting.append(done)
             return  # the next pass looks again
+        said.seek(0)
+        told = said.read(SAID_BYTES).decode("utf-8", "replace").splitlines()
     if done.returncode:
-        said = told.decode("utf-8", "replace").strip().splitlines()
-        raise KeyFault("VolumeFailedDelete", (said or ["rm failed without a word"])[0])
+        raise KeyFault("VolumeFailedDelete", (told or ["rm failed without a word"])[0])
