@@ -9,7 +9,6 @@ requests are passed on as the conditions say. Source: kube-aggregator ``pkg/cont
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -20,7 +19,7 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.access import api_services
 from minik8s_modules.api.access.api_services import LOCAL, PASSED, Availability, Remote
-from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
+from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import API_SERVICE, ENDPOINT_SLICE, KINDS, LEASE, SERVICE
 from minik8s_modules.api.objects import JsonObject
@@ -33,12 +32,12 @@ from minik8s_modules.apiserver.aggregation.swagger import Part, part_of
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.rounds import Rounds
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.apiserver.webhooks.places import SERVICE_NAME
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.store.cached import CachedObject, CacheEvent
 
 log = logging.getLogger(__name__)
@@ -70,11 +69,14 @@ class _Swagger(NamedTuple):
     answer: Future[tuple[int, bytes]] | None
 
 
-class Keeping:
+class Keeping(Rounds):
     """See the top of this file, until ``stop``; ``own`` is the address of this server."""
 
     def __init__(self, backend: Backend, directory: Directory, extensions: Extensions, own: str) -> None:
-        self._backend, self._directory, self._extensions = backend, directory, extensions
+        prefixes = (API_SERVICE.prefix, SERVICE.prefix, ENDPOINT_SLICE.prefix)
+        super().__init__(backend, "aggregator", "APIServices", prefixes, RETRY)
+        self._directory, self._extensions = directory, extensions
+        self._registry: Registry | None = None
         self._own = f"{_LEASES}{own}"
         self._offers: dict[_Key, Offer] = {}
         self._swaggers: dict[_Key, _Swagger] = {}
@@ -82,23 +84,10 @@ class Keeping:
         # built-in groups that this release does not have: found when it started, they are deleted, once. One that comes
         # (back) later is that of a server of another release, which has not been replaced yet
         self._leftovers: set[str] | None = None
-        self._stopping, self._wake = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
-        self.done = False
         text = "Times that an extension became unavailable."
         self._failed = backend.metrics.counter("aggregator_unavailable_apiservice_total", text, ("name", "reason"))
         text = "APIServices whose extension cannot be asked."
         backend.metrics.gauge("aggregator_unavailable_apiservice", text, ("name",), self._unavailable)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        self._wake.set()
-        self._thread.join(timeout=ASK_S)
 
     def offers(self) -> list[Offer]:
         """Return what others offer, as it was last heard; of who never answered, nothing."""
@@ -280,25 +269,11 @@ class Keeping:
 
     # --- the thread ---------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        failures, subscribed = 0, False
-        while not self._stopping.is_set():
-            self._wake.clear()
-            wait_s, registry = AGAIN_S, self._backend.kinds.registry
-            try:
-                if self._backend.cache.wait_ready(AGAIN_S):
-                    subscribed = subscribed or self._subscribe()
-                    wait_s = LOOK_S if self.look() and self._backend.kinds.complete else AGAIN_S
-                    self.done, failures = True, 0
-            except (TemporaryError, StatusError) as error:
-                failures += 1
-                log.warning("APIServices cannot be kept up to date yet: %s", error)
-            except Exception:  # a loop's edge: the next round tries again
-                failures += 1
-                log.exception("APIServices could not be kept up to date")
-            self._rest(RETRY.delay_s(failures) or wait_s, registry)
+    def _round(self) -> float:
+        self._registry = self._backend.kinds.registry
+        return LOOK_S if self.look() and self._backend.kinds.complete else AGAIN_S
 
-    def _rest(self, wait_s: float, registry: Registry) -> None:
+    def _rest(self, wait_s: float) -> None:
         """Wait, but not for long once something changes, other kinds among it: they have APIServices, too.
 
         However much changes, ``AGAIN_S`` lie between two looks: each asks every extension.
@@ -306,14 +281,10 @@ class Keeping:
         if self._stopping.wait(min(wait_s, AGAIN_S)):
             return
         wait_s -= AGAIN_S
-        while wait_s > 0 and not self._wake.wait(min(wait_s, AGAIN_S)) and self._backend.kinds.registry is registry:
+        while (
+            wait_s > 0 and not self._wake.wait(min(wait_s, AGAIN_S)) and self._backend.kinds.registry is self._registry
+        ):
             wait_s -= AGAIN_S
-
-    def _subscribe(self) -> bool:
-        cache = self._backend.cache
-        for kind in (API_SERVICE, SERVICE, ENDPOINT_SLICE):
-            cache.subscribe(kind.prefix, cache.revision, self._on_event, on_end=self._wake.set)
-        return True
 
     def _on_event(self, event: CacheEvent) -> None:
         if event.key.startswith(API_SERVICE.prefix):

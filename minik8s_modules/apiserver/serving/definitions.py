@@ -10,7 +10,6 @@ is being deleted goes after all servers know that none may come any more.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,13 +18,14 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.custom import conditions, definitions
 from minik8s_modules.api.custom.kinds import kinds_of, schema_in, slim
-from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION, KINDS, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import target as targets
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.rounds import Rounds
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving import presence
@@ -33,7 +33,6 @@ from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.apiserver.webhooks.conversions import converter_of
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.store.cached import CachedObject, CacheEvent
 
 log = logging.getLogger(__name__)
@@ -57,31 +56,18 @@ class _Definition(NamedTuple):
     data: bytes
 
 
-class Definitions:
+class Definitions(Rounds):
     """Keeps the registry and the status of definitions as the store has them, until ``stop``."""
 
     def __init__(self, backend: Backend, hub: Hub, own: str) -> None:
-        self._backend = backend
+        prefixes = (CUSTOM_RESOURCE_DEFINITION.prefix, LEASE.prefix)
+        super().__init__(backend, "definitions", "custom kinds", prefixes, RETRY)
         self._hub = hub
         self._own = f"{_LEASES}{own}"
         self._made: dict[str, tuple[_Stamp, tuple[Kind, ...]]] = {}
         backend.kinds.complete = False
         self._known: dict[str, _Definition] = {}
         self._settled: dict[str, int] = {}
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="definitions", daemon=True)
-        self.done = False
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        self._wake.set()
-        self._thread.join(timeout=LOOK_S)
 
     def look(self) -> bool:
         """Take definitions over, say so, and decide what is to be decided; returns whether one is ending."""
@@ -211,29 +197,8 @@ class Definitions:
 
     # --- the thread ---------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        failures, subscribed = 0, False
-        while not self._stopping.is_set():
-            self._wake.clear()
-            wait_s = LOOK_S
-            try:
-                if self._backend.cache.wait_ready(LOOK_S):
-                    subscribed = subscribed or self._subscribe()
-                    wait_s = ENDING_S if self.look() else LOOK_S
-                    self.done, failures = True, 0
-            except (TemporaryError, StatusError) as error:
-                failures += 1
-                log.warning("custom kinds cannot be brought up to date yet: %s", error)
-            except Exception:  # a loop's edge: the next round tries again
-                failures += 1
-                log.exception("custom kinds could not be brought up to date")
-            self._wake.wait(RETRY.delay_s(failures) or wait_s)
-
-    def _subscribe(self) -> bool:
-        cache = self._backend.cache
-        for prefix in (CUSTOM_RESOURCE_DEFINITION.prefix, LEASE.prefix):
-            cache.subscribe(prefix, cache.revision, self._on_event, on_end=self._wake.set)
-        return True
+    def _round(self) -> float:
+        return ENDING_S if self.look() else LOOK_S
 
     def _on_event(self, event: CacheEvent) -> None:
         if event.key.startswith((CUSTOM_RESOURCE_DEFINITION.prefix, _LEASES)):

@@ -7,7 +7,6 @@ has a controller for it (``pkg/controller/validatingadmissionpolicystatus``); he
 from __future__ import annotations
 
 import logging
-import threading
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
@@ -15,6 +14,7 @@ from minik8s_modules.api.kinds import VALIDATING_ADMISSION_POLICY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.rounds import Rounds
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.policies.typechecking import warnings_of
 from minik8s_modules.apiserver.verbs import writing
@@ -28,25 +28,12 @@ _RETRY = Backoff(initial_s=0.1, maximum_s=LOOK_S)
 _PREFIX = VALIDATING_ADMISSION_POLICY.prefix
 
 
-class PolicyStatus:
+class PolicyStatus(Rounds):
     """Keeps the status of policies up to date, until ``stop``."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+        super().__init__(backend, "policy-status", "the status of policies", (_PREFIX,), _RETRY)
         self._seen = -1
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="policy-status", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        self._wake.set()
-        self._thread.join(timeout=LOOK_S)
 
     def look(self) -> None:
         """Write the status of all policies whose spec was not looked at yet.
@@ -85,24 +72,6 @@ class PolicyStatus:
         except NotFound:
             log.debug("the policy %s is gone", name)
 
-    def _run(self) -> None:
-        failures, subscribed = 0, False
-        while not self._stopping.is_set():
-            self._wake.clear()
-            try:
-                if self._backend.cache.wait_ready(LOOK_S):
-                    subscribed = subscribed or self._subscribe()
-                    self.look()
-                    failures = 0
-            except (TemporaryError, StatusError) as error:
-                failures += 1
-                log.warning("policies cannot be checked yet: %s", error)
-            except Exception:  # a loop's edge: the next round tries again
-                failures += 1
-                log.exception("policies could not be checked")
-            self._wake.wait(_RETRY.delay_s(failures) or LOOK_S)
-
-    def _subscribe(self) -> bool:
-        cache = self._backend.cache
-        cache.subscribe(_PREFIX, cache.revision, lambda _: self._wake.set(), on_end=self._wake.set)
-        return True
+    def _round(self) -> float:
+        self.look()
+        return LOOK_S

@@ -172,5 +172,5 @@ def test_changes_without_end_have_extensions_asked_now_and_then(
     monkeypatch.setattr(keepings, "AGAIN_S", 0.2)
     keeping._wake.set()
     began = time.monotonic()
-    keeping._rest(30.0, backend.kinds.registry)
+    keeping._rest(30.0)
     assert time.monotonic() - began >= 0.2
