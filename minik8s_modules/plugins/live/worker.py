@@ -14,10 +14,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ansible._internal import _task
 from ansible.executor.process.worker import WorkerProcess
-from ansible.executor.task_executor import TaskExecutor
 
+from minik8s_modules.plugins.live import results
 from minik8s_modules.plugins.live.process import die_with_parent
 
 LENGTH = struct.Struct(">I")
@@ -41,7 +40,7 @@ class PipeQueue:
         """Have the play display a line."""
         self.send("display", (method, args, kwargs))
 
-    def send_callback(self, method_name: str, task_result: Any) -> None:
+    def send_callback(self, method_name: str, *_task_result: Any) -> None:
         """Drop it: only loops, retries and async tasks send callbacks, and the strategy refuses those."""
 
     def send_prompt(self, **_kwargs: Any) -> None:
@@ -95,8 +94,7 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
             os._exit(1)
         for section, task in self.tasks:
             self._prepare(section, task)
-            with _task.TaskContext(task):
-                result = self._execute(task)
+            result = self._execute(task)
             result.pop("invocation", None)  # repeats all options: large, and never needed
             self._final_q.send("result", (section, result))
             if result.get("failed") or result.get("unreachable"):
@@ -104,9 +102,9 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
         os._exit(0)  # all is sent; what multiprocessing would clean up ends with the process
 
     def _execute(self, task: Any) -> dict[str, Any]:
-        executor = TaskExecutor(
-            self._host,
+        return results.executed(
             task,
+            self._host,
             self._task_vars,
             self._play_context,
             self._loader,
@@ -114,5 +112,3 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
             self._final_q,
             self._variable_manager,
         )
-        result: dict[str, Any] = executor.run()
-        return result

@@ -7,7 +7,8 @@ the item is answered with one JSON line ``{"id", "host", "status", "message", "s
 for the play: the next item tries again. With nothing to do the process sleeps in select().
 
 ansible-core removes third-party strategies in 2.23. What knows its insides is this file, `live/worker.py`,
-`live/play.py` and, for payloads, `warm/payload.py`. `reconcile/executor/runner.py` is the other end of the socket.
+`live/results.py`, `live/play.py` and, for payloads, `warm/payload.py`. `reconcile/executor/runner.py` is the other end
+of the socket.
 """
 
 from __future__ import annotations
@@ -25,16 +26,15 @@ from typing import Any, NamedTuple
 
 from ansible import context
 from ansible.errors import AnsibleError
-from ansible.executor.task_result import _RawTaskResult
 from ansible.plugins import loader as plugin_loader
 from ansible.plugins.strategy import StrategyBase
 from ansible.utils.display import Display
 
 try:
-    from minik8s_modules.plugins.live import items, lines, play, worker
+    from minik8s_modules.plugins.live import items, lines, play, results, worker
 except ModuleNotFoundError:  # ansible-playbook in a checkout that is not installed
     sys.path.append(str(Path(__file__).resolve().parents[3]))
-    from minik8s_modules.plugins.live import items, lines, play, worker
+    from minik8s_modules.plugins.live import items, lines, play, results, worker
 from minik8s_modules.plugins.live.process import die_with_parent
 
 DOCUMENTATION = """
@@ -290,7 +290,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
     def _publish(self, running: Pass, section: str, result: dict[str, Any]) -> None:
         """Turn a result into a callback event that names host, section, module and item."""
         result["minik8s_item"] = running.item.id
-        raw = _RawTaskResult(host=running.host, task=self._sections[section], return_data=result, task_fields={})
+        raw = results.for_callbacks(running.host, self._sections[section], result)
         if result.get("unreachable"):
             self._tqm.send_callback("v2_runner_on_unreachable", raw)
         elif result.get("failed"):
