@@ -58,6 +58,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 NIGHTLY = [
     "integration/apiserver/test_fuzz.py",
     "integration/apiserver/extensions/test_sample_apiserver.py",
+    "integration/control/test_upstream_workloads.py",
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_waves.py",

@@ -84,7 +84,7 @@ def measure(nodes: int = NODES, names: Collection[str] = ()) -> Iterator[Figure]
         if names and one.case not in names:
             continue
         case = read(folder / one.file / "performance-config.yaml", one.case, one.workload, sizes(one, nodes / NODES))
-        theirs, mine = _run(case, _peer), _run(case, _ours)
+        theirs, mine = _run(case, _peer), _run(case, ours)
         told = f"{mine.rate:.0f} beside {theirs.rate:.0f} pods/s; CPU of the scheduler {mine.cpu_ms:.1f} beside "
         told += f"{theirs.cpu_ms:.1f} ms a pod; {case.name}, {sizes(one, nodes / NODES)}"
         yield Figure(f"{one.case} beside kube-scheduler, time", theirs.rate / mine.rate, "x", 1 / one.least, told)
@@ -121,7 +121,8 @@ def _peer(directory: Path) -> Iterator[Side]:
 
 
 @contextmanager
-def _ours(directory: Path) -> Iterator[Side]:
+def ours(directory: Path) -> Iterator[Side]:
+    """Run a new cluster of this checkout: etcd, API server, scheduler."""
     etcd = EtcdServer(directory / "etcd", quick=False).start()
     server = ApiServerProcess(directory / "api", etcd.endpoint)
     scheduler = None

@@ -18,6 +18,7 @@ from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 from tests.benchmarks.deciding.scheduler_perf.operations import FIELDS, NotUnderstood, read
+from tests.benchmarks.deciding.scheduler_perf.templates import template
 from tests.benchmarks.deciding.scheduler_perf.workload import Workload
 from tests.support.waiting import until
 
@@ -274,3 +275,9 @@ def test_a_template_and_a_case_are_refused_by_what_is_in_them(written: Callable[
 def test_every_operation_has_a_test():
     told = Path(__file__).read_text()
     assert [code for code in FIELDS if f'"{code}"' not in told.replace("createNodes; there", "")] == []
+
+
+def test_a_template_counts_with_index_count_and_numbers(tmp_path: Path):
+    file = tmp_path / "t.yaml"
+    file.write_text("a: {{ .Index }}\nb: {{.Count}}\nc: {{ mod .Index 12 }}\nd: {{ div 30000 .Count }}\n")
+    assert template(file)(17, 20) == {"a": 17, "b": 20, "c": 5, "d": 1500}

@@ -14,7 +14,10 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from tests.benchmarks.deciding.scheduler_perf.operations import NotUnderstood
 
-_ACTION = re.compile(r"\{\{\s*(?:(?P<function>mod|div)\s+)?\.(?P<name>Index|Count)(?:\s+(?P<by>\d+))?\s*\}\}")
+_OPERAND = r"\.Index|\.Count|\d+"
+_ACTION = re.compile(
+    rf"\{{\{{\s*(?:(?P<function>mod|div)\s+(?P<left>{_OPERAND})\s+(?P<right>{_OPERAND})|(?P<plain>{_OPERAND}))\s*\}}\}}"
+)
 BASE_NODE: JsonObject = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -46,13 +49,18 @@ def template(file: Path) -> Template:
 
 
 def _filled(text: str, index: int, count: int) -> JsonObject:
-    made: JsonObject = yaml.safe_load(_ACTION.sub(functools.partial(_value, {"Index": index, "Count": count}), text))
+    made: JsonObject = yaml.safe_load(_ACTION.sub(functools.partial(_value, {".Index": index, ".Count": count}), text))
     return made
 
 
 def _value(values: dict[str, int], found: re.Match[str]) -> str:
-    value, by = values[found["name"]], int(found["by"] or 1)
-    return str(value % by if found["function"] == "mod" else value // by if found["function"] else value)
+    def number(operand: str) -> int:
+        return values[operand] if operand in values else int(operand)
+
+    if found["plain"]:
+        return str(number(found["plain"]))
+    left, right = number(found["left"]), number(found["right"])
+    return str(left % right if found["function"] == "mod" else left // right)
 
 
 def node(made: JsonObject, name: str, labels: JsonObject) -> JsonObject:
