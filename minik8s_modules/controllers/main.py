@@ -44,6 +44,7 @@ from minik8s_modules.controllers.policy.disruption import DisruptionController
 from minik8s_modules.controllers.policy.extension_quotas import ExtensionQuotaController
 from minik8s_modules.controllers.policy.quotas import QuotaController
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
+from minik8s_modules.controllers.storage.ephemeral import EphemeralController
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
@@ -109,6 +110,7 @@ def controllers(
         service_accounts(client),
         RootCa(client, authorities),
         TokenController(client, authorities),
+        EphemeralController(context),
         ClaimController(context),
         VolumeController(context),
         QuotaController(context),

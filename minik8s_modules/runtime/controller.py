@@ -107,9 +107,9 @@ class Loop:
         self._informers.append(informer)
         return informer
 
-    def watch_own(self, kind: Kind) -> Informer:
-        """Queue each changed object of ``kind`` itself."""
-        return self.watch(kind, own_keys, BY_NAMESPACE)
+    def watch_own(self, kind: Kind, keys_of: KeysOf | None = None) -> Informer:
+        """Queue each changed object of ``kind`` itself; ``keys_of`` may leave out such as nothing is to be done for."""
+        return self.watch(kind, keys_of or own_keys, BY_NAMESPACE)
 
     def watch_owned(self, kind: Kind, owners: Informer, owner_kind: Kind, selector_of: SelectorOf) -> Informer:
         """Queue the controlling ``owner_kind`` of each changed ``kind``; for one without, all that select it."""

@@ -14,6 +14,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.pod_claims import claims_of
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Index, Informer
@@ -68,10 +69,9 @@ def by_node(obj: JsonObject) -> str:
 
 
 def by_claim(obj: JsonObject) -> Iterable[str]:
-    """Return ``<namespace>/<name>`` of each claim that a pod's volumes name."""
+    """Return ``<namespace>/<name>`` of each claim that a pod's volumes have."""
     space = objects.namespace(obj)
-    names = (objects.dig(each, "persistentVolumeClaim", "claimName") for each in objects.spec(obj).get("volumes") or ())
-    return {f"{space}/{name}" for name in names if name}
+    return {f"{space}/{name}" for name in claims_of(obj)}
 
 
 INDEXES: dict[str, Index] = {

@@ -107,6 +107,13 @@ def _resources(resources: JsonObject) -> None:
         resources.setdefault("requests", {}).setdefault(resource, amount)
 
 
+def claim_spec(spec: JsonObject) -> None:
+    """Fill in, in place, the defaults of the spec of a PersistentVolumeClaim."""
+    set_nonempty(spec, volumeMode="Filesystem")
+    for side in ("requests", "limits"):
+        canonical_amounts((spec.get("resources") or {}).get(side))
+
+
 def _volume_source(volume: JsonObject) -> None:
     if not any(field != "name" for field in volume):
         volume["emptyDir"] = {}
@@ -120,6 +127,9 @@ def _volume_source(volume: JsonObject) -> None:
             set_missing(source["serviceAccountToken"], expirationSeconds=TOKEN_S)
     if "hostPath" in volume:
         set_missing(volume["hostPath"], type="")
+    template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if template is not None:
+        claim_spec(template.setdefault("spec", {}))
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")
     if limit is not None and quantities.is_quantity(limit):
         volume["emptyDir"]["sizeLimit"] = quantities.canonical(limit)

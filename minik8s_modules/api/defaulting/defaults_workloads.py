@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minik8s_modules.api.defaulting.defaults_pod import canonical_amounts, pod_template, set_missing, set_nonempty
+from minik8s_modules.api.defaulting.defaults_pod import (
+    claim_spec,
+    pod_template,
+    set_missing,
+    set_nonempty,
+)
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata
 
 _LARGEST = 2**31 - 1
@@ -110,10 +115,7 @@ def _cron_job(cron_job: JsonObject) -> None:
 
 def volume_claim(claim: JsonObject) -> None:
     """Fill in, in place, the defaults of a PersistentVolumeClaim, or of a template of one."""
-    spec: JsonObject = claim.setdefault("spec", {})
-    set_nonempty(spec, volumeMode="Filesystem")
-    for side in ("requests", "limits"):
-        canonical_amounts((spec.get("resources") or {}).get(side))
+    claim_spec(claim.setdefault("spec", {}))
     set_nonempty(claim.setdefault("status", {}), phase="Pending")
 
 

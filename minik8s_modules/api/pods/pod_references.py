@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject, every_container, spec
+from minik8s_modules.api.pods.pod_claims import claim_of
 
 
 class Reference(NamedTuple):
@@ -27,8 +28,7 @@ def _of_spec(pod: JsonObject) -> Iterator[Reference]:
         yield Reference("secrets", secret.get("name") or "")
     for volume in spec(pod).get("volumes") or []:
         yield from _of_source(volume, "secretName")
-        claim = volume.get("persistentVolumeClaim") or {}
-        yield Reference("persistentvolumeclaims", claim.get("claimName") or "")
+        yield Reference("persistentvolumeclaims", claim_of(pod, volume))
         for source in (volume.get("projected") or {}).get("sources") or []:
             yield from _of_source(source, "name")
 

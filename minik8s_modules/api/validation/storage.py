@@ -95,13 +95,19 @@ def validate_volume_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     return causes
 
 
-validate_claim = check.of_spec(
+CLAIM = check.fields(
     ("accessModes", check.mandatory(_access_modes, "at least 1 access mode is required")),
     ("resources", lambda at, resources: _storage(at, (resources or {}).get("requests"))),
     ("volumeMode", _VOLUME_MODE),
     ("selector", label_selector),
     (("storageClassName", "volumeName"), check.if_set(check.subdomain)),
 )
+"""The rule of a claim's spec, also in templates."""
+
+
+def validate_claim(claim: JsonObject) -> list[Cause]:
+    """Return why the claim may not be kept."""
+    return CLAIM("spec", spec(claim))
 
 
 def validate_claim_update(new: JsonObject, old: JsonObject) -> list[Cause]:

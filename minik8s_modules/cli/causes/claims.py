@@ -68,8 +68,17 @@ def _reason(claim: JsonObject, around: Around) -> str:
     called = claims.class_of(claim)
     storage_class = around.get(STORAGE_CLASS, called) if called else None
     if claims.waits_for_consumer(storage_class) and claims.SELECTED_NODE not in objects.annotations(claim):
-        return f"its StorageClass {called} waits until a pod that uses it has a node"
+        return f"its StorageClass {called} waits until {_unscheduled(claim, around) or 'a pod that uses it has a node'}"
     return f"{_no_volume(claim, around)}{_no_maker(called, storage_class, around)}"
+
+
+def _unscheduled(claim: JsonObject, around: Around) -> str:
+    """Return which pods have a node that no scheduler has chosen: nobody then says for which node the volume is."""
+    named = [objects.name(pod) for pod in _users(claim, around) if objects.spec(pod).get("nodeName")]
+    if not named:
+        return ""
+    whose = ", ".join(named[:_NAMED])
+    return f"a scheduler has chosen a node for a pod that uses it, but nodeName is set in {whose}: set nodeSelector instead"
 
 
 def _of_its_choice(claim: JsonObject, name: str, around: Around) -> str:
@@ -130,10 +139,13 @@ def _no_maker(called: str, storage_class: JsonObject | None, around: Around) -> 
 
 
 def _waiting(claim: JsonObject, around: Around) -> list[str]:
+    return [objects.name(pod) for pod in _users(claim, around)]
+
+
+def _users(claim: JsonObject, around: Around) -> list[JsonObject]:
+    """Return the pods that have not come to run and use the claim."""
     wanted = Reference(PERSISTENT_VOLUME_CLAIM.plural, objects.name(claim))
     pods = around.of_namespace(POD, objects.namespace(claim))
     return [
-        objects.name(pod)
-        for pod in pods
-        if objects.status(pod).get("phase") in (None, "Pending") and wanted in set(references(pod))
+        pod for pod in pods if objects.status(pod).get("phase") in (None, "Pending") and wanted in set(references(pod))
     ]

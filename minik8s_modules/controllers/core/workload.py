@@ -18,7 +18,7 @@ from minik8s_modules.client.informer import Informer
 from minik8s_modules.controllers.core.acting import Acting, Failure, Owner
 from minik8s_modules.controllers.core.owning import selector_of
 from minik8s_modules.controllers.core.steps import Step
-from minik8s_modules.runtime.controller import Context, Loop
+from minik8s_modules.runtime.controller import Context, KeysOf, Loop
 from minik8s_modules.runtime.expectations import Expectations
 from minik8s_modules.runtime.informers import BY_CONTROLLER, owned_and_orphans
 
@@ -36,13 +36,16 @@ class WorkloadController(ABC):
         kind: the kind whose keys are synced.
         owns: kinds with a controlling reference to it; their changes queue it.
         workers: keys synced at once.
+        keys_of: the keys of changed objects of ``kind``, where some need no look.
     """
 
-    def __init__(self, context: Context, kind: Kind, owns: Sequence[Kind], workers: int = 2) -> None:
+    def __init__(
+        self, context: Context, kind: Kind, owns: Sequence[Kind], workers: int = 2, keys_of: KeysOf | None = None
+    ) -> None:
         self.context = context
         self.kind = kind
         self.loop = Loop(context, kind.singular_name, self.sync, workers)
-        self.own = self.loop.watch_own(kind)
+        self.own = self.loop.watch_own(kind, keys_of)
         self.owned: dict[Kind, Informer] = {
             each: self.loop.watch_owned(each, self.own, kind, selector_of) for each in owns
         }

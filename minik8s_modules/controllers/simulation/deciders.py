@@ -25,12 +25,14 @@ from minik8s_modules.api.kinds import (
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.pod_claims import claims_of
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.batch.cronjobs import decide_cron_job
 from minik8s_modules.controllers.batch.jobs import decide_job
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
+from minik8s_modules.controllers.storage.ephemeral import decide_ephemeral
 from minik8s_modules.controllers.storage.provisioning import addresses, original_name
 from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.controllers.workloads.daemonsets import decide_daemon_set
@@ -117,7 +119,18 @@ def volume_steps(world: World, volume: JsonObject) -> list[Step]:
     return decide_volume(volume, claim, world.get(STORAGE_CLASS, Key("", claims.class_of(volume))))
 
 
-STORAGE_DECIDERS: Mapping[Kind, Decider] = {PERSISTENT_VOLUME_CLAIM: claim_steps, PERSISTENT_VOLUME: volume_steps}
+def ephemeral_steps(world: World, pod: JsonObject) -> list[Step]:
+    """Return the steps that make the claims of a pod's ephemeral volumes."""
+    space, names = objects.namespace(pod), [*claims_of(pod)]
+    found = {name: world.get(PERSISTENT_VOLUME_CLAIM, Key(space, name)) for name in names}
+    return decide_ephemeral(pod, {name: claim for name, claim in found.items() if claim is not None})
+
+
+STORAGE_DECIDERS: Mapping[Kind, Decider] = {
+    POD: ephemeral_steps,
+    PERSISTENT_VOLUME_CLAIM: claim_steps,
+    PERSISTENT_VOLUME: volume_steps,
+}
 
 DECIDERS: Mapping[Kind, Decider] = {
     DEPLOYMENT: deployment_steps,

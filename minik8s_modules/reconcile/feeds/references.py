@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.pod_claims import claim_of
 from minik8s_modules.api.storage.claims import is_bound
-from minik8s_modules.reconcile.storage.claims import claim_name
 from minik8s_modules.reconcile.storage.projections import projected_sources
 
 _PATIENCE_S = 30.0
@@ -66,14 +66,14 @@ def references(pod: JsonObject) -> frozenset[Reference]:
     for secret in objects.spec(pod).get("imagePullSecrets") or []:
         found.add(Reference("Secret", namespace, str(secret.get("name") or "")))
     for volume in objects.spec(pod).get("volumes") or []:
-        found.update(Reference(kind, namespace, name) for kind, name in _of_volume(volume))
+        found.update(Reference(kind, namespace, name) for kind, name in _of_volume(pod, volume))
     return frozenset(one for one in found if one.name)
 
 
 def of_volume(pod: JsonObject, name: str) -> frozenset[Reference]:
     """Return what one volume refers to; all that the pod does where it has no such volume."""
     known = [one for one in objects.spec(pod).get("volumes") or [] if one.get("name") == name]
-    return _named(pod, *map(_of_volume, known)) if known else references(pod)
+    return _named(pod, *(_of_volume(pod, one) for one in known)) if known else references(pod)
 
 
 def of_container(pod: JsonObject, name: str) -> frozenset[Reference]:
@@ -87,11 +87,11 @@ def _named(pod: JsonObject, *found: Iterator[tuple[str, str]]) -> frozenset[Refe
     return frozenset(Reference(kind, space, name) for each in found for kind, name in each if name)
 
 
-def _of_volume(volume: JsonObject) -> Iterator[tuple[str, str]]:
+def _of_volume(pod: JsonObject, volume: JsonObject) -> Iterator[tuple[str, str]]:
     for source, secret_field in ((volume, "secretName"), *((one, "name") for one in projected_sources(volume))):
         yield "ConfigMap", str(objects.dig(source, "configMap", "name") or "")
         yield "Secret", str(objects.dig(source, "secret", secret_field) or "")
-    yield PERSISTENT_VOLUME_CLAIM.kind, claim_name(volume)
+    yield PERSISTENT_VOLUME_CLAIM.kind, claim_of(pod, volume)
 
 
 def _of_container(container: JsonObject) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,7 @@ from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.plugins.volume_binding import reserved
 from minik8s_modules.scheduler.profiles.deciding import Scene
 
+_NONE: JsonObject = {"metadata": {}}
 STORAGE_KINDS = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
 
 
@@ -136,6 +137,9 @@ class StorageKeeper:
 
 def _looked_at(world: World, kind: Kind, obj: JsonObject) -> tuple[object, ...]:
     """Return what the decision about a claim or volume depends on."""
+    if kind == POD:
+        return tuple(objects.uid(world.get(PERSISTENT_VOLUME_CLAIM, Key(objects.namespace(obj), name)) or _NONE)
+                     for name in PodInfo.of(obj).claims)  # fmt: skip
     gone = len(world.removed) if kind == PERSISTENT_VOLUME_CLAIM and objects.owner_references(obj) else 0
     if kind == PERSISTENT_VOLUME_CLAIM and claims.is_complete(obj) and not objects.is_deleting(obj):
         return obj, world.get(PERSISTENT_VOLUME, Key("", str(objects.spec(obj).get("volumeName") or ""))), gone

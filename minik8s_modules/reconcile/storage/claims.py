@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.pod_claims import claim_of, not_its_own
 from minik8s_modules.reconcile.values.environment import ConfigurationMissing
 from minik8s_modules.reconcile.values.values import PodInputs
 
@@ -27,14 +28,9 @@ class Source(NamedTuple):
     read_only: bool = False
 
 
-def claim_name(volume: JsonObject) -> str:
-    """Return the claim that a pod's volume names, "" where it names none."""
-    return str(objects.dig(volume, "persistentVolumeClaim", "claimName") or "")
-
-
 def takes_claims(pod: JsonObject, container: JsonObject) -> bool:
     """Return whether the container mounts a volume of a claim: what it has stays, whatever becomes of the claim."""
-    claimed = {volume["name"] for volume in objects.spec(pod).get("volumes") or [] if claim_name(volume)}
+    claimed = {volume["name"] for volume in objects.spec(pod).get("volumes") or [] if claim_of(pod, volume)}
     return any(mount["name"] in claimed for mount in container.get("volumeMounts") or [])
 
 
@@ -44,16 +40,23 @@ def source_of(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> Source:
     Raises:
         ConfigurationMissing: its claim has no volume yet, or one that no node can mount.
     """
-    name = claim_name(volume)
+    name = claim_of(pod, volume)
     if not name:
         return Source(volume, (), bool(objects.dig(volume, "nfs", "readOnly")))
     key = f"{objects.namespace(pod)}/{name}"
     try:
+        _check_owner(pod, volume, inputs.claims.get(key))
         found = _bound(key, name, inputs.claims, inputs.volumes)
     except ConfigurationMissing as error:
         raise ConfigurationMissing(f"error processing PVC {key}: {error}") from error
-    asked = bool(volume["persistentVolumeClaim"].get("readOnly"))
+    asked = bool(objects.dig(volume, "persistentVolumeClaim", "readOnly"))
     return found._replace(read_only=found.read_only or asked)
+
+
+def _check_owner(pod: JsonObject, volume: JsonObject, claim: JsonObject | None) -> None:
+    """Raise where a claim has the name of one that is made for the pod, and is not the pod's."""
+    if volume.get("ephemeral") is not None and claim is not None and (why := not_its_own(pod, claim)):
+        raise ConfigurationMissing(why)
 
 
 def _bound(key: str, name: str, claims: Mapping[str, JsonObject], volumes: Mapping[str, JsonObject]) -> Source:

@@ -17,6 +17,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Kind
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.pod_claims import not_its_own
 from minik8s_modules.api.storage import claims, matching
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo
@@ -197,9 +198,7 @@ def _unusable(pod: PodInfo, name: str, claim: JsonObject | None) -> str:
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
     if objects.is_deleting(claim):
         return f'persistentvolumeclaim "{name}" is being deleted'
-    if own and (objects.controller_of(claim) or {}).get("uid") != objects.uid(pod.pod):
-        return f"PVC {objects.key(claim)} was not created for pod {pod.key} (pod is not owner)"
-    return ""
+    return not_its_own(pod.pod, claim) if own else ""
 
 
 def _attempt(storage: Storage, wanted: Sequence[JsonObject]) -> _Attempt | None:

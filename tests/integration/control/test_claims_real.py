@@ -171,3 +171,24 @@ def test_a_volume_is_made_on_the_node_of_the_first_pod(cluster: Cluster, daemon:
     found = api.get(PERSISTENT_VOLUME, objects.spec(bound)["volumeName"])
     terms = objects.spec(found)["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert terms[0]["matchExpressions"][0]["values"] == [node]
+
+
+def test_a_claim_is_made_for_a_pod_and_goes_with_it(cluster: Cluster, daemon: Daemon):
+    api, space = cluster.admin, cluster.namespace()
+    api.create(PERSISTENT_VOLUME, volume(f"{space}-v", storageClassName=space))
+    template = {"metadata": {"labels": {"of": "pods"}}, "spec": claim(space, "", storageClassName=space)["spec"]}
+    owner = pod("owner", space)
+    owner["spec"]["volumes"] = [{"name": "own", "ephemeral": {"volumeClaimTemplate": template}}]
+    api.create(PERSISTENT_VOLUME_CLAIM, claim(space, "clash-own", storageClassName="none"))
+    api.create(POD, owner)
+    api.create(POD, {**owner, "metadata": {**owner["metadata"], "name": "clash"}})
+    until(lambda: phase(api, "owner-own", space) == "Bound", PATIENCE_S)
+    made = api.get(PERSISTENT_VOLUME_CLAIM, "owner-own", space)
+    assert objects.labels(made) == {"of": "pods"}
+    until(lambda: "FailedBinding" in told(api, space, "clash"), PATIENCE_S)
+    shown = cluster.server.kubectl("-n", space, "describe", "pod", "clash").stdout
+    assert f"PVC {space}/clash-own was not created for pod {space}/clash (pod is not owner)" in shown
+    api.delete(POD, "owner", space, grace_s=0)
+    until(lambda: phase(api, "owner-own", space) == "gone", PATIENCE_S)
+    until(lambda: phase(api, f"{space}-v") == "Released", PATIENCE_S)
+    assert phase(api, "clash-own", space) == "Pending"

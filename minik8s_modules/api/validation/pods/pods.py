@@ -16,6 +16,7 @@ from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.pods import affinity, gates, mirrors, security
 from minik8s_modules.api.validation.pods.containers import validate_containers
+from minik8s_modules.api.validation.pods.ephemeral_claims import made_claims
 from minik8s_modules.api.validation.pods.probes import validate_probes
 from minik8s_modules.api.validation.pods.resizes import validate_policies
 from minik8s_modules.api.validation.pods.volumes import validate_volumes
@@ -32,6 +33,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     """Return why the pod may not be kept."""
     declared = spec(pod)
     causes, volumes = validate_volumes("spec.volumes", declared.get("volumes") or [])
+    causes += made_claims("spec.volumes", pod)
     host_network = bool(declared.get("hostNetwork"))
     causes += validate_containers(
         "spec.containers", declared.get("containers") or [], volumes, host_network=host_network

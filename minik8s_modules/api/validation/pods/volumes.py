@@ -10,6 +10,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import check, csi
 from minik8s_modules.api.validation.pods import containers
+from minik8s_modules.api.validation.pods.ephemeral_claims import ephemeral_source
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 # fields of the pod that a file may hold (validVolumeDownwardAPIFieldPathExpressions)
@@ -183,6 +184,7 @@ _NFS = check.fields(
 _CHECKS: dict[str, check.Rule] = {
     "nfs": _NFS,
     "csi": csi.INLINE_SOURCE,
+    "ephemeral": ephemeral_source,
     "persistentVolumeClaim": check.fields(("claimName", check.mandatory())),
     "hostPath": _host_path,
     "emptyDir": _EMPTY_DIR,

@@ -183,6 +183,26 @@ def test_a_volume_that_is_bound_would_stay_until_its_claim_is_gone():
     ]
 
 
+def test_a_claim_that_is_made_for_a_pod_comes_and_goes_with_it():
+    own = pod("web")
+    own["spec"]["volumes"] = [{"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": claim("c")["spec"]}}}]
+    own["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] = "disk"
+    disk = storage_class("disk", **WAITING)
+    result = found([disk], ("create", own))
+    assert node_of(result, "web") == "n1"
+    assert result.messages[0].text == f"PersistentVolumeClaim shop/web-own would be {MADE}"
+    there = [disk, *(obj for obj in result.overlay.values() if obj is not None)]
+    (made,) = [each for each in result.pods.values() if each is not None]
+    name = there[1]["spec"]["volumeName"]
+    assert told(there, ("delete", made), pods=(made,)) == [
+        f"PersistentVolume {name} would be Released, of PersistentVolumeClaim shop/web-own"
+    ]
+    clash = told([disk, claim("web-own")], ("create", own))
+    assert clash == [
+        "Pod shop/web: 0/2 nodes are available: PVC shop/web-own was not created for pod shop/web (pod is not owner)."
+    ]
+
+
 def test_what_would_be_deleted_with_its_data_is_said_and_shown():
     made = found([storage_class("disk", parameters={"node": "n1"}, reclaimPolicy="Delete")],
                  ("create", claim("data", storageClassName="disk"))).overlay  # fmt: skip
