@@ -77,8 +77,8 @@ def _unscheduled(claim: JsonObject, around: Around) -> str:
     named = [objects.name(pod) for pod in _users(claim, around) if objects.spec(pod).get("nodeName")]
     if not named:
         return ""
-    whose = ", ".join(named[:_NAMED])
-    return f"a scheduler has chosen a node for a pod that uses it, but nodeName is set in {whose}: set nodeSelector instead"
+    chosen, whose = "a scheduler has chosen a node for a pod that uses it", ", ".join(named[:_NAMED])
+    return f"{chosen}, but nodeName is set in {whose}: set nodeSelector instead"
 
 
 def _of_its_choice(claim: JsonObject, name: str, around: Around) -> str:
