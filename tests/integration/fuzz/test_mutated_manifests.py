@@ -53,18 +53,18 @@ class Base(NamedTuple):
 def bases() -> list[Base]:
     """Return a sample of each kind that is stored, and every manifest that the repository shows.
 
-    Not of definitions, whose status the server writes by itself, so that a write back may meet another version; nor of
-    webhooks and policies, which would have a say in all that follows. Their mutations are unit tests'
-    (tests/unit/api/test_robustness.py).
+    Not of definitions and APIServices, whose status the server writes by itself, so that a write back may meet another
+    version, and whose names are given; nor of webhooks and policies, which would have a say in all that follows. Their
+    mutations are unit tests' (tests/unit/api/test_robustness.py).
     """
-    apart = {"apiextensions.k8s.io", "admissionregistration.k8s.io"}
+    apart = {"apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io"}
     found = [Base(kind, samples.sample(kind)) for kind in stored() if kind.group not in apart]
     for path in sorted(MANIFESTS):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             kind = isinstance(document, dict) and KINDS.by_api_version(
                 document.get("apiVersion") or "v1", document.get("kind", "")
             )
-            if kind and kind.stored:
+            if kind and kind.stored and kind.group not in apart:
                 found.append(Base(kind, document))
     return found
 
