@@ -110,8 +110,9 @@ def test_a_folder_that_is_gone_is_drift(cluster: Cluster, root: Path) -> None:
     steps = cluster.until(lambda: cluster.plan()["nodes"].get(node, {}).get("steps"))
     assert [(step["section"], step["action"], step["key"]) for step in steps] == [("folders", "make", volume)]
     cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/drift": None}}})
-    cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": "now"}}})
+    cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": volume}}})
     cluster.until((root / volume).is_dir)
+    cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": None}}})
     cluster.admin.delete(PERSISTENT_VOLUME_CLAIM, "drifting", SPACE)
     cluster.until(lambda: volume not in names(cluster))
 
