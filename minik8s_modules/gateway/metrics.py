@@ -125,7 +125,13 @@ class NodeMetrics:
             marks, usage = reading.marks.get(one), ring.shown()
             if marks is not None and (usage is not None or history):
                 rows.append({"id": one, **marks._asdict(), "usage": usage, **_history(ring, history=history)})
-        return {"source": reading.source, "machine": self._machine.shown(), "containers": rows}
+        return {"source": reading.source, "machine": self._shown_machine(reading.machine), "containers": rows}
+
+    def _shown_machine(self, machine: Machine | None) -> JsonObject | None:
+        usage = self._machine.shown()
+        if usage is None or machine is None or machine.disk is None:
+            return usage
+        return {**usage, "disk": machine.disk._asdict()}
 
     def told(self, node: str) -> JsonObject | None:
         """Return the message the reconciler gets: signals of the machine, working sets of containers."""

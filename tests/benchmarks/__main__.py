@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tests.benchmarks import idle, peer, scheduler_peer
-from tests.benchmarks.deciding import autoscaling, claims, controllers, scheduling
+from tests.benchmarks.deciding import autoscaling, claims, controllers, monitoring, scheduling
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
 from tests.benchmarks.network import naming, overlay, service_reach, services
@@ -111,6 +111,7 @@ GROUPS: Mapping[str, Group] = {
     "claims": lambda _: rows(claims.measure),
     "scheduling": lambda _: rows(scheduling.measure, "scheduling: "),
     "autoscaling": lambda _: rows(autoscaling.measure, "autoscaling: "),
+    "monitoring": lambda _: rows(monitoring.measure, "monitoring: "),
     "overlay": lambda _: rows(overlay.measure),
     "joining": lambda _: rows(joining.measure),
     "failover": lambda _: rows(failover.measure),

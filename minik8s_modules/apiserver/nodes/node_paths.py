@@ -10,10 +10,8 @@ working set, as a kubelet's ``/metrics/resource`` and ``/stats/summary`` have th
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import orjson
 from flask import Request, Response
@@ -31,30 +29,14 @@ from minik8s_modules.apiserver.intake.limits import Holder
 from minik8s_modules.apiserver.nodes import metrics_api, proxying
 from minik8s_modules.apiserver.nodes import streams as answers
 from minik8s_modules.apiserver.nodes.gateways import Gateways
+from minik8s_modules.apiserver.nodes.node_metrics import Measured, Node, cadvisor_lines, kubelet_lines, resource_lines
 from minik8s_modules.apiserver.nodes.streams import Streams
-from minik8s_modules.base.clock import parse_rfc3339, rfc3339
+from minik8s_modules.base.clock import rfc3339
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _SETTINGS, _SETTINGS_KEY = "minik8s-nodes", "reconciler.json"  # reconcile/standalone/shared_settings.py
 _PORTS = frozenset({"", "10250"})
-_NS = 1_000_000_000
 _LOG = re.compile(r"/containerLogs/(?P<namespace>[a-z0-9-]+)/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)")
-
-
-class Measured(NamedTuple):
-    """A pod of the node with what its containers use, by their names."""
-
-    pod: JsonObject
-    usage: Mapping[str, JsonObject]
-
-
-class Node(NamedTuple):
-    """A node, its pods, and what is used there; ``machine`` is {} as long as nothing was measured."""
-
-    name: str
-    object: JsonObject
-    machine: JsonObject
-    measured: tuple[Measured, ...]
 
 
 def answer(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
@@ -153,108 +135,6 @@ def _measured(backend: Backend, reach: Gateways | None, node: JsonObject) -> Nod
     pods = _pods_of(backend, name)
     measured = (Measured(each, used.get(metrics_api.marks(each), {})) for each in pods)
     return Node(name, node, told.get("machine") or {}, tuple(each for each in measured if each.usage))
-
-
-# --- Prometheus' text -----------------------------------------------------------------------------
-
-
-class _Sample(NamedTuple):
-    labels: Mapping[str, str]
-    value: float
-    at_s: float
-
-
-def _family(name: str, kind: str, told: str, samples: Iterable[_Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
-    for each in samples:
-        labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in each.labels.items())
-        shown = f"{{{labels}}}" if labels else ""
-        yield f"{name}{shown} {each.value!r} {round(each.at_s * 1000)}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _cpu_s(usage: JsonObject) -> float:
-    return int(usage.get("cpu_nanoseconds") or 0) / _NS
-
-
-def _memory(usage: JsonObject) -> float:
-    return float(usage["memory_bytes"])
-
-
-def _of_containers(node: Node, value: Callable[[JsonObject], float]) -> Iterator[_Sample]:
-    for each in node.measured:
-        for container, usage in each.usage.items():
-            labels = {"container": container, **_pod_labels(each)}
-            yield _Sample(labels, value(usage), float(usage["timestamp_s"]))
-
-
-def _of_pods(node: Node, value: Callable[[JsonObject], float]) -> Iterator[_Sample]:
-    for each in node.measured:
-        oldest = min(float(usage["timestamp_s"]) for usage in each.usage.values())
-        yield _Sample(_pod_labels(each), sum(map(value, each.usage.values())), oldest)
-
-
-def _of_node(node: Node, value: Callable[[JsonObject], float]) -> list[_Sample]:
-    return [_Sample({}, value(node.machine), float(node.machine["timestamp_s"]))] if node.machine else []
-
-
-def _pod_labels(each: Measured) -> dict[str, str]:
-    return {"namespace": objects.namespace(each.pod), "pod": objects.name(each.pod)}
-
-
-def _starts(node: Node) -> Iterator[_Sample]:
-    for sample in _of_containers(node, _memory):
-        pod = next(each.pod for each in node.measured if _pod_labels(each).items() <= sample.labels.items())
-        for status in objects.status(pod).get("containerStatuses") or []:
-            started = ((status.get("state") or {}).get("running") or {}).get("startedAt")
-            if status.get("name") == sample.labels["container"] and started:
-                yield sample._replace(value=parse_rfc3339(started).timestamp())
-
-
-def resource_lines(node: Node) -> Iterator[str]:
-    """Yield ``/metrics/resource``."""
-    cpu, memory = "Cumulative cpu time consumed by the {} in core-seconds", "Current working set of the {} in bytes"
-    for what, of in (("container", _of_containers), ("pod", _of_pods), ("node", _of_node)):
-        yield from _family(
-            f"{what}_cpu_usage_seconds_total", "counter", f"[STABLE] {cpu.format(what)}", of(node, _cpu_s)
-        )
-        yield from _family(
-            f"{what}_memory_working_set_bytes", "gauge", f"[STABLE] {memory.format(what)}", of(node, _memory)
-        )
-    message = "[STABLE] Start time of the container since unix epoch in seconds"
-    yield from _family("container_start_time_seconds", "gauge", message, _starts(node))
-    message = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
-    yield f"# HELP resource_scrape_error {message}\n# TYPE resource_scrape_error gauge\n"
-    yield f"resource_scrape_error {0 if node.machine else 1}\n"
-
-
-def kubelet_lines(node: str, pods: Iterable[JsonObject], now_s: float) -> Iterator[str]:
-    """Yield what of a kubelet's own ``/metrics`` is known here: its name, pods and containers as they are reported."""
-    states = Counter({"running": 0})
-    running = 0
-    for each in pods:
-        running += objects.status(each).get("phase") == "Running"
-        for container in objects.status(each).get("containerStatuses") or []:
-            states.update({"terminated": "exited"}.get(state, state) for state in container.get("state") or {})
-    del states["waiting"]  # for its container, which is not there
-    message = "[ALPHA] The node's name. The count is always 1."
-    yield from _family("kubelet_node_name", "gauge", message, [_Sample({"node": node}, 1.0, now_s)])
-    message = "[ALPHA] Number of pods that have a running pod sandbox"
-    yield from _family("kubelet_running_pods", "gauge", message, [_Sample({}, float(running), now_s)])
-    message = "[ALPHA] Number of containers currently running"
-    samples = (_Sample({"container_state": state}, float(count), now_s) for state, count in sorted(states.items()))
-    yield from _family("kubelet_running_containers", "gauge", message, samples)
-
-
-def cadvisor_lines(node: Node) -> Iterator[str]:
-    """Yield what of ``/metrics/cadvisor`` is measured here."""
-    message = "Cumulative cpu time consumed in seconds."
-    yield from _family("container_cpu_usage_seconds_total", "counter", message, _of_containers(node, _cpu_s))
-    message = "Current working set in bytes."
-    yield from _family("container_memory_working_set_bytes", "gauge", message, _of_containers(node, _memory))
 
 
 # --- configz ---------------------------------------------------------------------------------------

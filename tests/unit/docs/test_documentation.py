@@ -102,10 +102,20 @@ def read_by(*rooms: str) -> set[str]:
 
 def test_every_configuration_key_is_documented() -> None:
     page = REPOSITORY / "docs" / "reference" / "configuration.md"
-    read = read_by("apiserver", "client", "controllers", "gateway", "mesh", "reconcile", "scheduler", "streams")
+    read = read_by(
+        "apiserver", "client", "controllers", "gateway", "mesh", "monitoring", "reconcile", "scheduler", "streams"
+    )
     documented = {word for word in words(page) if KEY.match(word)}
     assert len(read) > 60
     assert sorted(key for key in read if key not in documented and f"{key}." not in page.read_text()) == []
+
+
+def test_every_metric_of_nodes_is_documented() -> None:
+    code = (PACKAGE / "apiserver" / "nodes" / "node_metrics.py").read_text(encoding="utf-8")
+    names = set(re.findall(r'"((?:container|kubelet|machine)_[a-z_]+)"', code)) - {"container_state"}
+    page = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    assert len(names) >= 10
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("page", sorted(set(docs_site.PAGES) - {"reference/modules"}))

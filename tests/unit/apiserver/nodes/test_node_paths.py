@@ -7,16 +7,8 @@ from werkzeug.datastructures import MultiDict
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.target import parse, proxy_prefix, rights, verb_of
-from minik8s_modules.apiserver.nodes.node_paths import (
-    Measured,
-    Node,
-    cadvisor_lines,
-    configuration,
-    kubelet_lines,
-    log_arguments,
-    resource_lines,
-    summary,
-)
+from minik8s_modules.apiserver.nodes.node_metrics import Measured, Node, cadvisor_lines, kubelet_lines, resource_lines
+from minik8s_modules.apiserver.nodes.node_paths import configuration, log_arguments, summary
 
 USAGE = {"timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 5, "cpu_nanoseconds": 1_500_000_000, "memory_bytes": 7}
 STARTED = {"name": "c", "state": {"running": {"startedAt": "1970-01-01T00:00:09Z"}}}
@@ -67,6 +59,26 @@ def test_a_summary_adds_up_what_a_pods_containers_use() -> None:
 def test_cadvisors_lines_name_pod_and_container() -> None:
     text = "".join(cadvisor_lines(node({})))
     assert 'container_memory_working_set_bytes{container="c",namespace="default",pod="web"} 7.0 20000\n' in text
+
+
+def test_cadvisors_lines_have_the_machine_and_what_dashboards_select_by() -> None:
+    status = {**STARTED, "image": "web:1", "containerID": "docker://abc"}
+    pod = {**POD, "status": {"containerStatuses": [status]}}
+    machine = {**USAGE, "disk": {"capacity_bytes": 100, "available_bytes": 30, "inodes": 1, "inodes_free": 1}}
+    whole = Node("n1", {"status": {"capacity": {"cpu": "4", "memory": "1Ki"}}}, machine, (Measured(pod, {"c": USAGE}),))
+    lines = "".join(cadvisor_lines(whole)).splitlines()
+    labels = 'container="c",namespace="default",pod="web",id="/docker/abc",image="web:1",name="abc"'
+    assert [line for line in lines if not line.startswith("#")] == [
+        'container_cpu_usage_seconds_total{id="/"} 1.5 20000',
+        f"container_cpu_usage_seconds_total{{{labels}}} 1.5 20000",
+        'container_memory_working_set_bytes{id="/"} 7.0 20000',
+        f"container_memory_working_set_bytes{{{labels}}} 7.0 20000",
+        f"container_start_time_seconds{{{labels}}} 9.0 20000",
+        'container_fs_limit_bytes{id="/"} 100.0 20000',
+        'container_fs_usage_bytes{id="/"} 70.0 20000',
+        "machine_cpu_cores 4.0",
+        "machine_memory_bytes 1024.0",
+    ]
 
 
 @pytest.mark.parametrize(("method", "verb"), [("GET", "get"), ("POST", "create"), ("DELETE", "delete")])
