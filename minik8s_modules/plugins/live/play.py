@@ -71,8 +71,8 @@ def host_options(task: Any, task_vars: dict[str, Any], loader: Any) -> dict[str,
     return options
 
 
-def prepare_task(item: Item, of_host: dict[str, dict[str, Any]], section: str, task: Any) -> None:
-    """Give ``task`` the item's options; call it in the worker, whose copy of the task is its own.
+def prepare_task(of_host: dict[str, dict[str, Any]], item: Item, section: str, task: Any) -> None:
+    """Give ``task``, a copy for this item alone, the item's options.
 
     The options go to the module as they came: they are never templated (and large ones never walked).
     """

@@ -1,9 +1,11 @@
-"""One forked process per item: it runs the item's tasks in order and streams their results back.
+"""A forked process runs an item's tasks in order, streams their results back, and waits for its host's next item.
 
-ansible-core forks a worker per task and lets all workers share one queue with one lock. Here an item is one fork
-(each further section saves about 10 ms of CPU), and each worker has a pipe of its own: a worker that is killed
-in the middle of a write can neither keep a lock nor leave half a message before another worker's.
-Frames are a 4-byte length and a pickle of (kind, payload), written by our own fork only.
+ansible-core forks a worker per task and lets all workers share one queue with one lock. Here an item is at most one
+fork: two thirds of an item's CPU were the kernel's, for the fork, the pages it copies and its end, so a worker is kept
+for the items that follow soon. Each worker has a pipe of its own each way: one that is killed in the middle of a write
+can neither keep a lock nor leave half a message before another worker's.
+Frames are a 4-byte length and a pickle, of (kind, payload) from a worker and of an item to it; only the play and its
+own forks write them. An empty frame ends a worker.
 """
 
 from __future__ import annotations
@@ -80,32 +82,78 @@ class FrameReader:
             yield kind, payload, end
 
 
+class RequestReader:
+    """The worker's end of the pipe that brings its next item."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def next(self) -> Any | None:
+        """Wait for the next item; None is the end."""
+        size = LENGTH.unpack(self._read(LENGTH.size))[0]
+        return pickle.loads(self._read(size)) if size else None  # noqa: S301  the play wrote it
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = os.read(self._fd, size - len(data))
+            if not piece:
+                os._exit(0)  # the play has gone
+            data += piece
+        return bytes(data)
+
+
 class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
-    """Runs ``tasks`` (section, ansible task) on one host, each as TaskExecutor does; stops at the first failure."""
+    """Runs items on one host, the ``sections`` (ansible tasks by name) of each in play order as TaskExecutor does.
+
+    An item stops at its first failure. ``prepare`` gives a task an item's options.
+    """
 
     def __init__(
-        self, *, tasks: list[tuple[str, Any]], prepare: Callable[[str, Any], None], parent: int, **kwargs: Any
+        self,
+        *,
+        item: Any,
+        sections: dict[str, Any],
+        prepare: Callable[..., None],
+        requests: int,
+        parent: int,
+        **rest: Any,
     ) -> None:
-        super().__init__(task=tasks[0][1], **kwargs)
-        self.tasks, self._prepare, self._parent = tasks, prepare, parent
+        super().__init__(task=next(iter(sections.values())), **rest)
+        self._item, self._sections, self._prepare, self._parent = item, sections, prepare, parent
+        self._requests = RequestReader(requests)
 
     def _run(self) -> None:
         if not die_with_parent(self._parent):
             os._exit(1)
-        for section, task in self.tasks:
-            self._prepare(section, task)
+        item = self._item
+        while item is not None:
+            self._run_item(item)
+            item = self._requests.next()
+        os._exit(0)  # all is sent; what multiprocessing would clean up ends with the process
+
+    def _run_item(self, item: Any) -> None:
+        for section in [name for name in self._sections if name in item.sections]:
+            task = self._task_of(section)
+            self._prepare(item, section, task)
             result = self._execute(task)
             result.pop("invocation", None)  # repeats all options: large, and never needed
             self._final_q.send("result", (section, result))
             if result.get("failed") or result.get("unreachable"):
                 break
-        os._exit(0)  # all is sent; what multiprocessing would clean up ends with the process
+
+    def _task_of(self, section: str) -> Any:
+        """Return a copy: running a task puts values for its expressions."""
+        task = self._sections[section]
+        copy = task.copy(exclude_parent=True, exclude_tasks=True)
+        copy._parent = task._parent  # noqa: SLF001  as TaskExecutor copies the task of a loop
+        return copy
 
     def _execute(self, task: Any) -> dict[str, Any]:
         return results.executed(
             task,
             self._host,
-            self._task_vars,
+            dict(self._task_vars),
             self._play_context,
             self._loader,
             self._shared_loader_obj,

@@ -1,10 +1,11 @@
 """The live run: a play that never ends and converges a host whenever a work item for it arrives.
 
 Items come as JSON lines on a Unix socket (`live/items.py`). An item names sections; a section is the task of that
-name. One forked worker runs an item's tasks in play order with the item's options as module arguments and streams
-the results back (`live/worker.py`); each result becomes an ordinary callback event that carries the item's id, and
-the item is answered with one JSON line ``{"id", "host", "status", "message", "sections"}``. Hosts are never "failed"
-for the play: the next item tries again. With nothing to do the process sleeps in select().
+name. A forked worker runs an item's tasks in play order with the item's options as module arguments and streams the
+results back (`live/worker.py`); then it waits some seconds for its host's next item (`live/workers.py`). Each result
+becomes an ordinary callback event that carries the item's id, and the item is answered with one JSON line ``{"id",
+"host", "status", "message", "sections"}``. Hosts are never "failed" for the play: the next item tries again. With
+nothing to do the process sleeps in select().
 
 ansible-core removes third-party strategies in 2.23. What knows its insides is this file, `live/worker.py`,
 `live/results.py`, `live/play.py` and, for payloads, `warm/payload.py`. `reconcile/executor/runner.py` is the other end
@@ -13,13 +14,12 @@ of the socket.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import os
 import selectors
-import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +31,13 @@ from ansible.plugins.strategy import StrategyBase
 from ansible.utils.display import Display
 
 try:
-    from minik8s_modules.plugins.live import items, lines, play, results, worker
+    from minik8s_modules.plugins.live import items, lines, play, results
 except ModuleNotFoundError:  # ansible-playbook in a checkout that is not installed
     sys.path.append(str(Path(__file__).resolve().parents[3]))
-    from minik8s_modules.plugins.live import items, lines, play, results, worker
+    from minik8s_modules.plugins.live import items, lines, play, results
 from minik8s_modules.plugins.live.process import die_with_parent
+from minik8s_modules.plugins.live.worker import ItemWorker, PipeQueue
+from minik8s_modules.plugins.live.workers import WaitingWorkers, Worker
 
 DOCUMENTATION = """
 name: reconcile
@@ -69,22 +71,6 @@ class HostData(NamedTuple):
     options: dict[str, dict[str, Any]]
 
 
-class Pass:
-    """One item while its worker runs."""
-
-    def __init__(self, item: items.Item, host: Any, process: worker.ItemWorker, fd: int) -> None:
-        self.item, self.host, self.process, self.reader = item, host, process, worker.FrameReader(fd)
-        self.left = [name for name, _ in process.tasks]
-        self.status, self.message, self.answered = "ok", "", False
-
-    def kill(self) -> None:
-        """End the worker and what it started, at once; the node's module dies with its caller."""
-        for end in (os.killpg, os.kill):  # before its setsid() it leads no group yet
-            with contextlib.suppress(ProcessLookupError):
-                end(self.process.pid, signal.SIGKILL)
-                return
-
-
 class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not typed
     """See the module's documentation."""
 
@@ -94,7 +80,9 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
         super().__init__(tqm)
         self._selector = selectors.DefaultSelector()
         self._queue = items.WorkQueue(max(1, tqm._forks))  # noqa: SLF001  no accessor
-        self._passes: dict[str, Pass] = {}
+        self._running: dict[str, Worker] = {}
+        self._workers: set[Worker] = set()
+        self._waiting = WaitingWorkers(self._queue.slots)
         self._senders: dict[str, lines.Client] = {}
         self._host_data: dict[str, HostData] = {}
         self._stopping = False
@@ -112,16 +100,16 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             self._serve()
         finally:
             listener.close()
-            for running in self._passes.values():
-                running.kill()
+            for worker in self._workers:
+                worker.kill()
         return int(self._tqm.RUN_OK)
 
     def _serve(self) -> None:
-        while not self._tqm._terminated and not (self._stopping and not self._queue and not self._passes):  # noqa: SLF001
-            for key, events in self._selector.select():
+        while not self._tqm._terminated and not (self._stopping and not self._queue and not self._running):  # noqa: SLF001
+            for key, events in self._selector.select(self._waiting.timeout(time.monotonic())):
                 if isinstance(key.data, lines.Listener):
                     key.data.accept()
-                elif isinstance(key.data, Pass):
+                elif isinstance(key.data, Worker):
                     self._read_worker(key.data)
                 elif events & selectors.EVENT_WRITE:
                     key.data.flush()
@@ -130,6 +118,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
                         self._on_line(key.data, line)
             while item := self._queue.take():
                 self._start(item)
+            self._waiting.end(time.monotonic())
 
     def _preload(self) -> None:
         """Load what every worker would look up again, and keep its pages shared between all of them."""
@@ -179,7 +168,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
     def _cancel(self, item_id: str) -> None:
         if item := self._queue.cancel(item_id):
             self._answer(item, "cancelled", "cancelled before it started", [])
-        elif running := self._passes.get(item_id):
+        elif running := self._running.get(item_id):
             running.status, running.message = "cancelled", "cancelled while it ran"
             running.kill()
 
@@ -201,6 +190,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             return
         self._inventory.remove_restriction()
         self._host_data.clear()
+        self._waiting.end()
         for host in set(before.hosts) - set(self._inventory.hosts):
             self._iterator.host_states.pop(host, None)
             self._variable_manager.clear_facts(host)
@@ -210,28 +200,35 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
     # Workers
 
     def _start(self, item: items.Item) -> None:
-        try:
-            running = self._fork(item)
-        except Exception as error:  # noqa: BLE001  whatever an item causes is its own failure, not the run's
-            display.warning(f"item {item.id}: {traceback.format_exc()}")
-            self._queue.finish(item)
-            self._answer(item, "failed", f"cannot start a worker: {error}", [])
-            return
-        self._passes[item.id] = running
-        self._selector.register(running.reader.fd, selectors.EVENT_READ, running)
+        worker = self._waiting.take(item.host)
+        if worker is None or not worker.send(item):
+            try:
+                worker = self._fork(item)
+            except Exception as error:  # noqa: BLE001  whatever an item causes is its own failure, not the run's
+                display.warning(f"item {item.id}: {traceback.format_exc()}")
+                self._queue.finish(item)
+                self._answer(item, "failed", f"cannot start a worker: {error}", [])
+                return
+            self._workers.add(worker)
+            self._selector.register(worker.reader.fd, selectors.EVENT_READ, worker)
+        worker.begin(item, [name for name in self._sections if name in item.sections])
+        self._running[item.id] = worker
 
-    def _fork(self, item: items.Item) -> Pass:
+    def _fork(self, item: items.Item) -> Worker:
         host = self._inventory.hosts.get(item.host)
         if host is None:
             raise AnsibleError(f"node {item.host} left the inventory")
         of_host = self._of_host(host)
-        read_fd, write_fd = os.pipe()
+        results, theirs = os.pipe()
+        requests, ours = os.pipe()
         try:
-            process = worker.ItemWorker(
-                tasks=[(name, task) for name, task in self._sections.items() if name in item.sections],
-                prepare=functools.partial(play.prepare_task, item, of_host.options),
+            process = ItemWorker(
+                item=item,
+                sections=self._sections,
+                prepare=functools.partial(play.prepare_task, of_host.options),
+                requests=requests,
                 parent=os.getpid(),
-                final_q=worker.PipeQueue(write_fd),
+                final_q=PipeQueue(theirs),
                 task_vars=of_host.task_vars,
                 host=host,
                 play_context=self._play_context,
@@ -243,11 +240,13 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             )
             process.start()
         except BaseException:
-            os.close(read_fd)
+            os.close(results)
+            os.close(ours)
             raise
         finally:
-            os.close(write_fd)
-        return Pass(item, host, process, read_fd)
+            os.close(theirs)
+            os.close(requests)
+        return Worker(host, self._stamp, process, results, ours)
 
     def _of_host(self, host: Any) -> HostData:
         """Return what only depends on the host; it changes with the inventory, so it is computed once."""
@@ -263,34 +262,34 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             self._host_data[host.name] = HostData(task_vars, options)
         return self._host_data[host.name]
 
-    def _read_worker(self, running: Pass) -> None:
-        for kind, payload, size in running.reader.frames():
+    def _read_worker(self, worker: Worker) -> None:
+        for kind, payload, size in worker.reader.frames():
             if kind == "display":
                 method, args, kwargs = payload
                 getattr(display, method)(*args, **kwargs)
-            elif not running.answered:
-                self._on_result(running, payload[0], payload[1], size)
-        if running.reader.ended:
-            self._on_worker_end(running)
+            elif worker.item is not None:
+                self._on_result(worker, worker.item, payload[0], payload[1], size)
+        if worker.reader.ended:
+            self._on_worker_end(worker)
 
-    def _on_result(self, running: Pass, section: str, result: dict[str, Any], size: int) -> None:
+    def _on_result(self, worker: Worker, item: items.Item, section: str, result: dict[str, Any], size: int) -> None:
         if size > MAX_RESULT_BYTES:
             result = {"failed": True, "msg": f"the result has {size} bytes; the limit is {MAX_RESULT_BYTES}"}
-        running.left.remove(section)
-        self._publish(running, section, result)
+        worker.left.remove(section)
+        self._publish(worker, item, section, result)
         if result.get("unreachable"):
-            running.status = "unreachable"
+            worker.status = "unreachable"
         elif result.get("failed"):
-            running.status = "failed"
-        if running.status in {"failed", "unreachable"}:
-            running.message = f"{section}: {result.get('msg', 'the module failed without a message')}"[:4096]
-        if running.status != "ok" or not running.left:
-            self._finish(running)
+            worker.status = "failed"
+        if worker.status in {"failed", "unreachable"}:
+            worker.message = f"{section}: {result.get('msg', 'the module failed without a message')}"[:4096]
+        if worker.status != "ok" or not worker.left:
+            self._finish(worker, item)
 
-    def _publish(self, running: Pass, section: str, result: dict[str, Any]) -> None:
+    def _publish(self, worker: Worker, item: items.Item, section: str, result: dict[str, Any]) -> None:
         """Turn a result into a callback event that names host, section, module and item."""
-        result["minik8s_item"] = running.item.id
-        raw = results.for_callbacks(running.host, self._sections[section], result)
+        result["minik8s_item"] = item.id
+        raw = results.for_callbacks(worker.host, self._sections[section], result)
         if result.get("unreachable"):
             self._tqm.send_callback("v2_runner_on_unreachable", raw)
         elif result.get("failed"):
@@ -298,26 +297,26 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
         else:
             self._tqm.send_callback("v2_runner_on_ok", raw)
 
-    def _finish(self, running: Pass) -> None:
-        """Answer the item; the worker may take a moment longer to exit."""
-        running.answered = True
-        self._queue.finish(running.item)
-        done = [name for name, _ in running.process.tasks if name not in running.left]
-        self._answer(running.item, running.status, running.message, done)
+    def _finish(self, worker: Worker, item: items.Item) -> None:
+        """Answer the item; its worker waits for the host's next one, or ends in its own time."""
+        worker.item = None
+        del self._running[item.id]
+        self._queue.finish(item)
+        done = [name for name in worker.sections if name not in worker.left]
+        self._answer(item, worker.status, worker.message, done)
+        if worker.may_go_on() and worker.stamp == self._stamp and not worker.reader.ended:
+            self._waiting.put(worker, time.monotonic())
+        else:
+            worker.end()
 
-    def _on_worker_end(self, running: Pass) -> None:
-        self._selector.unregister(running.reader.fd)
-        os.close(running.reader.fd)
-        running.process.join(1)  # its pipe is closed: it is exiting
-        if running.process.exitcode is None:
-            running.kill()
-            running.process.join()
-        code = running.process.exitcode
-        running.process.close()
-        del self._passes[running.item.id]
-        if running.answered:
+    def _on_worker_end(self, worker: Worker) -> None:
+        self._selector.unregister(worker.reader.fd)
+        self._workers.discard(worker)
+        self._waiting.forget(worker)
+        code, item = worker.bury(), worker.item
+        if item is None:
             return
-        if running.status == "ok":
-            running.status, running.message = "failed", f"{running.left[0]}: the worker died (exit code {code})"
-            self._publish(running, running.left.pop(0), {"failed": True, "msg": running.message})
-        self._finish(running)
+        if worker.status == "ok":
+            worker.status, worker.message = "failed", f"{worker.left[0]}: the worker died (exit code {code})"
+            self._publish(worker, item, worker.left.pop(0), {"failed": True, "msg": worker.message})
+        self._finish(worker, item)
