@@ -43,6 +43,7 @@ from minik8s_modules.controllers.nodes.taints import TaintController
 from minik8s_modules.controllers.policy.disruption import DisruptionController
 from minik8s_modules.controllers.policy.extension_quotas import ExtensionQuotaController
 from minik8s_modules.controllers.policy.quotas import QuotaController
+from minik8s_modules.controllers.storage.attachments import AttachmentController
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
 from minik8s_modules.controllers.storage.ephemeral import EphemeralController
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
@@ -113,6 +114,7 @@ def controllers(
         EphemeralController(context),
         ClaimController(context),
         VolumeController(context),
+        AttachmentController(context),
         QuotaController(context),
         ExtensionQuotaController(context, kept),
         AutoscalerController(context, client, readings, figures or AutoscalerFigures(Registry())),

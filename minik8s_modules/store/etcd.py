@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minik8s_modules.module_utils.minik8s.rpc.http2 import CallFailed
 from minik8s_modules.store.errors import (
     Compacted,
     FutureRevision,
@@ -21,7 +22,6 @@ from minik8s_modules.store.etcd_watch import EtcdWatch
 from minik8s_modules.store.interface import Entry, Page, Put
 from minik8s_modules.store.stubs import rpc
 from minik8s_modules.store.wire.connection import CALL_TIMEOUT_S, Connections, Tls
-from minik8s_modules.store.wire.http2 import CallFailed
 
 # how etcd words what is told apart only by text (api/v3rpc/rpctypes/error.go)
 COMPACTED = "required revision has been compacted"

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minik8s_modules.base.backoff import RECONNECT
+from minik8s_modules.module_utils.minik8s.rpc.http2 import Broken, CallFailed, Channel
 from minik8s_modules.store.errors import Compacted, StoreError, StoreUnavailable
 from minik8s_modules.store.interface import Change
 from minik8s_modules.store.stubs import rpc
 from minik8s_modules.store.wire.connection import UNREACHABLE, Connections
-from minik8s_modules.store.wire.http2 import Broken, CallFailed, Channel
 
 log = logging.getLogger(__name__)
 

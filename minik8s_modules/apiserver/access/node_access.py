@@ -18,6 +18,7 @@ from minik8s_modules.api.access.rbac import Rule, compiled
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import (
     CONFIG_MAP,
+    CSI_NODE,
     INGRESS,
     LEASE,
     NODE,
@@ -26,6 +27,7 @@ from minik8s_modules.api.kinds import (
     POD_ADDRESS,
     POD_CIDR,
     SERVICE_ACCOUNT,
+    VOLUME_ATTACHMENT,
 )
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
 from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
@@ -65,6 +67,8 @@ def _static() -> tuple[Rule, ...]:
             rule(read, "networking.k8s.io", "ingresses ingressclasses"),
             rule(read, "minik8s.io", "hostgrants"),
             rule("get list create", "minik8s.io", "podcidrs"),
+            rule(read, "storage.k8s.io", "csidrivers"),
+            rule("create", "storage.k8s.io", "csinodes"),
             rule("create", "authentication.k8s.io", "tokenreviews"),
             rule("create", "authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews"),
             rule(f"{read} create", "certificates.k8s.io", "certificatesigningrequests"),
@@ -78,6 +82,7 @@ _STATIC = _static()
 _OWN: Mapping[tuple[str, str], tuple[frozenset[str], str]] = {
     ("", "nodes"): (frozenset({"update", "patch", "delete"}), ""),
     ("", "nodes/status"): (frozenset({"get", "update", "patch"}), ""),
+    ("storage.k8s.io", "csinodes"): (frozenset({"get", "update", "patch"}), ""),
     ("", "pods"): (frozenset({"get", "delete"}), "spec.nodeName"),
     ("", "pods/status"): (frozenset({"get", "update", "patch"}), ""),
 }
@@ -105,7 +110,7 @@ class NodeAuthorizer:
         if any(rule.allows(asked.verb, asked.group, asked.resource, asked.name) for rule in _STATIC):
             return told
         allowed = self._lease(node, asked) or self._own(node, asked) or self._named(node, asked)
-        allowed = allowed or self._range(node, asked)
+        allowed = allowed or self._range(node, asked) or self._attachment(node, asked)
         return told if allowed else ""
 
     @staticmethod
@@ -116,6 +121,15 @@ class NodeAuthorizer:
         if own is None:
             return False
         return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == own)
+
+    def _attachment(self, node: str, asked: Attributes) -> bool:
+        """Return whether a VolumeAttachment is to the node, or is still to come: its name tells nobody else's."""
+        if (asked.group, asked.resource) != (VOLUME_ATTACHMENT.group, VOLUME_ATTACHMENT.plural):
+            return False
+        if asked.verb not in _ONE | _MANY or not asked.name:
+            return False
+        found = self._cache.get(VOLUME_ATTACHMENT.key("", asked.name))
+        return found is None or spec(found.object).get("nodeName") == node
 
     def _range(self, node: str, asked: Attributes) -> bool:
         """Return whether the node gives its range of addresses back, as it does when it leaves."""
@@ -130,7 +144,7 @@ class NodeAuthorizer:
             return bool(selector) and asked.fields.requires(selector, node)
         if asked.verb not in verbs:
             return False
-        if asked.resource.startswith(NODE.plural):
+        if asked.resource.startswith(NODE.plural) or asked.resource == CSI_NODE.plural:
             return asked.name == node
         found = self._cache.get(POD.key(asked.namespace, asked.name))
         return found is not None and spec(found.object).get("nodeName") == node
@@ -205,6 +219,12 @@ def _node_written(write: Write, node: str) -> Iterator[str]:
         yield f'node "{node}" is not allowed to modify taints'
 
 
+def _drivers_written(write: Write, node: str) -> Iterator[str]:
+    called = write.target.name or name(write.obj or {})
+    if called != node:
+        yield f'can only access CSINode with the same name as the requesting node "{node}"'
+
+
 def _others_taints(node: Mapping[str, object]) -> list[object]:
     """Return the taints that are not the node's own to set; those of pressure are."""
     return [one for one in dig(node, "spec", "taints") or [] if one.get("key") not in _PRESSURE]
@@ -266,10 +286,11 @@ def _token_asked(write: Write, node: str) -> Iterator[str]:
 
 _CHECKS = {
     NODE.id: _node_written,
+    CSI_NODE.id: _drivers_written,
     POD.id: _pod_written,
     LEASE.id: _lease_written,
     POD_ADDRESS.id: _address_written,
     POD_CIDR.id: _address_written,
     SERVICE_ACCOUNT.id: _token_asked,
 }
-KINDS = (NODE, POD, LEASE, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)
+KINDS = (NODE, CSI_NODE, POD, LEASE, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)

@@ -1,8 +1,9 @@
 """What pods refer to: one informer per kind and namespace, only where a pod refers to any.
 
-That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all). Secrets of other
-namespaces never come into this process. Pods wait until the informer of their namespace has listed once. A node's own
-reconciler may read single objects only (apiserver/access/node_access.py): it has an informer each.
+That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all), with the CSIDrivers
+and VolumeAttachments of those. Secrets of other namespaces never come into this process. Pods wait until the informer
+of their namespace has listed once. A node's own reconciler may read single objects only
+(apiserver/access/node_access.py): it has an informer each.
 """
 
 from __future__ import annotations
@@ -12,9 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CONFIG_MAP, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    CSI_DRIVER,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    SECRET,
+    VOLUME_ATTACHMENT,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_claims import claim_of
+from minik8s_modules.api.storage.attachments import attachment_name, driver_of
 from minik8s_modules.api.storage.claims import is_bound
 from minik8s_modules.reconcile.storage.projections import projected_sources
 
@@ -52,7 +62,8 @@ class Cache(Protocol):
 
 
 _KINDS: Mapping[str, Kind] = {
-    kind.kind: kind for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME)
+    kind.kind: kind
+    for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, CSI_DRIVER, VOLUME_ATTACHMENT)
 }
 
 
@@ -131,6 +142,7 @@ class ReferencedObjects:
     def follow(self, pod: JsonObject) -> None:
         """Start following what the pod refers to; call it whenever the pod, or something of that, changes."""
         wanted = self._with_volumes(references(pod))
+        wanted |= self._with_drivers(pod, wanted)
         uid = objects.uid(pod)
         with self._lock:
             if self._of_pod.get(uid, frozenset()) == wanted:
@@ -157,6 +169,21 @@ class ReferencedObjects:
         known = (cache.get(one.namespace, one.name) for one, cache in caches)
         named = {str(objects.spec(claim)["volumeName"]) for claim in known if claim is not None and is_bound(claim)}
         return wanted | {Reference(PERSISTENT_VOLUME.kind, "", name) for name in named}
+
+    def _with_drivers(self, pod: JsonObject, wanted: frozenset[Reference]) -> frozenset[Reference]:
+        """Return the CSIDrivers of the pod's volumes, and their VolumeAttachments to its node, as far as is known."""
+        inline = (str(objects.dig(one, "csi", "driver") or "") for one in objects.spec(pod).get("volumes") or [])
+        found = {Reference(CSI_DRIVER.kind, "", driver) for driver in inline if driver}
+        named = [one for one in wanted if one.kind == PERSISTENT_VOLUME.kind]
+        with self._lock:
+            caches = [(one, cache) for one in named if (cache := self._caches.get(self._scope(one))) is not None]
+        node = str(objects.spec(pod).get("nodeName") or "")
+        for one, cache in caches:
+            volume = cache.get("", one.name)
+            if volume is not None and (driver := driver_of(volume)):
+                found.add(Reference(CSI_DRIVER.kind, "", driver))
+                found.add(Reference(VOLUME_ATTACHMENT.kind, "", attachment_name(volume, node)))
+        return frozenset(found)
 
     def _tell_synced(self, cache: Cache) -> None:
         """Wake the pods that waited for a first list; it may have brought nothing, and so no change."""

@@ -1,7 +1,7 @@
 """What a kubelet does beside its pods' lives: one thread that looks every second which job of which node is due.
 
-Each job asks the runner for items of its own (sections static_pods, usage and garbage), which wait their turn behind
-those of the loop; what the gateway tells of a node is kept in its ``NodeFigures``, and judged by ``Relief``.
+Each job asks the runner for items of its own (sections static_pods, usage, garbage and plugins), which wait their turn
+behind those of the loop; what the gateway tells of a node is kept in its ``NodeFigures``, and judged by ``Relief``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.reconcile.housekeeping.collection import Collection
+from minik8s_modules.reconcile.housekeeping.driver_registration import DriverRegistration
 from minik8s_modules.reconcile.housekeeping.job import Job, World
 from minik8s_modules.reconcile.housekeeping.local_storage import LocalStorage
 from minik8s_modules.reconcile.housekeeping.node_figures import NodeFigures
@@ -39,12 +40,13 @@ class _Node:
         """Whether the figures have a reading that was not judged."""
         self.files = StaticFiles(name, world, policies.manifests, lambda: policies.manifests_every_s or observe_s())
         self.storage = LocalStorage(self.figures, world)
+        self.drivers = DriverRegistration(name, world)
         self.collection = Collection(self.figures, world, policies.containers, policies.images, clock)
         self.relief = Relief(self.figures, world, policies.thresholds, policies.transition_s, self.collection)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        return (self.files, self.storage, self.collection)
+        return (self.files, self.storage, self.collection, self.drivers)
 
 
 class Housekeeper:
@@ -153,6 +155,7 @@ class Housekeeper:
             node.relief.judge(now_s)
         self._begin(node, node.collection, now_s)
         self._begin(node, node.storage, now_s)
+        self._begin(node, node.drivers, now_s)
 
     def _begin(self, node: _Node, job: Job, now_s: float) -> None:
         """Ask for the job's section if it is due and has something to ask for."""

@@ -41,6 +41,9 @@ class World(Protocol):
     def images(self, node: str, images: list[Image]) -> None:
         """Write which images the node has."""
 
+    def drivers(self, node: str, found: dict[str, JsonObject]) -> None:
+        """Write which CSI drivers the node has."""
+
     def static(self, node: str, pods: list[JsonObject]) -> None:
         """Take over the static pods of a node's folder."""
 

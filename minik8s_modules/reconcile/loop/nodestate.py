@@ -27,6 +27,8 @@ from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, P
 Happened = Callable[[str, ObservedPod, ObservedPod], None]
 """Called with a pod's UID and its observations before and after a change."""
 
+UNMOUNT = "FailedUnMount"
+"""Reason of a volume that the node could not take away: its pod goes only when it could."""
 FRESH_S = 3.0
 """A list of the gateway may be this much older than what a module just told."""
 LATE_S = 3.0
@@ -160,6 +162,8 @@ class NodeState:
         """Return whether the node has, or may be getting, anything of the pod."""
         if not self.observed.pod(uid).empty or any(self._confirmed[section] is None for section in _OBSERVING):
             return True
+        if any(key.startswith(f"volumes/{uid}/") and why.get("reason") == UNMOUNT for key, why in self.errors.items()):
+            return True  # its driver has the volume mounted still
         return any(key == uid or key.startswith(f"{uid}/") for section in _OF_PODS for key in self._keys(section))
 
     def holds_sandbox(self, uid: str) -> bool:

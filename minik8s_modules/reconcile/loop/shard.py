@@ -82,6 +82,8 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         beside=arriving_beside(pod, lambda: shard.objects.pods_of(state.name), state.has_taken),
         claims=shard.references.of(uid, "PersistentVolumeClaim"),
         volumes=shard.references.of(uid, "PersistentVolume"),
+        drivers=shard.references.of(uid, "CSIDriver"),
+        attachments=shard.references.of(uid, "VolumeAttachment"),
         neighbours=tuple(shard.objects.pods_of(state.name)) if is_asked(pod) else (),
         confirmed=found.entries if (found := state.confirmed()["containers"]) is not None else {},
     )

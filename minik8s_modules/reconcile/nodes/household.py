@@ -50,6 +50,10 @@ class Household(NamedTuple):
             reason = (kind.bad if name in found else kind.good)[0].replace("Kubelet", "Node")
             self.tell(node, "Normal", reason, f"Node {node} status is now: {reason}")
 
+    def drivers(self, node: str, found: dict[str, JsonObject]) -> None:
+        """Write which CSI drivers the node has."""
+        self.registrar.on_drivers(node, found)
+
     def images(self, node: str, images: list[Image]) -> None:
         """Write which images the node has."""
         self.registrar.on_images(node, images)

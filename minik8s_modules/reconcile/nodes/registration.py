@@ -14,7 +14,7 @@ from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.interface import Api
 from minik8s_modules.reconcile.housekeeping import pressure
 from minik8s_modules.reconcile.housekeeping.image_gc import Image
-from minik8s_modules.reconcile.nodes import nodes
+from minik8s_modules.reconcile.nodes import csi_nodes, nodes
 from minik8s_modules.reconcile.values.node_file import Declared
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
 from minik8s_modules.runtime.queue import WorkQueue
@@ -50,6 +50,7 @@ class Registrar:
         self._declared = declared or {}
         self._pressure: dict[str, frozenset[str]] = {}
         self._images: dict[str, list[JsonObject]] = {}
+        self._drivers: dict[str, csi_nodes.Drivers] = {}
         self._api = api
         self._lookup = lookup
         self._alive = alive
@@ -87,6 +88,11 @@ class Registrar:
         self._images[name] = [{"names": list(one.names), "sizeBytes": one.size_bytes} for one in largest if one.names]
         self._queue.add(name)
 
+    def on_drivers(self, name: str, found: csi_nodes.Drivers) -> None:
+        """Take over which CSI drivers a node has."""
+        self._drivers[name] = found
+        self._queue.add(name)
+
     def enqueue(self, name: str) -> None:
         """Look at the node soon."""
         self._queue.add(name)
@@ -109,6 +115,10 @@ class Registrar:
                 meta = {"resourceVersion": objects.resource_version(node)}
                 node = self._api.patch(NODE, name, "", {"metadata": meta, "spec": {"taints": taints or None}})
         self._write_status(name, node, facts)
+        if (drivers := self._drivers.get(name)) is not None:
+            csi_nodes.write(self._api, node, drivers)
+            if self._drivers.get(name) is drivers:  # else they have changed since, and are next
+                self._drivers.pop(name, None)
 
     def _create(self, name: str, facts: JsonObject) -> JsonObject:
         cidr = self._range(name)
@@ -140,6 +150,7 @@ class Registrar:
         self._facts.pop(name, None)
         self._pressure.pop(name, None)
         self._images.pop(name, None)
+        self._drivers.pop(name, None)
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}

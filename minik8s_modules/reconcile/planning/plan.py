@@ -48,7 +48,7 @@ from minik8s_modules.reconcile.planning.plan_requests import (
 from minik8s_modules.reconcile.planning.settled_pods import settled
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
-from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, reading, volumes_of
+from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, mounted_of, reading
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
@@ -377,7 +377,7 @@ class Planner:
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
             beside=arriving_beside(pod, partial(_there, basis, found), basis.decisions.__contains__),
             claims=(claims := self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)),
-            volumes=volumes_of(claims.values(), reading(self._reader, found.overlay)),
+            **mounted_of(pod, claims.values(), reading(self._reader, found.overlay))._asdict(),
             neighbours=tuple(_there(basis, found)) if is_asked(pod) else (),
         )
 

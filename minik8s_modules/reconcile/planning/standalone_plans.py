@@ -14,15 +14,24 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
+from minik8s_modules.api.kinds import (
+    CONFIG_MAP,
+    CSI_DRIVER,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    SECRET,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
+from minik8s_modules.api.storage.attachments import attachment_name, driver_of
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis
 
-_KINDS = {kind.kind: kind for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME)}
+_KINDS = {kind.kind: kind for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, CSI_DRIVER)}
 ObjectOf = Callable[[str, str], JsonObject | None]
 """Returns the object of a kind and ``<namespace>/<name>`` (a volume: ``/<name>``), as it would be."""
 _SYSTEM = "kube-system"
@@ -76,6 +85,34 @@ def volumes_of(claims: Iterable[JsonObject], read: ObjectOf) -> dict[str, JsonOb
     """Return the volumes that claims are bound to, by name."""
     names = {str(objects.spec(claim).get("volumeName") or "") for claim in claims} - {""}
     return {name: volume for name in names if (volume := read(PERSISTENT_VOLUME.kind, f"/{name}")) is not None}
+
+
+class Mounted(NamedTuple):
+    """What a pod's claims stand on, as ``PodInputs`` has it."""
+
+    volumes: Mapping[str, JsonObject]
+    drivers: Mapping[str, JsonObject]
+    attachments: Mapping[str, JsonObject]
+
+
+def mounted_of(pod: JsonObject, claims: Iterable[JsonObject], read: ObjectOf) -> Mounted:
+    """Return the volumes of a pod's claims, with their CSIDrivers and the attachments that they will have."""
+    found = volumes_of(claims, read)
+    return Mounted(found, _drivers(pod, found.values(), read), _attachments(pod, found.values()))
+
+
+def _drivers(pod: JsonObject, volumes: Iterable[JsonObject], read: ObjectOf) -> dict[str, JsonObject]:
+    """Return the CSIDrivers of a pod's volumes, by name."""
+    inline = (str(objects.dig(one, "csi", "driver") or "") for one in objects.spec(pod).get("volumes") or [])
+    names = {*inline, *map(driver_of, volumes)} - {""}
+    return {name: driver for name in names if (driver := read(CSI_DRIVER.kind, f"/{name}")) is not None}
+
+
+def _attachments(pod: JsonObject, volumes: Iterable[JsonObject]) -> dict[str, JsonObject]:
+    """Return VolumeAttachments as they will be once the pod's volumes are attached to its node."""
+    node = str(objects.spec(pod).get("nodeName") or "")
+    names = (attachment_name(volume, node) for volume in volumes if driver_of(volume))
+    return {name: {"metadata": {"name": name}, "status": {"attached": True}} for name in names}
 
 
 def foretell(

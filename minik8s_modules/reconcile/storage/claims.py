@@ -16,7 +16,7 @@ from minik8s_modules.api.pods.pod_claims import claim_of, not_its_own
 from minik8s_modules.reconcile.values.environment import ConfigurationMissing
 from minik8s_modules.reconcile.values.values import PodInputs
 
-SOURCES = ("nfs", "hostPath", "local")
+SOURCES = ("nfs", "hostPath", "local", "csi")
 """What a PersistentVolume may stand on here."""
 
 
@@ -26,6 +26,8 @@ class Source(NamedTuple):
     volume: JsonObject
     options: tuple[str, ...] = ()
     read_only: bool = False
+    persistent: JsonObject | None = None
+    """The PersistentVolume, where it is one."""
 
 
 def takes_claims(pod: JsonObject, container: JsonObject) -> bool:
@@ -42,7 +44,7 @@ def source_of(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> Source:
     """
     name = claim_of(pod, volume)
     if not name:
-        return Source(volume, (), bool(objects.dig(volume, "nfs", "readOnly")))
+        return Source(volume, (), any(objects.dig(volume, kind, "readOnly") for kind in ("nfs", "csi")))
     key = f"{objects.namespace(pod)}/{name}"
     try:
         _check_owner(pod, volume, inputs.claims.get(key))
@@ -101,4 +103,4 @@ def _mounted(named: str, volume: JsonObject) -> Source:
     if not kind:
         raise ConfigurationMissing(f'PV "{named}" stands on something else than {", ".join(SOURCES)}')
     options = tuple(str(each) for each in declared.get("mountOptions") or ())
-    return Source({kind: declared[kind]}, options, bool(objects.dig(declared, kind, "readOnly")))
+    return Source({kind: declared[kind]}, options, bool(objects.dig(declared, kind, "readOnly")), volume)

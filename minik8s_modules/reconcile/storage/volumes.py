@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import to_bytes
+from minik8s_modules.module_utils.minik8s.core.paths import CSI_KIND
 from minik8s_modules.module_utils.minik8s.entries.containers import MountEntry
 from minik8s_modules.module_utils.minik8s.entries.volumes import (
     ProjectedFile,
@@ -23,6 +24,7 @@ from minik8s_modules.module_utils.minik8s.entries.volumes import (
 )
 from minik8s_modules.reconcile.storage import projections
 from minik8s_modules.reconcile.storage.claims import Source, source_of
+from minik8s_modules.reconcile.storage.drivers import csi_entry
 from minik8s_modules.reconcile.storage.projections import DEFAULT_MODE, Row, Secret
 from minik8s_modules.reconcile.values import resources
 from minik8s_modules.reconcile.values.environment import ConfigurationMissing, SecretValue, Value, expand
@@ -69,13 +71,15 @@ def failed_mount(volume: str, why: str) -> str:
 
 def _entry(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> tuple[VolumeEntry, Sealed]:
     source = source_of(pod, volume, inputs)
+    if source.volume.get(CSI_KIND) is not None:
+        return csi_entry(pod, volume["name"], source, inputs), Sealed()
     for kind, make in _KINDS.items():
         if source.volume.get(kind) is not None:
             entry, sealed = make(pod, source.volume, inputs)
             _complete(entry, source, objects.dig(pod, "spec", "securityContext", "fsGroup"))
             return entry, sealed
     kinds = ", ".join(sorted(set(volume) - {"name"})) or "no source"
-    known = ", ".join([*_POD_KINDS, "persistentVolumeClaim"])
+    known = ", ".join([*_POD_KINDS, CSI_KIND, "persistentVolumeClaim"])
     raise ConfigurationMissing(f"volumes of this kind are not supported: {kinds}; use {known}")
 
 
@@ -244,7 +248,7 @@ def _sub_path(mount: JsonObject, variables: Mapping[str, Value]) -> str:
 
 
 def _mount(source: Source, mount: JsonObject, variables: Mapping[str, Value]) -> MountEntry:
-    kind = next((kind for kind in _KINDS if source.volume.get(kind) is not None), "")
+    kind = next((kind for kind in (*_KINDS, CSI_KIND) if source.volume.get(kind) is not None), "")
     there = {"path": source.volume["local"].get("path"), "type": "Directory"} if kind == "local" else None
     there = there or source.volume.get("hostPath") or {}
     entry: MountEntry = {
@@ -255,4 +259,6 @@ def _mount(source: Source, mount: JsonObject, variables: Mapping[str, Value]) ->
         "sub_path": _sub_path(mount, variables) if mount.get("subPathExpr") else mount.get("subPath") or "",
         "host_path": there.get("path") or "",
     }
+    if mount.get("mountPropagation", "None") != "None":
+        entry["propagation"] = mount["mountPropagation"]
     return entry | {"host_type": str(there["type"])} if there.get("type") else entry

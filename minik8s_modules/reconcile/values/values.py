@@ -184,6 +184,10 @@ class PodInputs(NamedTuple):
     """PersistentVolumeClaims that the pod names, by ``<namespace>/<name>``."""
     volumes: Mapping[str, JsonObject] = {}
     """PersistentVolumes that those are bound to, by name."""
+    drivers: Mapping[str, JsonObject] = {}
+    """CSIDrivers of the pod's volumes, by name."""
+    attachments: Mapping[str, JsonObject] = {}
+    """VolumeAttachments of those volumes to the pod's node, by name."""
     neighbours: tuple[JsonObject, ...] = ()
     """All of the node's pods where this one asks for other resources than it was given."""
     confirmed: Mapping[str, Entry] = {}

@@ -1,1 +1,1 @@
-"""gRPC to etcd: ``connection`` chooses a member and calls it, over ``http2`` with the headers of ``hpack``."""
+"""gRPC to etcd: ``connection`` chooses a member and calls it (module_utils/minik8s/rpc has the protocol)."""

@@ -29,8 +29,8 @@ from urllib.parse import urlsplit
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import stamp_if_there
 from minik8s_modules.base.tls import CIPHERS
+from minik8s_modules.module_utils.minik8s.rpc.http2 import Broken, CallFailed, Channel
 from minik8s_modules.store.errors import StoreUnavailable
-from minik8s_modules.store.wire.http2 import Broken, CallFailed, Channel
 
 CALL_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0

@@ -13,7 +13,9 @@ from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CONTROLLER_REVISION,
     CRON_JOB,
+    CSI_DRIVER,
     CSI_NODE,
+    CSI_STORAGE_CAPACITY,
     DAEMON_SET,
     DEPLOYMENT,
     DNS,
@@ -38,6 +40,7 @@ from minik8s_modules.api.kinds import (
     STORAGE_CLASS,
     SUBSET,
     VIRTUAL_SERVICE,
+    VOLUME_ATTACHMENT,
 )
 from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.schema import structural
@@ -81,6 +84,9 @@ ACTED_ON = (
     CSI_NODE,
     SUBSET,
     VIRTUAL_SERVICE,
+    CSI_DRIVER,
+    CSI_STORAGE_CAPACITY,
+    VOLUME_ATTACHMENT,
 )
 
 

@@ -123,6 +123,8 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         beside=short.get("beside"),
         claims={f"default/{name}": body for name, body in short.get("claims", {}).items()},
         volumes=short.get("volumes", {}),
+        drivers=short.get("drivers", {}),
+        attachments=short.get("attachments", {}),
         neighbours=tuple(short.get("neighbours", ())),
         confirmed={f"{UID}/{name}": entry for name, entry in short.get("confirmed", {}).items()},
     )

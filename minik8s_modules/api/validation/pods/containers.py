@@ -43,6 +43,7 @@ def validate_containers(
         causes += _host_port_conflicts(f"{at}.ports", container.get("ports") or [], ports)
         causes += _ENVIRONMENT(at, container)
         causes += _mounts(f"{at}.volumeMounts", container.get("volumeMounts") or [], volumes)
+        causes += _propagations(f"{at}.volumeMounts", container)
         causes += validate_resources(f"{at}.resources", container.get("resources") or {})
         causes += security.container_security(f"{at}.securityContext", container.get("securityContext") or {})
     return causes
@@ -198,6 +199,24 @@ def _mounts(field: str, mounts: list[JsonObject], volumes: set[str]) -> list[Cau
         causes += _mount_path(f"{at}.mountPath", path, paths)
         causes += _sub_path(at, mount)
     return causes
+
+
+def _propagations(field: str, container: JsonObject) -> list[Cause]:
+    """Look at what mounts let through; only who may mount on the node may have its mounts seen there."""
+    privileged = bool((container.get("securityContext") or {}).get("privileged"))
+    causes: list[Cause] = []
+    for index, mount in enumerate(container.get("volumeMounts") or []):
+        value, at = mount.get("mountPropagation"), f"{field}[{index}].mountPropagation"
+        if value is not None and value not in _PROPAGATIONS:
+            causes.append(cause.not_supported(at, value, _PROPAGATIONS))
+        elif value == "Bidirectional" and not privileged:
+            causes.append(
+                cause.forbidden(at, "Bidirectional mount propagation is available only to privileged containers")
+            )
+    return causes
+
+
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 
 
 def _sub_path(at: str, mount: JsonObject) -> list[Cause]:

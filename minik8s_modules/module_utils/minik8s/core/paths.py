@@ -6,12 +6,14 @@ a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
     <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
                 pods/<uid>/mounts/<volume>
                 attachments/<uid>.json folders/<uid of a PersistentVolume>.json
+                csi/<uid>/<volume>.json
     <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
               secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any
 
@@ -26,6 +28,11 @@ WATCH_MARK = "MINIK8S_WATCH"  # in the environment of the programs that tell of 
 NAME_LIMIT = 253  # a DNS subdomain, the longest name Kubernetes allows
 MOUNTS = "mounts"  # the folder of a pod's mount points
 SECRET_KIND = "secret"  # noqa: S105  (a volume kind, no password)
+CSI_KIND = "csi"
+KUBELET = "/var/lib/kubelet"
+"""Where CSI drivers, as they are shipped, look for kubelet's folders; their manifests name it."""
+PLUGINS_REGISTRY = f"{KUBELET}/plugins_registry"
+KUBELETS_FOLDERS = (f"{KUBELET}/pods", f"{KUBELET}/plugins", PLUGINS_REGISTRY)
 MOUNT_KINDS = frozenset({"nfs"})  # somebody else's data: a folder where nothing is ever deleted but mount points
 TMPFS_KINDS = frozenset({SECRET_KIND, "projected"})  # kubelet keeps both in memory
 
@@ -118,6 +125,24 @@ def volumes_dir(state_dir: str, run_dir: str, uid: str, kind: str) -> str:
     return os.path.join(pod_dir(state_dir, uid), "volumes")
 
 
+def csi_target(uid: str, volume: str) -> str:
+    """Return where a driver is to mount a pod's volume: in kubelet's folders, which drivers see."""
+    return os.path.join(KUBELET, "pods", component(uid), "volumes", "kubernetes.io~csi", component(volume), "mount")
+
+
+def csi_staging(driver: str, handle: str) -> str:
+    """Return where a driver is to mount a volume once for all pods of the node (kubelet's makeDeviceMountPath)."""
+    digest = hashlib.sha256(handle.encode()).hexdigest()
+    return os.path.join(KUBELET, "plugins", "kubernetes.io", "csi", component(driver), digest, "globalmount")
+
+
+def csi_records(state_dir: str) -> str:
+    """Return the folder that notes which volume of which pod a driver was asked for."""
+    return os.path.join(state_dir, "csi")
+
+
 def volume_path(state_dir: str, run_dir: str, uid: str, volume: str, kind: str) -> str:
     """Return the directory of one volume (not for hostPath, whose path is its own)."""
+    if kind == CSI_KIND:
+        return csi_target(uid, volume)
     return os.path.join(volumes_dir(state_dir, run_dir, uid, kind), component(volume))

@@ -35,6 +35,9 @@ class MountEntry(_RequiredMount, total=False):
     """Path below the volume that is mounted instead of the whole volume."""
     host_path: Annotated[str, Default("")]
     """The node's path, for the kind V(hostPath)."""
+    propagation: Annotated[Literal["", "HostToContainer", "Bidirectional"], Default("")]
+    """Whether mounts that are made later below the node's path come into the container, and with V(Bidirectional)
+    the container's out to the node; empty for neither."""
     host_type: Annotated[str, Default("")]
     """What must be at C(host_path), such as V(Directory); C(hostPath.type) of the pod."""
 

@@ -53,7 +53,8 @@ class EmptyDir(_RequiredEmptyDir, _Grouped, total=False):
     medium: Annotated[Literal["", "Memory"], Default("")]
     """With V(emptyDir): empty for the node's disk, V(Memory) for a tmpfs."""
     size_bytes: Optional[int]
-    """With V(emptyDir): limit in bytes, null for none. Enforced here for V(Memory) only."""
+    """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) only. With V(csi): the
+    PersistentVolume's capacity; a larger one than before has the driver expand the volume."""
 
 
 class _RequiredHostPath(TypedDict):
@@ -94,8 +95,40 @@ class Nfs(_RequiredNfs, total=False):
     """V(nfs): a folder of an NFS server, mounted before the pod's containers and taken away after them."""
 
     options: Annotated[list[str], Default(())]
-    """With V(nfs): C(mountOptions) of the PersistentVolume. None: NFS 4.2 or what the server speaks, V(hard). Others
-    take effect at the next mount."""
+    """With V(nfs) and V(csi): C(mountOptions) of the PersistentVolume. None: NFS 4.2 or what the server speaks,
+    V(hard). Others take effect at the next mount."""
+
+
+class _RequiredCsi(TypedDict):
+    kind: Literal["csi"]
+    """Kind of the volume."""
+    driver: str
+    """With V(csi): name of the driver, which must be registered on the node."""
+    handle: str
+    """With V(csi): the driver's id of the volume."""
+
+
+class Csi(_RequiredCsi, _Grouped, total=False):
+    """V(csi): a volume that a CSI driver on the node mounts before the pod's containers, and takes away after them."""
+
+    inline: Annotated[bool, Default(False)]
+    """With V(csi): whether the volume is the pod's own, which the driver makes and removes with it."""
+    read_only: Annotated[bool, Default(False)]
+    """With V(csi): whether the driver is to mount it for reading alone."""
+    fs_type: Annotated[str, Default("")]
+    """With V(csi): C(fsType) of the PersistentVolume."""
+    access_mode: Annotated[str, Default("ReadWriteOnce")]
+    """With V(csi): the first access mode of the PersistentVolume."""
+    attributes: Annotated[dict[str, str], Default({})]
+    """With V(csi): C(volumeAttributes), and what the driver is told of the pod."""
+    publish_context: Annotated[dict[str, str], Default({})]
+    """With V(csi): what the driver's controller said when it attached the volume."""
+    options: Annotated[list[str], Default(())]
+    """With V(nfs) and V(csi): C(mountOptions) of the PersistentVolume. None: NFS 4.2 or what the server speaks,
+    V(hard). Others take effect at the next mount."""
+    size_bytes: Optional[int]
+    """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) only. With V(csi): the
+    PersistentVolume's capacity; a larger one than before has the driver expand the volume."""
 
 
 class _RequiredClearVolume(TypedDict):
@@ -139,5 +172,5 @@ class ProjectedVolume(_RequiredProjectedVolume, _Grouped):
     """V(projected): files from several sources, on a tmpfs."""
 
 
-VolumeEntry = Union[EmptyDir, HostPath, Local, Nfs, ClearVolume, SecretVolume, ProjectedVolume]
+VolumeEntry = Union[EmptyDir, HostPath, Local, Nfs, Csi, ClearVolume, SecretVolume, ProjectedVolume]
 """A volume of a pod."""

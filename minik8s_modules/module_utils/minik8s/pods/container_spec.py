@@ -36,10 +36,14 @@ DEFAULT_CPU_SHARES = 1024  # what the kernel means by 0
 LIMIT_FACETS = frozenset({"cpu_shares", "cpu_quota_us", "memory_bytes"})
 
 
+PRIVATE = "rprivate"
+PROPAGATION = {"": PRIVATE, "HostToContainer": "rslave", "Bidirectional": "rshared"}
+
+
 class Mount(NamedTuple):
     """A bind mount: ``source`` on the node (links resolved), ``root`` the volume it must lie in.
 
-    ``bound`` is where a sub path is held fast for Docker, "" for a whole volume.
+    ``bound`` is where a sub path is held fast for Docker, "" for a whole volume; ``propagation`` is Docker's word.
     """
 
     source: str
@@ -47,6 +51,7 @@ class Mount(NamedTuple):
     read_only: bool
     root: str
     bound: str = ""
+    propagation: str = PRIVATE
 
 
 def normalized(key: str, entry: Mapping[str, Any]) -> ContainerEntry:
@@ -147,7 +152,13 @@ def _host_config(entry: ContainerEntry, sandbox: str, mounts: list[Mount]) -> di
         "LogConfig": LOG_CONFIG,
         "OomScoreAdj": entry["oom_score_adj"],
         "Mounts": [
-            {"Type": "bind", "Source": each.bound or each.source, "Target": each.target, "ReadOnly": each.read_only}
+            {
+                "Type": "bind",
+                "Source": each.bound or each.source,
+                "Target": each.target,
+                "ReadOnly": each.read_only,
+                "BindOptions": {"Propagation": each.propagation},
+            }
             for each in mounts
         ],
         **limits_of(entry),
@@ -184,7 +195,12 @@ def _env_facets(env: Mapping[str, str], secret: set[str], told: str) -> Facets:
 
 
 def _mount_facets(mounts: list[Mount]) -> Facets:
-    return {f"mount {each.target}": each.source + (" ro" if each.read_only else "") for each in mounts}
+    return {f"mount {each.target}": " ".join((each.source, *_differences(each))) for each in mounts}
+
+
+def _differences(mount: Mount) -> list[str]:
+    """Return what a mount has that others have not."""
+    return ["ro"] * mount.read_only + [mount.propagation] * (mount.propagation != PRIVATE)
 
 
 def _words(words: list[str] | None) -> str:
@@ -284,7 +300,8 @@ def _observed_mounts(inspect: Mapping[str, Any], declared: Mapping[str, Mount]) 
         source, wanted = each["Source"], declared.get(each["Destination"])
         if wanted and wanted.bound and (source == wanted.bound or _within(source, wanted.root)):
             source = wanted.source  # live updates may move links on the way to it, not the mount
-        found.append(Mount(source, each["Destination"], not each["RW"], ""))
+        propagation = each.get("Propagation") or PRIVATE
+        found.append(Mount(source, each["Destination"], not each["RW"], "", propagation=propagation))
     return sorted(found, key=lambda mount: mount.target)
 
 

@@ -18,7 +18,7 @@ from ..core.faults import KeyFault
 from ..core.files import read_bytes, remove_file, write_atomically
 from ..core.messages import add_message, remove_message
 from ..core.observations import observation_from_inspect
-from ..core.paths import secret_dir, stopping_path
+from ..core.paths import CSI_KIND, secret_dir, stopping_path
 from ..core.sealing import known_key, node_key
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.containers import ContainerEntry, MountEntry
@@ -28,7 +28,7 @@ from ..volumes.volumes import stands
 from . import pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
 from .container_plan import ContainerInputs, Inspect, Sandbox, attempt_of, plan_container, plan_removed
-from .container_spec import DEFAULT_CPU_SHARES, Mount, body_of, limits_update, normalized, volume_root
+from .container_spec import DEFAULT_CPU_SHARES, PROPAGATION, Mount, body_of, limits_update, normalized, volume_root
 from .sandboxes import create_fault
 from .security import adapted, completed
 
@@ -291,8 +291,11 @@ def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount
     root = volume_root(context.state_dir, context.run_dir, uid, mount)
     read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
     if not mount["sub_path"]:
-        return Mount(root, mount["target"], read_only, root)
-    if mount["kind"] == nfs.KIND:  # its server may be away: nobody looks there, and links on the way are refused later
+        return Mount(root, mount["target"], read_only, root, propagation=PROPAGATION[mount["propagation"]])
+    if mount["kind"] in {
+        nfs.KIND,
+        CSI_KIND,
+    }:  # its server may be away: nobody looks there, and links on the way are refused later
         real_root = nfs.real(root)
         source = os.path.normpath(os.path.join(real_root, mount["sub_path"]))
     else:
@@ -302,7 +305,8 @@ def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount
         raise KeyFault(
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} points outside of volume {mount['volume']!r}"
         )
-    return Mount(source, mount["target"], read_only, real_root, bound if source != real_root else "")
+    held = bound if source != real_root else ""
+    return Mount(source, mount["target"], read_only, real_root, held, PROPAGATION[mount["propagation"]])
 
 
 def _unmade(context: Context, entry: ContainerEntry) -> str:
@@ -314,7 +318,9 @@ def _unmade(context: Context, entry: ContainerEntry) -> str:
     uid = entry["pod"]["uid"]
     for mount in () if context.check else entry["mounts"]:
         if mount["kind"] == "hostPath":
-            missing = bool(hostpath.would_make(hostpath.kind_of(mount["host_path"]), mount["host_type"]))
+            missing = bool(
+                hostpath.would_make(mount["host_path"], hostpath.kind_of(mount["host_path"]), mount["host_type"])
+            )
         else:
             missing = not stands(mount["kind"], volume_root(context.state_dir, context.run_dir, uid, mount))
         if missing:

@@ -7,6 +7,7 @@ import stat
 from typing import Callable
 
 from ..core.faults import KeyFault
+from ..core.paths import KUBELETS_FOLDERS
 
 MISSING = "missing"
 KINDS = (
@@ -45,9 +46,13 @@ def kind_of(path: str) -> str:
     return next((name for test, name in KINDS if test(mode)), "other")
 
 
-def would_make(found: str, kind: str) -> str:
-    """Return what is made for a missing path of that type; "" for nothing."""
+def would_make(path: str, found: str, kind: str) -> str:
+    """Return what is made for a missing path of that type; "" for nothing.
+
+    The folders that a kubelet makes before any pod are made for the first one: CSI drivers ask that they be there.
+    """
     wanted, makes = WANTED[kind]
+    makes = makes or (wanted == "directory" and path in KUBELETS_FOLDERS)
     return (wanted or "directory") if makes and found == MISSING else ""
 
 
@@ -65,7 +70,7 @@ def ensure(checkpoint: Callable[[str], None], path: str, kind: str) -> None:
     Raises:
         KeyFault: FailedMount.
     """
-    making = would_make(kind_of(path), kind)
+    making = would_make(path, kind_of(path), kind)
     if making:
         checkpoint("make host path")
     if making == "directory":

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 from ..core.faults import KeyFault
-from ..core.paths import SECRET_KIND, component, relative, secret_dir, split_key
+from ..core.paths import CSI_KIND, SECRET_KIND, component, relative, secret_dir, split_key
 from ..core.schema import Schema, check_fields, schema_of
 from ..entries.volumes import (
     ClearVolume,
+    Csi,
     EmptyDir,
     HostPath,
     Local,
@@ -29,7 +30,7 @@ from ..entries.volumes import (
     SecretVolume,
     VolumeFile,
 )
-from . import hostpath, nfs
+from . import csi, hostpath, nfs
 from .secrets import Values, read_values
 from .volume_files import File, Files
 
@@ -41,6 +42,7 @@ KINDS: dict[str, Schema] = {
     "hostPath": schema_of(HostPath),
     "local": schema_of(Local),
     "nfs": schema_of(Nfs),
+    CSI_KIND: schema_of(Csi),
     "configMap": schema_of(ClearVolume),
     "downwardAPI": schema_of(ClearVolume),
     SECRET_KIND: schema_of(SecretVolume),
@@ -66,6 +68,8 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         hostpath.check(key, entry["path"], "Directory")
     if kind == nfs.KIND:
         nfs.check(key, entry)
+    if kind == CSI_KIND:
+        csi.check(key, entry)
     if kind in FILE_KINDS:
         _check_files(key, entry)
 

@@ -23,9 +23,9 @@ from ..core import labels
 from ..core.digests import Entries
 from ..core.faults import KeyFault
 from ..core.files import TEMPORARY
-from ..core.paths import MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
+from ..core.paths import CSI_KIND, MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
-from . import hostpath, mounts, nfs, persistent, tmpfs
+from . import csi, hostpath, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, Wanted, check_entry, wanted_files
 from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
@@ -65,7 +65,7 @@ class Volumes:
         everywhere = _places(context)
         places = {key: path for key, path in everywhere.items() if scope.covers(key)}
         ours = {key: entry for key, entry in entries.items() if scope.covers(key)}
-        facets = {key: _look(path, among) for key, path in places.items()}
+        facets = {key: _look(context.state_dir, path, among) for key, path in places.items()}
         for key, entry in ours.items():
             if entry["kind"] == "hostPath":
                 facets[key] = {"hostPath": entry["path"], "is": hostpath.kind_of(entry["path"])}
@@ -121,6 +121,15 @@ class Volumes:
 
     def _attach(self, context: Context, step: Step) -> None:
         persistent.attach(context.checkpoint, *step.data)
+
+    def _publish(self, context: Context, step: Step) -> None:
+        csi.publish(context.checkpoint, context.state_dir, step.key, step.data)
+
+    def _expand(self, context: Context, step: Step) -> None:
+        csi.expand(context.checkpoint, context.state_dir, step.key, step.data)
+
+    def _unpublish(self, context: Context, step: Step) -> None:
+        csi.unpublish(context.checkpoint, context.state_dir, step.key)
 
     def _own(self, context: Context, step: Step) -> None:
         persistent.own(context.checkpoint, *step.data)
@@ -178,6 +187,8 @@ def stands(kind: str, path: str) -> bool:
     """Return whether a volume of ``kind`` at ``path`` was made whole; files are once ``..data`` leads to them."""
     if kind == nfs.KIND:
         return nfs.is_mounted(path)
+    if kind == CSI_KIND:
+        return csi.is_mounted(path)
     return os.path.exists(os.path.join(path, DATA)) if kind in FILE_KINDS else os.path.isdir(path)
 
 
@@ -191,7 +202,9 @@ def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool, check
     if uid in observed.running_pods and not leftover and not (check and tidy):
         plan.due.append(Due(key, REMOVE_AGAIN_S, "PodStillRunning"))
         return
-    step = Step("remove", key, observed.places[key], (observed.places[key], tidy))
+    path = observed.places[key]
+    action = "unpublish" if csi.is_target(path) else "remove"
+    step = Step(action, key, path, (path, tidy))
     (plan.opening if leftover else plan.steps).append(step)
     plan.differs(key, observed.facets[key], None)
 
@@ -216,7 +229,7 @@ def _list(folder: str) -> list[str]:
 
 def _places(context: Context) -> dict[str, str]:
     """Return every volume on the node by key, leftovers of killed runs among them."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = dict(csi.places(context.state_dir))
     on_disk = os.path.join(context.state_dir, "pods")
     for uid in _list(on_disk):
         for kind in ("volumes", MOUNTS):
@@ -255,7 +268,9 @@ def _show_file(file: File, *, secret: bool) -> str:
     )
 
 
-def _look(path: str, among: list[mounts.Mount]) -> Facets:
+def _look(state_dir: str, path: str, among: list[mounts.Mount]) -> Facets:
+    if csi.is_target(path):
+        return csi.facets(state_dir, path, among)
     if persistent.is_mount_point(path):
         return nfs.facets(path, among)
     if not os.path.isdir(path) or os.path.islink(path):
@@ -287,8 +302,10 @@ def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any
     path = volume_path(context.state_dir, context.run_dir, uid, name, kind)
     other = observed.places.get(key)
     if other is not None and other != path:  # it was of another kind
-        plan.steps.append(Step("remove", key, other, (other, False)))
-    if kind == nfs.KIND:
+        plan.steps.append(Step("unpublish" if csi.is_target(other) else "remove", key, other, (other, False)))
+    if kind == CSI_KIND:
+        csi.plan(plan, key, entry, observed.facets.get(key) if other == path else None)
+    elif kind == nfs.KIND:
         before = observed.facets.get(key) if other == path else None
         persistent.plan_nfs(plan, key, path, entry, (before, observed.answers.get(key, "")))
     elif kind == "emptyDir":
@@ -314,7 +331,7 @@ def _wanted_directory(entry: Mapping[str, Any], before: Facets) -> Facets:
 
 def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
     found, declared = observed.facets[key]["is"], entry.get("type", "")
-    makes = hostpath.would_make(found, declared)
+    makes = hostpath.would_make(entry["path"], found, declared)
     fault = hostpath.fault(entry["path"], found, declared)
     if makes:
         plan.steps.append(Step("check", key, f"{declared or 'Directory'} {entry['path']}", entry))

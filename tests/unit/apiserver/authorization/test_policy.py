@@ -181,6 +181,22 @@ def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_fo
     assert access.allowed(reconciler, Attributes("list", "apps", "deployments"))
 
 
+def test_drivers_of_volumes_are_registered_by_the_reconciler_and_attached_by_the_controllers(
+    backend: Backend, access: Access
+):
+    ensure_policy(backend)
+    controllers, reconciler = User("system:kube-controller-manager", ()), User("system:minik8s:reconciler", ())
+    scheduler, group = User("system:kube-scheduler", ()), "storage.k8s.io"
+    assert access.allowed(reconciler, Attributes("update", group, "csinodes", name="n1"))
+    assert not access.allowed(scheduler, Attributes("update", group, "csinodes", name="n1"))
+    assert access.allowed(scheduler, Attributes("watch", group, "csinodes"))
+    assert access.allowed(reconciler, Attributes("watch", group, "volumeattachments"))
+    assert access.allowed(controllers, Attributes("create", group, "volumeattachments"))
+    for user in (reconciler, scheduler):
+        assert not access.allowed(user, Attributes("create", group, "volumeattachments"))
+    assert not access.allowed(controllers, Attributes("update", group, "volumeattachments/status", name="v"))
+
+
 @pytest.mark.parametrize("verb", ["get", "list", "watch", "patch", "delete", "deletecollection"])
 def test_objects_of_every_kind_are_collected_and_nothing_below_them(verb: str):
     collecting, controllers = CollectingAuthorizer(), User("system:kube-controller-manager", ())

@@ -106,8 +106,8 @@ def test_a_patch_writes_out_what_kubectl_looks_for():
 def test_structures_that_are_always_refused_are_not_offered():
     types = orjson.loads(openapi.document("", "v1")[0])["components"]["schemas"]
     assert {"emptyDir", "hostPath", "secret"} <= types["io.k8s.api.core.v1.Volume"]["properties"].keys()
-    assert "csi" not in types["io.k8s.api.core.v1.Volume"]["properties"]
-    assert "io.k8s.api.core.v1.CSIVolumeSource" not in types
+    assert "cephfs" not in types["io.k8s.api.core.v1.Volume"]["properties"]
+    assert "io.k8s.api.core.v1.CephFSVolumeSource" not in types
     assert "hostUsers" in types["io.k8s.api.core.v1.PodSpec"]["properties"], "a plain value is explained"
     persistent = types["io.k8s.api.core.v1.PersistentVolumeSpec"]["properties"]
     assert "csi" in persistent, "what is stored is offered"

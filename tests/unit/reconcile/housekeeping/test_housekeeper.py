@@ -34,6 +34,7 @@ class _World:
         self.evicted: list[str] = []
         self.pressures: list[frozenset[str]] = []
         self.statics: list[JsonObject] = []
+        self.found: list[dict[str, JsonObject]] = []
         self.items: list[WorkItem] = []
         self.mirrored: list[str] = []
 
@@ -60,6 +61,9 @@ class _World:
 
     def images(self, _node: str, images: list[Image]) -> None:
         self.told.append(f"{len(images)} images")
+
+    def drivers(self, _node: str, found: dict[str, JsonObject]) -> None:
+        self.found.append(found)
 
     def static(self, _node: str, pods: list[JsonObject]) -> None:
         self.statics += pods

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.store.wire import hpack
+from minik8s_modules.module_utils.minik8s.rpc import hpack
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from minik8s_modules.store.wire import hpack
-from minik8s_modules.store.wire.http2 import (
+from minik8s_modules.module_utils.minik8s.rpc import hpack
+from minik8s_modules.module_utils.minik8s.rpc.http2 import (
     ACK,
     CONTINUATION,
     DATA,

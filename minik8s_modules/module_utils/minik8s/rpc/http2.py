@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from minik8s_modules.store.wire import hpack
+from . import hpack
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = struct.Struct(">HBBBL")  # length (16 and 8 bits), type, flags, stream

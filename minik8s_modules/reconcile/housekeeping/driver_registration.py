@@ -1,0 +1,69 @@
+"""Registers CSI drivers: asks a node whose Pods have registrars which drivers they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.core.paths import KUBELET, PLUGINS_REGISTRY
+from minik8s_modules.reconcile.housekeeping.job import Job, World
+
+LOOK_S, EVERY_S = 5.0, 60.0
+_ABOVE = frozenset({PLUGINS_REGISTRY, KUBELET})
+
+
+class DriverRegistration(Job):
+    """Asks when containers of registrars come and go, and every minute; nodes without any are never asked."""
+
+    section = "plugins"
+
+    def __init__(self, node: str, world: World) -> None:
+        super().__init__()
+        self._node = node
+        self._world = world
+        self._asked: frozenset[str] = frozenset()
+        self._again_s = 0.0
+        self._known: frozenset[str] | None = None
+        """Drivers whose registrars were told; None until the node was asked once."""
+        self._told = ""
+
+    def begin(self, now_s: float) -> JsonObject | None:
+        """Ask for the drivers, if they may be others than before."""
+        self.due_s = now_s + LOOK_S
+        pods = {objects.uid(pod) for pod in self._world.pods(self._node) if registers(pod)}
+        containers = self._world.containers(self._node)
+        if containers is None:
+            return None
+        if not pods and not self._known:
+            if self._known is None:
+                self._known = frozenset()
+                self._world.drivers(self._node, {})
+            return None
+        running = frozenset(one.id for one in containers if one.pod_uid in pods and one.alive)
+        if running == self._asked and now_s < self._again_s:
+            return None
+        fresh = running == self._asked
+        self._asked = running
+        return {"known": sorted(self._known or ()) if fresh else []}
+
+    def end(self, result: Mapping[str, Any], now_s: float) -> None:
+        """Take over what the drivers say of the node; one that does not answer is an Event, once."""
+        drivers = {str(name): said for name, said in (result.get("drivers") or {}).items() if isinstance(said, dict)}
+        errors = {str(name): str(why) for name, why in (result.get("errors") or {}).items()}
+        self._known = frozenset(drivers)
+        self._again_s = now_s + (LOOK_S if errors or not drivers else EVERY_S)
+        told = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
+        if told and told != self._told:
+            self._world.tell(
+                self._node, "Warning", "FailedDriverRegistration", f"CSI drivers in {PLUGINS_REGISTRY}: {told}"
+            )
+        self._told = told
+        self._world.drivers(self._node, drivers)
+
+
+def registers(pod: JsonObject) -> bool:
+    """Return whether the Pod can put a socket where registrars do."""
+    paths = (str(objects.dig(one, "hostPath", "path") or "") for one in objects.spec(pod).get("volumes") or [])
+    return any(path.rstrip("/") in _ABOVE or path.startswith(f"{PLUGINS_REGISTRY}/") for path in paths)
