@@ -157,7 +157,8 @@ def _host_config(entry: ContainerEntry, sandbox: str, mounts: list[Mount]) -> di
                 "Source": each.bound or each.source,
                 "Target": each.target,
                 "ReadOnly": each.read_only,
-                "BindOptions": {"Propagation": each.propagation},
+                # unasked, Docker makes what holds its own folder rslave, and refuses it as rprivate
+                **({"BindOptions": {"Propagation": each.propagation}} if each.propagation != PRIVATE else {}),
             }
             for each in mounts
         ],
@@ -300,7 +301,8 @@ def _observed_mounts(inspect: Mapping[str, Any], declared: Mapping[str, Mount]) 
         source, wanted = each["Source"], declared.get(each["Destination"])
         if wanted and wanted.bound and (source == wanted.bound or _within(source, wanted.root)):
             source = wanted.source  # live updates may move links on the way to it, not the mount
-        propagation = each.get("Propagation") or PRIVATE
+        chosen = wanted is not None and wanted.propagation != PRIVATE  # else Docker's own choice stands
+        propagation = (each.get("Propagation") or PRIVATE) if chosen else PRIVATE
         found.append(Mount(source, each["Destination"], not each["RW"], "", propagation=propagation))
     return sorted(found, key=lambda mount: mount.target)
 
